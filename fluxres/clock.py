@@ -66,6 +66,11 @@ def stopwatch() -> float:
     return time.perf_counter()
 
 
+def monotonic_ns() -> int:
+    """Nanoseconds since this machine started: the same for all of its processes, and never set back."""
+    return time.monotonic_ns()
+
+
 def processor_time() -> float:
     """Seconds that this thread has run, without the time of others on this machine.
 

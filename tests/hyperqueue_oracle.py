@@ -6,7 +6,7 @@ It knows nothing of graphs, so a graph that is asked the same can be compared wi
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 UNIT = 10_000
@@ -57,6 +57,14 @@ class Worker:
 
     def best(self, asks: Mapping[str, tuple[int, str | None]], *, idle: bool) -> float | None:
         """The value of the best choice of groups for the resources that select some."""
+        return max((self.worth(way, asks, idle=idle) for way in self._ways(asks, idle=idle)), default=None)
+
+    def best_ways(self, asks: Mapping[str, tuple[int, str | None]]) -> list[dict[str, tuple[int, ...]]]:
+        """The choices that are worth most.  A task need not get something of each chosen group: one may only be near another."""
+        best = self.best(asks, idle=False)
+        return [way for way in self._ways(asks) if best is not None and abs(self.worth(way, asks) - best) < 1e-6]
+
+    def _ways(self, asks: Mapping[str, tuple[int, str | None]], *, idle: bool = False) -> Iterator[dict[str, tuple[int, ...]]]:
         ways = []
         for name, (amount, _) in asks.items():
             pool, (units, fraction) = self.pools[name], divmod(amount, UNIT)
@@ -66,9 +74,7 @@ class Worker:
                 ways.append([way for way in subsets if sum(pool.idle[group] for group in way) >= units + bool(fraction)])
             else:
                 ways.append([way for way in subsets if pool.is_enough(way, units, fraction)])
-        return max(
-            (self.worth(dict(zip(asks, way, strict=True)), asks, idle=idle) for way in itertools.product(*ways)), default=None
-        )
+        return (dict(zip(asks, way, strict=True)) for way in itertools.product(*ways))
 
     def worth(
         self, groups: Mapping[str, Sequence[int]], asks: Mapping[str, tuple[int, str | None]], *, idle: bool = False

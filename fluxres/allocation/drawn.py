@@ -7,9 +7,9 @@ draws them.  The sum in the ledger never exceeds the records: the rest was reque
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,12 +26,11 @@ NO_ROWS: Rows = np.zeros((0, 3), np.int64)
 NO_ACCOUNTS: Final[frozenset[int]] = frozenset()
 
 
-@dataclass(slots=True)
-class Ledger:
+class Ledger(msgspec.Struct):
     """The draws of one owner: units over time by account and consumers, and the accounts by consumers."""
 
-    held: dict[int, dict[Consumers, Steps]] = field(default_factory=dict)
-    accounts: dict[Consumers, set[int]] = field(default_factory=dict)
+    held: dict[int, dict[Consumers, Steps]] = msgspec.field(default_factory=dict)
+    accounts: dict[Consumers, set[int]] = msgspec.field(default_factory=dict)
 
 
 class Drawn:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.allocation import steps
+from fluxres.allocation.chosen import Chosen
 from fluxres.allocation.drawn import NO_ROWS, Rows
 from fluxres.allocation.steps import Steps
 from fluxres.graph.auxiliary import Int32
@@ -22,8 +23,7 @@ Piece = tuple[int, int, int, int]
 """A vertex, an amount of its units, and the window (start, end) over which they are freed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(msgspec.Struct, frozen=True):
     """Everything that one job holds, over one window: the match of a job that held nothing before.
 
     Args:
@@ -39,7 +39,7 @@ class Batch:
     covered: list[int]
     start: int
     end: int
-    drawn: Rows = field(default_factory=lambda: NO_ROWS)
+    drawn: Rows = msgspec.field(default_factory=lambda: NO_ROWS)
 
     def pieces(self) -> list[Piece]:
         """The pieces that free everything."""
@@ -47,8 +47,7 @@ class Batch:
         return [(v, amount, *window) for v, amount in zip(self.vertices.tolist(), self.amounts.tolist(), strict=True)]
 
 
-@dataclass(slots=True)
-class Change:
+class Change(msgspec.Struct):
     """One checked step of an allocation: units of one pool.
 
     Args:
@@ -61,7 +60,7 @@ class Change:
     amount: int
     covers: list[tuple[int, int]]
     absorbs: list[tuple[int, int, int]]
-    implied: list[tuple[int, int]] = field(default_factory=list)
+    implied: list[tuple[int, int]] = msgspec.field(default_factory=list)
 
 
 Planned = tuple[tuple[int, int], list[Change]]
@@ -85,8 +84,7 @@ class StagedWindow(NamedTuple):
     drawn: tuple[tuple[int, int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Staged:
+class Staged(msgspec.Struct, frozen=True):
     """A temporary lock on pools while a job is considered (RFC 4, "Staged").
 
     Args:
@@ -96,6 +94,7 @@ class Staged:
         drawn: (pool, account, units) of what is drawn for pools, as in :data:`fluxres.allocation.drawn.Rows`.
         apart: (start, end, pool, account, units) instead, if the job draws some of it already for a part of the time.
         relied_on: (pool, start, end) of pools that the job holds exclusively, so that nothing is drawn for them a second time.
+        variant: the chosen alternative of a request for amounts; the targets are then in the order in which they were chosen.
     """
 
     stage: str
@@ -108,6 +107,15 @@ class Staged:
     drawn: tuple[tuple[int, int, int], ...] = ()
     apart: tuple[tuple[int, int, int, int, int], ...] = ()
     relied_on: tuple[tuple[int, int, int], ...] = ()
+    variant: int | None = None
+
+    @property
+    def chosen(self) -> Chosen | None:
+        """The order of the pools of a request for amounts."""
+        if self.variant is None:
+            return None
+        suppliers = {account for _, account, _ in self.drawn}
+        return Chosen(tuple(v for v, _ in self.targets if v not in suppliers), self.variant)
 
     def renumbered(self, consumers: Int32, accounts: Int32) -> Staged:
         """The stage on another structure, without pools that were removed.
@@ -119,7 +127,7 @@ class Staged:
         rows = [(int(consumers[v]), int(accounts[account]), units) for v, account, units in self.drawn]
         apart = [(s, e, int(consumers[v]), int(accounts[account]), units) for s, e, v, account, units in self.apart]
         relied_on = [(int(accounts[v]), s, e) for v, s, e in self.relied_on]
-        return replace(
+        return msgspec.structs.replace(
             self,
             targets=tuple((int(accounts[v]), amount) for v, amount in self.targets if accounts[v] >= 0),
             drawn=tuple(row for row in rows if row[0] >= 0 and row[1] >= 0),

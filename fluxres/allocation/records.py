@@ -16,11 +16,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import cached_property, partial
 from typing import Final, Protocol
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from fluxres.allocation import steps
@@ -78,7 +78,7 @@ def _each_once(targets: Iterable[Target]) -> tuple[Target, ...]:
     total = Counter[int]()
     for v, amount in targets:
         total[v] += amount
-    return tuple(sorted(total.items()))
+    return tuple(total.items())
 
 
 class Records:
@@ -317,7 +317,7 @@ class Records:
             self._hold(planned.vertices, planned.amounts, start, end)
             for v in planned.covered:
                 self.planner.cover(v, start, end, True)
-            self._batches[owner] = replace(planned, drawn=drawn) if len(drawn) else planned
+            self._batches[owner] = structs.replace(planned, drawn=drawn) if len(drawn) else planned
             if slots:
                 self.slots_of[owner] = slots
             return
@@ -591,7 +591,7 @@ class Records:
             if self.is_holder(owner):
                 self.free(self._everything(owner), owner)
             raise
-        self.stages[staged.stage] = replace(staged, targets=_each_once(staged.targets))
+        self.stages[staged.stage] = structs.replace(staged, targets=_each_once(staged.targets))
         self._count(staged.stage)
 
     def require_stage(self, stage: str) -> Staged:
@@ -610,6 +610,7 @@ class Records:
         for (window, changes), part in zip(planned, staged.parts(), strict=True):
             drawn = np.array(part.drawn, np.int64).reshape(-1, 3)
             self.allocate(changes, staged.job, *window, staged.slots, drawn, is_routed=True)  # a stage does not record routes
+        self.note_chosen(staged.job, staged.chosen)
 
     def release(self, stage: str) -> Staged:
         """Free what a stage locks, and return the stage."""

@@ -11,8 +11,8 @@ import sys
 from contextlib import suppress
 from typing import Final
 
-_OBJECTS_BETWEEN_COLLECTIONS: Final = 50_000
-"""Imports make objects that stay: looking for cycles among them every 700 objects took 15 ms of 220 (specs/run.md)."""
+_OBJECTS_BETWEEN_COLLECTIONS: Final = 200_000
+"""Imports make 60,000 objects that stay: one search for cycles among them takes a fifth of the import of NumPy (specs/run.md)."""
 
 
 def main() -> int:
@@ -39,6 +39,8 @@ def _main(argv: list[str]) -> int:
         if not isinstance(error.__cause__, KeyboardInterrupt):
             raise
         return _interrupted()
+    finally:
+        gc.freeze()  # the interpreter looks for cycles once more at its end, and has nothing to gain from it
 
 
 def _open_streams() -> None:

@@ -6,8 +6,6 @@ bounded in total and, beyond the size of any small file, in proportion to the in
 
 from __future__ import annotations
 
-import bz2
-import lzma
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
@@ -56,6 +54,8 @@ def opened(data: bytes, file: str) -> bytes:
     how = found(data)
     if how is None:
         return data
+    import lzma
+
     bound = min(limits.DOCUMENT_BYTES_MAX, max(limits.UNCOMPRESSED_BYTES_FREE, limits.UNCOMPRESSED_RATIO_MAX * len(data)))
     stream_error = _zstd().error if how == "zst" else zlib.error
     stream = _Stream(data, _new_reader(how))
@@ -109,8 +109,12 @@ def _new_reader(how: str) -> Callable[[], Any]:
     if how == "gz":
         return lambda: zlib.decompressobj(wbits=31)
     if how == "xz":
+        import lzma
+
         return lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
     if how == "bz2":
+        import bz2
+
         return bz2.BZ2Decompressor
     return _zstd().reader
 
@@ -127,8 +131,12 @@ def pack(data: bytes, ending: str) -> bytes:
             packer = zlib.compressobj(6, wbits=31)
             return packer.compress(data) + packer.flush()
         case ".xz":
+            import lzma
+
             return lzma.compress(data)
         case ".bz2":
+            import bz2
+
             return bz2.compress(data)
         case ".zst":
             return _zstd().compress(data)

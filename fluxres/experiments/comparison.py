@@ -84,9 +84,9 @@ def student_t(freedom: int) -> float:
 def estimate(values: Sequence[float]) -> Estimate | None:
     """Mean and confidence interval; None for no values.
 
-    The interval is by Student's t.  If it reaches below 0, and there are at least three values, all above 0, it is that of the mean
-    of a log-normal distribution (Cox's method with Student's t: Olsson, Journal of Statistics Education 13:1, 2005), widened to
-    contain the mean.  Otherwise it is cut at 0, unless there are values below 0.
+    The interval is by Student's t.  If it reaches below 0, and there are at least three values, all above 0, it is that of
+    the mean of a log-normal distribution (Cox's method with Student's t: Olsson, Journal of Statistics Education 13:1, 2005),
+    widened to contain the mean.  Otherwise it is cut at 0, unless there are values below 0.
 
     >>> tuple(estimate([4.0, 5.0, 6.0]))[:4] == (5.0, 5.0 - 4.3027 / 3**0.5, 5.0 + 4.3027 / 3**0.5, 3)
     True

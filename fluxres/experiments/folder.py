@@ -25,6 +25,7 @@ from fluxres.errors import InputError, StoreBusy, StoreError, UsageError
 from fluxres.experiments import parts
 from fluxres.experiments.execution import METRICS, Outcome
 from fluxres.experiments.study import Run, Study, load
+from fluxres.instance.policy import IN_FILE
 from fluxres.store.lock import writer_lock
 
 STUDY: Final = "study.yaml"
@@ -223,7 +224,7 @@ def _plain(study: Study) -> Any:
 def _placed_policies(given: Any, folder: Path) -> Any:
     if isinstance(given, list):
         return [_placed_policies(each, folder) for each in given]
-    found = parts.IN_FILE.fullmatch(given) if isinstance(given, str) else None
+    found = IN_FILE.fullmatch(given) if isinstance(given, str) else None
     return given if found is None else f"{(folder / found['file']).resolve()}{given[found.end('file') :]}"
 
 

@@ -7,7 +7,8 @@ generation at 44 bytes per pool, and lets a search test each kind once before it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+
+import msgspec
 
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded
@@ -41,8 +42,7 @@ EXCLUSIVE = 1
 WAY = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(msgspec.Struct, frozen=True):
     """What equal pools have in common.
 
     Args:
@@ -104,7 +104,7 @@ def _with_units(kind: Kind) -> Kind:
     if not any(key.startswith(DRAW) for key, _ in kind.properties):
         return kind
     require_draws(kind.properties, lambda: f"{kind.type}.properties")
-    return replace(kind, properties=draws_as_numbers(kind.properties))
+    return msgspec.structs.replace(kind, properties=draws_as_numbers(kind.properties))
 
 
 def draws_as_numbers(properties: Iterable[tuple[str, PropertyValue]]) -> tuple[tuple[str, PropertyValue], ...]:

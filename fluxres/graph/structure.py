@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -52,8 +52,7 @@ CONTAINMENT: Final = "containment"
 """Another name of the containment tree besides that of its root, unless an auxiliary graph has this name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """One finding of an audit.
 
     Args:
@@ -335,7 +334,7 @@ class Structure:
         Only such pools supply others: a request for other types does not read the graphs.
         """
         ends = [self.type[pools] for graph in self.subsystems.values() for pools in (graph.src, graph.dst)]
-        return frozenset(np.unique(np.concatenate([self.type[self.tree_end :], *ends])).tolist())
+        return frozenset(np.flatnonzero(np.bincount(np.concatenate([self.type[self.tree_end :], *ends]))).tolist())
 
     # -- partitions --------------------------------------------------------------------------------------------------
 

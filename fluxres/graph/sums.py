@@ -8,10 +8,10 @@ machine knows which entries to expect.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,8 +24,7 @@ from fluxres.syntax import unit
 Int64 = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """Pools of one type whose units convert into each other.
 
     Args:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from fluxres.allocation import steps
@@ -165,7 +165,7 @@ class GraphInventory:
         return dict(self._places)
 
     def restore(self, key: int, place: Placement, duration: int, start: int, now: int) -> bool:
-        moved = replace(place, start=start, end=min(start + duration, FOREVER))
+        moved = structs.replace(place, start=start, end=min(start + duration, FOREVER))
         try:
             self._reserved[key] = self._commit(key, moved, is_moved=True)
         except (InsufficientResources, InfeasibleRequest):
@@ -390,7 +390,7 @@ class GraphInventory:
 def _signature(request: Request) -> object:
     """Equal for requests with the same answer at any time."""
     queue = request.system.get("queue", "") if request.attributes else ""
-    return request.resources, request.constraint, queue, request.chooser, request.variants
+    return request.resources, request.constraint, queue, request.chooser
 
 
 class GraphHold(Hold):

@@ -20,8 +20,9 @@ from fluxres.clock import seconds
 from fluxres.instance.assignment import Assignment, TaskClass, WorkerState, assign
 from fluxres.instance.job import PRIORITY_MAX, PRIORITY_MIN, URGENCY_DEFAULT, Job
 from fluxres.instance.queue import Queue, QueuePolicy
-from fluxres.match.situation import Eligible, Situation
-from fluxres.match.workers import EXPIRATION, GROUP, Workers
+from fluxres.match.chooser import Offer, placed
+from fluxres.match.situation import Eligible
+from fluxres.match.workers import EXPIRATION, GROUP, Amounts, Workers
 from fluxres.syntax import fluid
 from fluxres.syntax.variants import CPUS, Variant
 
@@ -37,6 +38,7 @@ class _Waiting:
 
     jobs: list[Job]
     eligible: Eligible
+    rule: Amounts
 
 
 class HyperQueue(QueuePolicy):
@@ -60,14 +62,14 @@ class HyperQueue(QueuePolicy):
         others = []
         for job in queue:
             request = job.request
-            if not request.variants:
+            if not isinstance(request.chooser, Amounts):
                 others.append(job)
                 continue
-            key = request.variants, request.constraint, request.queue
+            key = request.chooser, request.constraint, request.queue
             found = classes.get(key)
             if found is None:
                 eligible = matcher.eligible_for(request)
-                found = classes[key] = _Waiting([], eligible)
+                found = classes[key] = _Waiting([], eligible, request.chooser)
             found.jobs.append(job)
         if classes:
             _Round(queue, list(classes.values())).run()
@@ -89,10 +91,11 @@ class _Round:
     def __init__(self, queue: Queue, waiting: list[_Waiting]) -> None:
         self.queue, self.waiting = queue, waiting
         self.matcher = queue.graph.matcher
-        self.workers: Workers = self.matcher.workers
         self.now = queue.now
+        self.offer: Offer = self.matcher.offer(None, self.now, self.now + 1)
+        self.workers = Workers.of(self.offer)
         self.nodes = self.workers.hosts.tolist()
-        names = (ask.name for each in waiting for variant in each.jobs[0].request.variants for ask in variant.asks)
+        names = (ask.name for each in waiting for variant in each.rule.variants for ask in variant.asks)
         #: the resources in question; cpus because they measure how full a worker is
         self.names = list(dict.fromkeys([CPUS, *names]))
 
@@ -111,27 +114,32 @@ class _Round:
                 sizes.append((job.priority, 1))
         eligible = waiting.eligible
         allowed = None if eligible.everywhere else frozenset(at for at, v in enumerate(self.nodes) if eligible.of(v))
-        return TaskClass(waiting.jobs[0].request.variants, sizes, allowed)
+        return TaskClass(waiting.rule.variants, sizes, allowed)
 
     def _place(self, job: Job, number: int, nodes: list[int], start: int, end: int) -> Any:
-        return self.matcher.place(job.request, number, nodes, start, end)
+        rule = job.request.chooser
+        assert isinstance(rule, Amounts)
+        offer = self.matcher.offer(job.request, start, end)
+        found = placed(rule.on(offer, number, nodes), offer, ())
+        if found is None and self.matcher.typology.drawn_by_itself:  # the assignment does not know what suppliers have left
+            return self.matcher.match(job.request, start, end)
+        return found
 
     # -- the workers -------------------------------------------------------------------------------------------------
 
     def _states(self) -> list[WorkerState]:
-        eligible = self.matcher.eligible_for(None)
-        situation = Situation(self.matcher.typology, self.matcher.planner, eligible, self.now, self.now + 1)
         used = self._used()
-        return [self._state(v, situation, used.get(v, {})) for v in self.nodes]
+        return [self._state(v, used.get(v, {})) for v in self.nodes]
 
-    def _state(self, v: int, situation: Situation, used: Mapping[tuple[Variant, ...], Mapping[str, int]]) -> WorkerState:
+    def _state(self, v: int, used: Mapping[tuple[Variant, ...], Mapping[str, int]]) -> WorkerState:
+        situation = self.offer.situation
         total: dict[str, int] = {}
         free: dict[str, int] = {}
         if situation.is_up(v):
             for name in self.names:
                 layout = self.workers.layout(v, name)
                 if layout is not None:
-                    supply = self.workers.supply(layout, situation)
+                    supply = self.workers.supply(layout, self.offer)
                     total[name], free[name] = supply.size, supply.most
         held = {name: total[name] - free[name] - sum(of.get(name, 0) for of in used.values()) for name in total}
         used = {**used, (): {name: amount for name, amount in held.items() if amount > 0}}  # by jobs without such a request
@@ -147,10 +155,11 @@ class _Round:
         found: dict[int, dict[tuple[Variant, ...], dict[str, int]]] = {}
         records, node_at = self.queue.graph.records, self.matcher.typology.node_at
         for job in self.queue.running():
-            variants = job.request.variants
+            rule = job.request.chooser
             chosen = records.chosen.get(fluid.encode(job.number))
-            if not variants or chosen is None or not chosen.pools or chosen.variant >= len(variants):
+            if not isinstance(rule, Amounts) or chosen is None or not chosen.pools or chosen.variant >= len(rule.variants):
                 continue
+            variants = rule.variants
             node = max(node_at[chosen.pools[0]], 0)
             amounts = found.setdefault(node, {}).setdefault(variants, {})
             for ask in variants[chosen.variant].asks:

@@ -45,7 +45,7 @@ def uniform_request(request: Request) -> UniformRequest | None:
     >>> uniform_request(as_request("slot=2/core=4"))[:3], uniform_request(as_request("node/core"))
     (('core', 8, 4), None)
     """
-    is_plain = request.constraint is None and request.queue is None and not request.chooser and not request.variants
+    is_plain = request.constraint is None and request.queue is None and request.chooser is None
     if not is_plain or len(request.resources) != 1:
         return None
     top, times = request.resources[0], 1

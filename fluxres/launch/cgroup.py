@@ -6,11 +6,14 @@ A part of the tree is *delegated* to a user who owns it (systemd: `Delegate=yes`
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 _PREFIX: Final = "fluxres-"
+_ENDING_S: Final = 0.01
+_ENDINGS_MAX: Final = 100
 
 
 def create(mark: str, memory_bytes: int | None = None) -> tuple[str, bool]:
@@ -28,32 +31,35 @@ def create(mark: str, memory_bytes: int | None = None) -> tuple[str, bool]:
         return "", False
     if memory_bytes is not None:
         try:
-            (folder / "memory.max").write_text(str(memory_bytes))
+            with (folder / "memory.max").open("r+") as file:  # which is there if the controller is
+                file.write(str(memory_bytes))
         except OSError:
             return str(folder), False
     return str(folder), memory_bytes is not None
 
 
-def kill(mark: str) -> None:
-    """Kill everything in the group of a job, if there is one, and remove it."""
+def folder_of(mark: str) -> Path | None:
+    """The directory of the group of a job, if there is one."""
     above = _own()
-    if above is not None:
-        remove(str(above / f"{_PREFIX}{mark}"), kills=True)
+    folder = None if above is None else above / f"{_PREFIX}{mark}"
+    return folder if folder is not None and folder.is_dir() else None
 
 
-def remove(folder: str, *, kills: bool = False) -> None:
-    """Remove the group of a job.
-
-    Args:
-        kills: kill what is in it first.
-    """
-    if not folder or not os.path.isdir(folder):
+def remove(mark: str) -> None:
+    """Kill everything in the group of a job, if there is one, and remove it."""
+    folder = folder_of(mark)
+    if folder is None:
         return
     with suppress(OSError):
-        if kills:
-            Path(folder, "cgroup.kill").write_text("1")
-    with suppress(OSError):
-        os.rmdir(folder)
+        (folder / "cgroup.kill").write_text("1")
+    for _ in range(_ENDINGS_MAX):  # a group goes once the last process in it has ended
+        try:
+            folder.rmdir()
+            return
+        except FileNotFoundError:
+            return
+        except OSError:
+            time.sleep(_ENDING_S)
 
 
 def _own() -> Path | None:

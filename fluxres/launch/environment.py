@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -134,10 +135,13 @@ def _devices(structure: Structure, held: Mapping[int, int]) -> dict[str, str]:
 def _cpus(structure: Structure, cores: Iterable[int], notes: list[str]) -> tuple[int, ...] | None:
     """The CPUs of cores, if they are CPUs that this process may use."""
     usable, found = os.sched_getaffinity(0), set[int]()
+    units = _units(structure, cores)
+    known = _numbers_of_units() if units else {}
     for v in cores:
         said = _properties(structure, v).get("cpus")
         try:
-            numbers = set(idset.parse(str(said))) if said is not None else {structure.id.item(v)}
+            own = {known.get(number, -1) for number in units[v]} if v in units else {structure.id.item(v)}
+            numbers = own if said is None else set(idset.parse(str(said)))
         except FluxresError:
             numbers = set()
         if not numbers or not numbers <= usable:
@@ -145,6 +149,22 @@ def _cpus(structure: Structure, cores: Iterable[int], notes: list[str]) -> tuple
             return None
         found |= numbers
     return tuple(sorted(found))
+
+
+def _units(structure: Structure, cores: Iterable[int]) -> dict[int, list[int]]:
+    """The processing units of cores by their numbers, on a machine that hwloc has described."""
+    units = structure.of_type("pu")
+    found = {v: units[units.searchsorted(v) : units.searchsorted(structure.end.item(v))] for v in cores}
+    return {v: structure.id[inside].tolist() for v, inside in found.items() if len(inside)}
+
+
+def _numbers_of_units() -> dict[int, int]:
+    """The number that the system gives a processing unit, by that of hwloc; empty without libhwloc."""
+    from fluxres.hwloc import Topology
+
+    with suppress(OSError, RuntimeError, NotImplementedError), Topology.from_this_system() as topology:
+        return {unit.logical_index: unit.os_index for unit in topology.iter_cpus()}
+    return {}
 
 
 def _memory_nodes(cpus: Iterable[int]) -> tuple[int, ...] | None:

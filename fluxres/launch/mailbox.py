@@ -16,6 +16,8 @@ from typing import Final
 
 import msgspec
 
+GATE: Final = "starting"
+"""The file of :mod:`fluxres.launch.gate` in this directory."""
 _BYTES_MAX: Final = 1 << 17
 
 
@@ -112,6 +114,8 @@ def _sweep(folder: Path) -> None:
     """Remove the sockets of processes that were killed before they had a ticket."""
     with suppress(OSError), _opened(folder) as short, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
         for name in os.listdir(folder):
+            if name == GATE:
+                continue
             try:
                 out.connect(f"{short}/{name}")
             except ConnectionRefusedError:

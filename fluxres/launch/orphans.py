@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from fluxres import limits
-from fluxres.clock import FOREVER, seconds
+from fluxres.clock import seconds
 from fluxres.errors import FluxresError
 from fluxres.launch import cgroup, identity
 from fluxres.launch.identity import Presence
@@ -63,19 +63,20 @@ def kill_rest(launch: Launch) -> None:
         return
     from fluxres.launch import lifeline
 
-    cgroup.kill(launch.mark)
+    cgroup.remove(launch.mark)
     lifeline.kill_marked(launch.mark, lifeline.RUN)
 
 
 def _keep(graph: ResourceGraph, job: str, now: int) -> None:
-    """Extend what a job holds beyond its end, for as long as its processes run."""
-    window = graph.allocation(job)
-    end = max((span.end for span in window.spans), default=seconds(FOREVER))
-    if end > seconds(now):
+    """Extend what a job holds to the present, for as long as its processes run: its time is over, or the clock has jumped."""
+    spans = graph.allocation(job).spans
+    if any(span.start <= seconds(now) for span in spans) and any(span.end > seconds(now) for span in spans):
         return
     for one in holdings.of(graph, 0):
         if one.job == job:
-            last = one.ends == one.end
-            named = list(zip(one.vertices[last].tolist(), one.amounts[last].tolist(), strict=True))
+            is_over = one.end <= now
+            rows = one.ends == one.end if is_over else one.starts == one.start
+            window = (one.end, now + limits.OVERRUN_TICKS) if is_over else (now, one.start)
+            named = list(zip(one.vertices[rows].tolist(), one.amounts[rows].tolist(), strict=True))
             with suppress(FluxresError):
-                changes.allocate(graph, job, named, (one.end, now + limits.OVERRUN_TICKS))
+                changes.allocate(graph, job, named, window)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -46,6 +47,7 @@ from fluxres.store import Ticket
 from fluxres.syntax import jobspec
 
 if TYPE_CHECKING:
+    from fluxres.launch.gate import Gate
     from fluxres.model import Allocation, ResourceGraph
     from fluxres.store import SqliteStore, Transaction
     from fluxres.syntax.jobspec import Request
@@ -76,7 +78,7 @@ class Order(msgspec.Struct, frozen=True):
         grace_s: between SIGTERM and SIGKILL.
         lease_s: life of the lease, which the launcher renews; None for no lease.
         binds: whether to bind the program to its cores.
-        is_ctest: whether the program is `ctest`, or runs it, and gets a resource specification file of what was allocated.
+        reader: `ctest` or `canary` if the program is that, or runs it, and gets a file of what was allocated in its format.
         command: for the journal.
     """
 
@@ -91,7 +93,7 @@ class Order(msgspec.Struct, frozen=True):
     grace_s: float = limits.RUN_GRACE_SECONDS_DEFAULT
     lease_s: float | None = None
     binds: bool = True
-    is_ctest: bool = False
+    reader: str | None = None
     command: str = ""
 
 
@@ -110,10 +112,12 @@ class Run:
         graph: name of the graph.
         order: what to run.
         reporter: tells the user.
+        gate: which it has passed; it leaves it once it has its place in the queue.
     """
 
-    def __init__(self, store: SqliteStore, graph: str, order: Order, reporter: Reporter) -> None:
+    def __init__(self, store: SqliteStore, graph: str, order: Order, reporter: Reporter, gate: Gate) -> None:
         self.store, self.graph, self.order, self.reporter = store, graph, order, reporter
+        self._gate = gate
         self._mark = os.urandom(12).hex()
         self._job = ""
         self._status: int | None = None
@@ -149,6 +153,7 @@ class Run:
         box = Mailbox(self.store.path, self._mark) if self.order.wait_s else None
         try:
             graph = self._ask()
+            self._gate.leave()
             if graph is None:
                 assert box is not None
                 wait = Wait(self.store, self.graph, self._job, self.order.wait_s, self.reporter, self._loop, box)
@@ -166,24 +171,27 @@ class Run:
     @contextmanager
     def _files(self, granted: Allocation, setting: Setting) -> Iterator[tuple[str, ...]]:
         """The program with its arguments, and the files that it reads, for as long as it runs."""
-        if not self.order.is_ctest:
+        if self.order.reader is None:
             yield self.order.argv
             return
         import tempfile
 
+        from fluxres.formats.peers.canary import environment as canary
         from fluxres.formats.peers.ctest import environment as ctest
 
         with tempfile.NamedTemporaryFile("w", encoding="utf-8", prefix="fluxres-", suffix=".json") as file:
-            file.write(ctest.spec_file(granted))
+            is_ctest = self.order.reader == "ctest"
+            file.write(ctest.spec_file(granted) if is_ctest else canary.pool_file(granted))
             file.flush()
-            setting.variables |= ctest.spec_environment(file.name)
-            yield tuple(ctest.with_spec_file(self.order.argv, file.name))
+            setting.variables |= (ctest.spec_environment if is_ctest else canary.pool_environment)(file.name)
+            yield tuple((ctest.with_spec_file if is_ctest else canary.with_pool_file)(self.order.argv, file.name))
 
     def _ask(self) -> ResourceGraph | None:
         """Ask for the resources, and return the graph if they were granted; otherwise, there is a ticket in the queue.
 
         Errors: InsufficientResources if it may not wait; InfeasibleRequest.
         """
+        import_module("fluxres.match")  # now, and not at its first use, when others wait for the store
         with self.store.writing(self.graph, command=self.order.command, wait_s=_LOCK_WAIT_S) as transaction:
             graph = transaction.graph
             attendance = waiting.Attendance(transaction, self.store.path)
@@ -253,7 +261,8 @@ class Run:
         raise InsufficientResources(f"{plural(number, 'request')} before it in the queue", hint="--wait queues this one too")
 
     def _release(self) -> None:
-        """Free what the job holds, and take its ticket out of the queue."""
+        """Free what the job holds, and take its ticket out of the queue; nothing of the program runs any more."""
+        cgroup.remove(self._mark)
         with self.store.writing(self.graph, command=self.order.command, wait_s=_LOCK_WAIT_S) as transaction:
             graph = transaction.graph
             attendance = waiting.Attendance(transaction, self.store.path)
@@ -294,7 +303,6 @@ class Run:
         while self._status is None:
             self._loop.turn()
         self._terminal.take_back()
-        cgroup.remove(group)
         try:
             self._release()
         except FluxresError as error:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -194,7 +193,7 @@ def _commit(graph: ResourceGraph, ticket: Ticket, found: Placement | _Named, end
     if isinstance(found, list):
         changes.allocate(graph, ticket.job, found, (now, end), facts)
     else:
-        changes.commit_match(graph, replace(found, start=now, end=end), ticket.job, is_moved=True, facts=facts)
+        changes.commit_match(graph, msgspec.structs.replace(found, start=now, end=end), ticket.job, is_moved=True, facts=facts)
 
 
 # -- as a part of any transaction ----------------------------------------------------------------------------------------

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,8 +17,7 @@ from fluxres.match.result import Placement, SlotGroup
 from fluxres.match.situation import Situation
 
 
-@dataclass(frozen=True, slots=True)
-class Pick:
+class Pick(msgspec.Struct, frozen=True):
     """Units of one pool for one instance of a slot (-1: for none); `amount` 0 marks a pool that is only shared.
 
     `within` is the exclusively taken pool that implies this one, or -1; an implied pick makes no record.  A `charge` was not

@@ -10,6 +10,7 @@ from math import ceil, inf
 from typing import Final, NamedTuple
 
 import numpy as np
+from msgspec import structs
 
 from fluxres.clock import seconds
 from fluxres.documents.document import plural
@@ -143,11 +144,11 @@ def _cut(vertices: tuple[Vertex, ...], least: float, most: float) -> tuple[Verte
         if vertex.count.fixed is not None or _sum(vertex.children)[1]:
             return None
         count = _between(vertex.count, least, most)
-        changed = None if count is None or count == vertex.count else replace(vertex, count=count)
+        changed = None if count is None or count == vertex.count else structs.replace(vertex, count=count)
     else:
         times = vertex.count.fixed
         inside = None if not times else _cut(vertex.children, least / times, most / times)
-        changed = None if inside is None else replace(vertex, children=inside)
+        changed = None if inside is None else structs.replace(vertex, children=inside)
     return None if changed is None else (*vertices[:at], changed, *vertices[at + 1 :])
 
 

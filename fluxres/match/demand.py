@@ -7,9 +7,10 @@ those of `specs/matching.md`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal
+
+import msgspec
 
 from fluxres.errors import InputError
 from fluxres.syntax import unit
@@ -17,8 +18,7 @@ from fluxres.syntax.count import Count
 from fluxres.syntax.jobspec import Request
 
 
-@dataclass(slots=True, eq=False)
-class Demand:
+class Demand(msgspec.Struct, eq=False):
     """One resource vertex of a request.
 
     Args:
@@ -70,7 +70,7 @@ class Demand:
     beside: tuple[Demand, ...] = ()
     settled: bool | None = None
     total: tuple[int, ...] = ()
-    _factors: dict[str | None, Fraction | None] = field(default_factory=dict)
+    _factors: dict[str | None, Fraction | None] = msgspec.field(default_factory=dict)
 
     @property
     def is_slot(self) -> bool:
@@ -102,8 +102,7 @@ class Demand:
         return self._factors[pool_unit]
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """A request compiled for one machine.
 
     Args:

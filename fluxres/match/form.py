@@ -14,6 +14,7 @@ from itertools import groupby
 from math import ceil, prod
 from typing import Final, Literal, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -54,8 +55,7 @@ class LeafDemand:
         return count if self.worth == 1 else ceil(count / self.worth)
 
 
-@dataclass(frozen=True, slots=True)
-class Draw:
+class Draw(msgspec.Struct, frozen=True):
     """Units of a distributed type that each node (or bundle) draws.
 
     Args:

@@ -11,9 +11,10 @@ A request for one resource that fits into one group, by far the most frequent, n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import Any, Final
+
+import msgspec
 
 from fluxres import limits
 from fluxres.syntax.variants import PER_UNIT
@@ -31,8 +32,7 @@ Pair = tuple[tuple[int, int], tuple[int, int]]
 """Two groups: (number of the need, number of the group), the lower first."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupNeed:
+class GroupNeed(msgspec.Struct, frozen=True):
     """What is requested of one grouped resource, and what its groups have.
 
     Args:
@@ -59,8 +59,7 @@ class GroupNeed:
         return whole >= self.units + (self.fraction > 0 and not is_open)
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True):
     """Groups for each need, and their total value."""
 
     groups: tuple[tuple[int, ...], ...]

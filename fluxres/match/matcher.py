@@ -6,10 +6,10 @@ changes.  The vector path answers a request whose form it knows, the reference t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
@@ -21,10 +21,9 @@ from fluxres.graph.partitions import Partition
 from fluxres.graph.structure import Structure
 from fluxres.match import admission
 from fluxres.match.admission import Objection
-from fluxres.match.chooser import chosen
+from fluxres.match.chooser import Offer, Returned, placed
 from fluxres.match.demand import Plan
 from fluxres.match.drawing import is_guided
-from fluxres.match.earliest import Failures, WindowSkipper, earliest
 from fluxres.match.form import Form, NeedsTraverser, form
 from fluxres.match.node_table import NodeTable
 from fluxres.match.plan import plan as compile_plan
@@ -33,17 +32,18 @@ from fluxres.match.policy import Policy, policy
 from fluxres.match.query import Query
 from fluxres.match.result import Placement
 from fluxres.match.situation import Eligible, Situation
-from fluxres.match.together import Below, Together
-from fluxres.match.traverser import Budget, Traverser
 from fluxres.match.typology import Typology
 from fluxres.match.vector import Search
-from fluxres.match.workers import Returned, Workers
 from fluxres.planner.planner import Planner
 from fluxres.syntax.constraint import Constraint
 from fluxres.syntax.jobspec import Request
 
+# What few requests need is imported by the first one that does: the traverser, routes between nodes, requests for amounts.
 if TYPE_CHECKING:
+    from fluxres.match.earliest import Failures
     from fluxres.match.reasons import Holders, PartReport, Refusal
+    from fluxres.match.together import Below, Together
+    from fluxres.match.traverser import Budget
 
 MULTINODE: Final = "allow_multinode"
 """canary: whether a test may use several nodes of the pool; a property of the root."""
@@ -109,14 +109,15 @@ class Matcher:
         self._node_table = NodeTable(self.typology, planner, ideal=ideal)
         self._below_meetings: Below = {}
         self._returned: Returned = {} if returned is None else returned
-        self._workers: Workers | None = None
+        #: what rules keep about the machine, by the class that keeps it
+        self._facts: dict[type, Any] = {}
         self._idle: Matcher | None = None
         self._empty: Matcher | None = None
 
     def forget(self) -> None:
         """Drop what was derived from kinds."""
         self._forget_queries()
-        self._workers = None
+        self._facts = {}
         self._node_table.forget()
         for found in ("draws", "drawn_by_itself"):
             self.typology.__dict__.pop(found, None)
@@ -161,14 +162,14 @@ class Matcher:
         self, request: Request, how: str | Policy, partition: Partition | None, start: int, end: int, *, reference: bool = False
     ) -> Placement | None:
         """The match of a request among the members of a partition, whatever else that allows."""
-        if request.variants:
-            return self._of_amounts(request, policy(how), partition)(start, end)
         return self._answer(self._query(request, how, partition), start, end, reference=reference)
 
     def _answer(self, query: Query, start: int, end: int, *, reference: bool = False) -> Placement | None:
         """The match of a query in a window."""
-        if query.plan.request.chooser is not None:
-            return chosen(query.plan, query.situation(start, end), query.policy.name)
+        rule = query.plan.request.chooser
+        if rule is not None:
+            offer = self._offer(query, start, end)
+            return placed(rule.choose(offer), offer, query.plan.lowest)
         if query.plan.between >= 0:
             return self._meeting(query, reference=reference).match(start, end)
         if query.form is not None and not reference:
@@ -176,79 +177,24 @@ class Matcher:
                 return Search(query, start, end).settle()
             except NeedsTraverser:
                 pass
+        from fluxres.match.traverser import Traverser
+
         plan, situation, budget = query.plan, query.situation(start, end), self._budget(query.plan)
         return settle(plan, self.typology, lambda counts: Traverser(situation, plan, counts, query.policy, budget).match())
 
-    # -- amounts -----------------------------------------------------------------------------------------------------
+    def offer(self, request: Request | None, start: int, end: int) -> Offer:
+        """What there is to choose from on the nodes that the constraint and the partition of a request allow."""
+        situation = Situation(self.typology, self.planner, self.eligible_for(request), start, end, ideal=self.ideal)
+        return Offer(situation, policy("first"), self._returned, self._facts)
 
-    @property
-    def workers(self) -> Workers:
-        """What matches requests for amounts within a node."""
-        if self._workers is None or self._workers.typology is not self.typology:
-            self._workers = Workers(self.typology, self.planner, self._returned, ideal=self.ideal)
-        return self._workers
-
-    def _of_amounts(self, request: Request, chosen: Policy, among: Partition | None) -> Callable[[int, int], Placement | None]:
-        """The match of a request with variants."""
-        self.follow_suppliers()
-        workers = self.workers
-        workers.require_known(request.variants)
-        eligible = self._eligible_for(request.constraint, among)
-        measured = workers.measured(request.variants)
-
-        def at(start: int, end: int) -> Placement | None:
-            situation = Situation(self.typology, self.planner, eligible, start, end, measured=measured, ideal=self.ideal)
-            return workers.match(request.variants, situation, chosen)
-
-        return at
+    def _offer(self, query: Query, start: int, end: int) -> Offer:
+        return Offer(query.situation(start, end), query.policy, self._returned, self._facts)
 
     def eligible_for(self, request: Request | None) -> Eligible:
         """The nodes that the constraint and the partition of a request allow; all of them without a request."""
         if request is None:
             return self._eligible_for(None)
         return self._eligible_for(request.constraint, self.partition_for(request))
-
-    def place(self, request: Request, number: int, nodes: Sequence[int], start: int, end: int) -> Placement | None:
-        """A variant of a request for amounts on certain nodes, for a caller that chooses these; None if there is no room."""
-        situation = Situation(self.typology, self.planner, self.eligible_for(request), start, end, ideal=self.ideal)
-        return self.workers.place(request.variants, number, nodes, situation)
-
-    def _why_not_amounts(
-        self, request: Request, partition: Partition | None, start: int, end: int, how: str | Policy, holders: Holders | None
-    ) -> Refusal | None:
-        """Why a request with variants has no match in a window, or None if it has one."""
-        self.workers.require_known(request.variants)
-        if partition is not None and (found := self._objections(request, start, end, how)):
-            return self._objected(request, found, start, end, how)
-        if self._match(request, how, partition, start, end) is not None:
-            return None
-        return self._refusal_of_amounts(request, partition, start, end, how, holders)
-
-    def _refusal_of_amounts(
-        self, request: Request, partition: Partition | None, start: int, end: int, how: str | Policy, holders: Holders | None
-    ) -> Refusal:
-        """Why a request with variants has no match: what the types of each variant say, and what only its node can."""
-        from fluxres.match import reasons
-
-        if partition is not None and (objected := self._objections(request, start, end, how)):
-            return self._objected(request, objected, start, end, how)
-        eligible = self._eligible_for(request.constraint, partition)
-        never = self._is_never(request)
-        at, window = (self._unhindered(), (0, FOREVER)) if never else (self, (start, end))
-        chosen = policy(how)
-        found = reasons.of_variants(
-            request.variants,
-            at.workers,
-            lambda plan: Query(at._node_table, plan, None, eligible, chosen),
-            *window,
-            None if never else holders,
-        )
-        first = None
-        with suppress(LimitExceeded):
-            first = None if never else self.earliest(request, _length(start, end), start, how)
-        earliest = None if first is None else seconds(first.start)
-        name = None if partition is None else partition.name
-        return reasons.Refusal(found[0], {}, never, earliest, partition=name, notes=found[1])
 
     # -- partitions --------------------------------------------------------------------------------------------------
 
@@ -265,18 +211,11 @@ class Matcher:
             return admission.of_request(self.structure, request)
         return None
 
-    def _require_known(self, request: Request) -> None:
-        """Errors: InfeasibleRequest for a type that the machine does not have."""
-        if request.variants:
-            self.workers.require_known(request.variants)
-        else:
-            self._query(request)
-
     def _within_limits(self, request: Request, partition: Partition) -> Request:
         """The request as its partition limits it, the same object for the same resources."""
-        if (partition.max_nodes is None and not partition.min_nodes) or request.variants:
+        if (partition.max_nodes is None and not partition.min_nodes) or request.chooser is not None:
             return request
-        key = request.resources, request.constraint, request.parts, request.chooser, partition.vertex
+        key = request.resources, request.constraint, request.parts, partition.vertex
         found = self._within.get(key)
         if found is None:
             if len(self._within) >= REQUESTS_KEPT:
@@ -337,15 +276,12 @@ class Matcher:
         if not 0 <= after < FOREVER:
             raise _wrong_window(after, min(after + duration, FOREVER))
         partition = self.partition_for(request)
+        from fluxres.match.earliest import WindowSkipper, earliest
+
         within = request if partition is None else self._within_limits(request, partition)
-        if request.variants:
-            self.workers.require_known(request.variants)
-        else:
-            query = self._query(within, how, partition)
+        query = self._query(within, how, partition)
         if partition is not None and admission.objections(partition, request, duration, is_queued=is_queued, ideal=self.ideal):
             return None
-        if request.variants:
-            return earliest(self._of_amounts(request, policy(how), partition), self.planner, None, duration, after)
         undecided: list[LimitExceeded] = []
 
         def attempt(start: int, end: int) -> Placement | None:
@@ -356,8 +292,7 @@ class Matcher:
                 return None
 
         skipper = None
-        is_searched = query.form is not None and not reference and request.chooser is None
-        if query.form is not None and is_searched and is_guided(query.form.draws, self.typology):
+        if query.form is not None and not reference and is_guided(query.form.draws, self.typology):
             skipper = WindowSkipper(query, partial(self._failures_of, query.eligible))
         found = earliest(attempt, self.planner, skipper, duration, after)
         if found is None and undecided:
@@ -374,7 +309,7 @@ class Matcher:
             length = None if request.duration_s is None else positive_ticks(request.duration_s)
             objections = admission.objections(partition, request, length, is_queued=True, ideal=True)
             request = self._within_limits(request, partition)
-            self._require_known(request)  # this comes before what a partition does not allow
+            self._query(request)  # this comes before what a partition does not allow
             if objections:
                 return False
         self.follow_suppliers()
@@ -382,8 +317,6 @@ class Matcher:
         idle = [self._unhindered()]
         if self.typology.dead:
             idle.append(self._unheld())  # a supplier that is down need not give its share
-        if request.variants:
-            return any(matcher._of_amounts(request, policy("first"), partition)(0, FOREVER) for matcher in idle)
         for matcher in idle:
             query = matcher._query(request, eligible=eligible)
             if matcher._fits(query, query.plan.lowest, 0, FOREVER, reference=reference):
@@ -408,8 +341,6 @@ class Matcher:
         if not 0 <= start < end or start >= FOREVER:
             raise _wrong_window(start, end)
         partition, undecided = self.partition_for(request), False
-        if request.variants:
-            return self._why_not_amounts(request, partition, start, end, how, holders)
         query = self._query(request if partition is None else self._within_limits(request, partition), how, partition)
         if partition is not None and (found := self._objections(request, start, end, how)):
             return self._objected(request, found, start, end, how)
@@ -454,8 +385,6 @@ class Matcher:
         from fluxres.match import reasons
 
         partition = self.partition_for(request)
-        if request.variants:
-            return self._refusal_of_amounts(request, partition, start, end, how, holders)
         within = request if partition is None else self._within_limits(request, partition)
         query = self._query(within, how, partition)
         if partition is not None and (objected := self._objections(request, start, end, how)):
@@ -464,25 +393,37 @@ class Matcher:
         if self._is_never(request):
             idle = self._unhindered()
             query = idle._query(request, how, eligible=query.eligible)
-            start, end, holders = 0, FOREVER, None
-            parts = reasons.explain(query, idle._widest(query.plan), start, end, holders)
+            start, end = 0, FOREVER
+            parts, notes = idle._explained(query, start, end, None)
             less, _ = idle._enough(query, start, end)
-            return reasons.Refusal(parts, less, True, partition=name, rule=_rule(request, parts, query.situation(start, end)))
+            return reasons.Refusal(parts, less, True, partition=name, notes=notes)
         less, given_up = self._enough(query, start, end)
         first = None
         try:
             first = self.earliest(request, _length(start, end), start, how)
         except LimitExceeded:
             undecided = True
-        parts = reasons.explain(query, self._widest(query.plan), start, end, holders)
+        parts, notes = self._explained(query, start, end, holders)
         return reasons.Refusal(
             parts,
             less,
             earliest=None if first is None else seconds(first.start),
             undecided=undecided or given_up,
             partition=name,
-            rule=_rule(request, parts, query.situation(start, end)),
+            notes=notes,
         )
+
+    def _explained(
+        self, query: Query, start: int, end: int, holders: Holders | None
+    ) -> tuple[tuple[PartReport, ...], tuple[str, ...]]:
+        """A report for each part of a request, and what its rule notes beyond them."""
+        from fluxres.match import reasons
+
+        rule = query.plan.request.chooser
+        if rule is None:
+            return reasons.explain(query, self._widest(query.plan), start, end, holders), ()
+        ways = rule.ways(query.plan.request, self._offer(query, start, end))
+        return reasons.of_ways(query, ways, start, end, holders)
 
     def _is_never(self, request: Request) -> bool:
         """Whether a request is known to be unsatisfiable."""
@@ -494,12 +435,14 @@ class Matcher:
     def _fits(self, query: Query, counts: tuple[int, ...], start: int, end: int, *, reference: bool = False) -> bool:
         """Whether a query has a match for these counts in a window."""
         if query.plan.request.chooser is not None:
-            return chosen(query.plan, query.situation(start, end), query.policy.name) is not None
+            return self._answer(query, start, end) is not None
         if query.plan.between >= 0:
             return self._meeting(query).at(counts, start, end) is not None
         if query.form is not None and not reference:
             with suppress(NeedsTraverser):
                 return Search(query, start, end).fits(counts)
+        from fluxres.match.traverser import Traverser
+
         situation, budget = query.situation(start, end), self._budget(query.plan)
         return Traverser(situation, query.plan, counts, query.policy, budget).match() is not None
 
@@ -511,6 +454,8 @@ class Matcher:
         return reasons.enough(query.plan, lambda counts: self._fits(query, counts, start, end))
 
     def _meeting(self, query: Query, *, reference: bool = False) -> Together:
+        from fluxres.match.together import Together
+
         return Together(query, self._below_meetings, self._budget, reference=reference)
 
     def _widest(self, plan: Plan) -> Plan:
@@ -521,6 +466,8 @@ class Matcher:
     # -- caches ------------------------------------------------------------------------------------------------------
 
     def _budget(self, plan: Plan) -> Budget:
+        from fluxres.match.traverser import Budget
+
         # Where suppliers overlap, very many choices of nodes are equivalent, and each costs a walk over its suppliers.
         steps = limits.MATCH_STEPS_MAX // 20 if plan.charged else limits.MATCH_STEPS_MAX + 8 * self.structure.n
         return Budget(steps, of_one_part=plan.is_of_one_type)
@@ -544,7 +491,7 @@ class Matcher:
             _require_allowed(self.structure, request)
         named = how if isinstance(how, str) else id(how)
         among = None if partition is None else partition.vertex
-        key = id(request.resources), request.constraint, request.parts, request.chooser, named, among, eligible
+        key = id(request.resources), request.constraint, request.parts, id(request.chooser), named, among, eligible
         found = self._queries.get(key)
         if found is None:
             chosen, (plan, shape) = policy(how), self._compile(request)
@@ -561,6 +508,10 @@ class Matcher:
             return found
         if any(vertex.is_directed for vertex in request.vertices()):  # routes avoid every pool out of service
             self.follow_suppliers(routed=True)
+        if request.chooser is not None:
+            found = compile_plan(request.chooser.asked(request, self.typology), self.typology), None
+            _keep(self._compiled, what, found)
+            return found
         plan = compile_plan(request, self.typology)
         has_form = plan.between < 0 and self._node_table.is_flat
         found = plan, form(plan, self.typology) if has_form else None
@@ -584,6 +535,8 @@ class Matcher:
     def _failures_of(self, eligible: Eligible, kind: object) -> Failures:
         found = self._failures.get((eligible, kind))
         if found is None:
+            from fluxres.match.earliest import Failures
+
             found = self._failures[eligible, kind] = Failures(self.planner)
         return found
 
@@ -610,6 +563,7 @@ class Matcher:
         self._compiled = {}  # an idle matcher may go on using the former one
         self._forget_queries()
         self._below_meetings.clear()
+        self._facts = {}
         self._node_table = NodeTable(self.typology, self.planner)
         self._empty = None
 
@@ -661,13 +615,6 @@ def _require_allowed(structure: Structure, request: Request) -> None:
     if nodes > 1 and (allowed is False or (isinstance(allowed, str) and allowed.lower() == "false")):
         message = f"{nodes} nodes requested, but the resource pool has {MULTINODE}: false"
         raise InfeasibleRequest(message, where="nodes", hint="request one node", reasons={"nodes": message})
-
-
-def _rule(request: Request, parts: Sequence[PartReport], situation: Situation) -> str:
-    """Why the rule of a request refuses it, if there is enough of everything."""
-    if request.chooser is None or any(part.is_short for part in parts):
-        return ""
-    return request.chooser.refusal(situation)
 
 
 def _is_same(one: Dead, other: Dead) -> bool:

@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -38,8 +38,7 @@ Score = Callable[["Situation", NDArray[np.int32]], NDArray[Any]]
 """Scores of ascending vertices of one type, low first. A score must depend on its own vertex only."""
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(msgspec.Struct, frozen=True):
     """An order of candidates.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from fluxres.match.demand import Plan
 from fluxres.match.form import Form
@@ -11,8 +11,7 @@ from fluxres.match.policy import POLICIES, Policy
 from fluxres.match.situation import Eligible, Situation
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Query:
+class Query(msgspec.Struct, frozen=True, eq=False):
     """
     Args:
         node_table: of the machine.

@@ -19,6 +19,7 @@ from functools import cached_property
 from math import ceil
 from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,6 +29,7 @@ from fluxres.errors import LimitExceeded
 from fluxres.graph.draws import ONLY_A_WAY
 from fluxres.graph.kinds import is_state
 from fluxres.match.admission import Objection
+from fluxres.match.chooser import Way
 from fluxres.match.demand import Demand, Plan
 from fluxres.match.paths import Givers
 from fluxres.match.plan import plan as compile_plan
@@ -35,13 +37,10 @@ from fluxres.match.query import Query
 from fluxres.match.situation import Situation, having, unknown_hosts, unknown_properties
 from fluxres.match.traverser import Traverser
 from fluxres.match.vector import Search
-from fluxres.match.workers import Workers
 from fluxres.shown import Shown
 from fluxres.syntax import unit
 from fluxres.syntax.constraint import hosts_of, required
-from fluxres.syntax.jobspec import Request
 from fluxres.syntax.moment import in_message
-from fluxres.syntax.variants import Variant
 from fluxres.syntax.vertex import SLOT
 
 Holders = Callable[[int, int, int], Sequence[tuple[str, int]]]
@@ -243,8 +242,7 @@ class Refusal(Shown):
         undecided: the parts compete, and the search for a count that would be enough was given up.
         objections: what the partition of the request does not allow; then there are no parts.
         partition: the partition that the request goes to; None for the whole machine.
-        rule: why the rule of another system refuses the request (`Chooser`), where there is enough of everything.
-        notes: of a request for amounts, what its node lacks beyond the parts, as sentences.
+        notes: why the rule of another system (`Chooser`) refuses the request beyond what the parts say, as sentences.
     """
 
     parts: tuple[PartReport, ...]
@@ -254,7 +252,6 @@ class Refusal(Shown):
     undecided: bool = False
     objections: tuple[Objection, ...] = ()
     partition: str | None = None
-    rule: str = ""
     notes: tuple[str, ...] = ()
 
     def sentences(self) -> list[str]:
@@ -321,8 +318,6 @@ class Refusal(Shown):
 
     def together(self) -> str:
         """The reason if no single part is short."""
-        if self.rule:
-            return f"{self.rule[:1].upper()}{self.rule[1:]}."
         if sum(not part.each for part in self.parts) > 1:
             return "Each part fits on its own, but together they compete for the same pools."
         return "There are enough pools and no single supplier is short, but together the suppliers have too little."
@@ -335,45 +330,35 @@ class Refusal(Shown):
         if self.objections:
             return {f"partition {each.partition}: {each.code}": each.sentence() for each in self.objections}
         short = [part for part in self.obstacles if part.is_short]
-        if self.rule and not short:
-            return {"request": f"{self.rule}."}
         short = short or ([] if self.notes else list(self.parts))
         return {part.place: part.sentence() for part in short} | self.noted()
 
     def noted(self) -> dict[str, str]:
-        """The notes by place, which is the node, numbered where there are several."""
-        return {"node" if len(self.notes) == 1 else f"node ({number})": note for number, note in enumerate(self.notes, 1)}
+        """The notes by place, which is the request, numbered where there are several."""
+        return {"request" if len(self.notes) == 1 else f"request ({number})": note for number, note in enumerate(self.notes, 1)}
 
 
-def of_variants(
-    variants: Sequence[Variant],
-    workers: Workers,
-    query_of: Callable[[Plan], Query],
-    start: int,
-    end: int,
-    holders: Holders | None,
+def of_ways(
+    query: Query, ways: Sequence[Way], start: int, end: int, holders: Holders | None
 ) -> tuple[tuple[PartReport, ...], tuple[str, ...]]:
-    """Why no node serves any variant of a request: what of its types is short, as parts for a single variant, else as sentences,
-    and what its node lacks beyond that.
+    """Why no way to satisfy a request is open: what of its types is short, as parts for a single way, else as sentences, and what
+    its rule notes beyond that.
 
-    Types say how much there is in the whole machine; only what is short there is reported, because else the nodes decide.
+    Types say how much there is in the whole machine; the rule notes what nodes lack where there is enough of each.
     """
     parts: tuple[PartReport, ...] = ()
     notes: list[str] = []
-    for number, variant in enumerate(variants):
-        which = f"variant {number}: " if len(variants) > 1 else ""
-        if unknown := workers.unknown(variant):
-            notes.append(f"{which}this machine has no {' and no '.join(unknown)}")
-            continue
-        asked = Request(workers.resources(variant))
-        plan = compile_plan(asked, workers.typology)
-        query = query_of(plan)
-        reports = [report for report in explain(query, plan, start, end, holders) if report.type != SLOT]
-        short = tuple(report for report in reports if report.is_short)
-        if len(variants) == 1:
-            parts = short
-        notes += [f"{which}{report.sentence().removesuffix('.')}" for report in short if which]
-        notes += [] if short else [f"{which}{lack.text}" for lack in workers.lacks(variant, query.situation(start, end))]
+    for way in ways:
+        short: tuple[PartReport, ...] = ()
+        if way.asked is not None:
+            plan = compile_plan(way.asked, query.node_table.typology)
+            reports = explain(msgspec.structs.replace(query, plan=plan), plan, start, end, holders)
+            reports = tuple(each for each in reports if each.type != SLOT or each.asked > 1)  # nodes are left to the rule
+            short = tuple(report for report in reports if report.is_short)
+            if len(ways) == 1:
+                parts = reports
+        notes += [f"{way.name}{report.sentence().removesuffix('.')}" for report in short if way.name]
+        notes += [] if short else [f"{way.name}{text}" for text in way.lacks()]
     return parts, tuple(notes)
 
 

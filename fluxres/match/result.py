@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,8 +23,7 @@ _NO_POOLS: Final[Int32] = np.zeros(0, np.int32)
 _NO_INSTANCES: Final[Int64] = np.zeros(0, np.int64)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SlotGroup:
+class SlotGroup(msgspec.Struct, frozen=True, eq=False):
     """The instances of one slot of the request.
 
     Args:
@@ -41,8 +40,7 @@ class SlotGroup:
         return len(self.starts) - 1
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Placement:
+class Placement(msgspec.Struct, frozen=True, eq=False):
     """Pools that satisfy a request over a window.
 
     Args:
@@ -62,8 +60,7 @@ class Placement:
         fallback: whether the reference traverser had to answer.
         is_routed: whether some of it is charged along routes, to a named pool or between nodes.
         picked: (slot, vertex, units) of each item of a request that a `Chooser` answered, in the order of the items.
-        order: of a request for amounts, the vertices in the order in which they were chosen.
-        variant: of such a request, which variant was chosen.
+        variant: which alternative of such a request was chosen; then the order of the items is recorded, too. None for others.
     """
 
     vertices: Int32
@@ -77,11 +74,10 @@ class Placement:
     policy: str = "first"
     fallback: bool = False
     implied: tuple[tuple[int, int], ...] = ()
-    drawn: Int64 = field(default_factory=lambda: NO_ROWS)
+    drawn: Int64 = msgspec.field(default_factory=lambda: NO_ROWS)
     is_routed: bool = False
     picked: tuple[tuple[int, int, int], ...] = ()
-    order: tuple[int, ...] = ()
-    variant: int = 0
+    variant: int | None = None
 
     def __len__(self) -> int:
         return len(self.vertices)
@@ -101,12 +97,17 @@ class Placement:
         raise UsageError("this match was not found by a graph", hint="ResourceGraph.match finds one with pools")
 
     @property
+    def order(self) -> tuple[int, ...]:
+        """The pools in the order in which they were chosen, if that is recorded."""
+        return () if self.variant is None else tuple([v for _, v, _ in self.picked])
+
+    @property
     def targets(self) -> list[tuple[int, int]]:
         """(vertex, amount) of every record and of what they imply, in the form that the writer takes."""
         records = zip(self.vertices.tolist(), self.amounts.tolist(), strict=True)
-        if self.order:
+        if self.variant is not None:
             units = dict(records)
-            return [(v, units[v]) for v in self.order]
+            return [*((v, units.pop(v)) for v in self.order), *units.items()]
         return sorted([*records, *self.implied]) if self.implied else list(records)
 
     @property
@@ -129,7 +130,7 @@ class Placement:
             and np.array_equal(self.shared, other.shared)
             and self.implied == other.implied
             and np.array_equal(self.drawn, other.drawn)
-            and (self.order, self.variant) == (other.order, other.variant)
+            and (self.picked, self.variant) == (other.picked, other.variant)
             and len(self.slots) == len(other.slots)
             and all(
                 a.label == b.label and np.array_equal(a.starts, b.starts) and np.array_equal(a.picks, b.picks)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
 import numpy as np
+from msgspec import structs
 
 from fluxres.errors import LimitExceeded
 from fluxres.match.bounds import Bounds
@@ -79,7 +79,7 @@ class Together:
         places = np.arange(len(nodes))
         able = places[self._eligible.mask & ~bounds.lacking_in(list(places.reshape(-1, 1)))]
         for v in self._policy.order(situation, nodes[able]).tolist():
-            alone = replace(self._query, eligible=self._eligible.only(nodes.searchsorted(np.array([v]))))
+            alone = structs.replace(self._query, eligible=self._eligible.only(nodes.searchsorted(np.array([v]))))
             yield partial(self._traverse, alone, situation, counts)
         for level in typology.meetings(self._plan.between).levels:
             lacking = bounds.lacking_in([meeting.nodes for meeting in level])
@@ -94,7 +94,7 @@ class Together:
             able = not self._reference and self._node_table.is_flat
             shape = form(plan, self._node_table.typology) if able else None
             self._of_place[meeting.v] = Query.of(self._node_table, plan, shape, self._eligible, self._policy)
-        query = replace(self._of_place[meeting.v], eligible=self._eligible_below(meeting))
+        query = structs.replace(self._of_place[meeting.v], eligible=self._eligible_below(meeting))
         if query.form is not None:
             with suppress(NeedsTraverser):
                 return Search(query, situation.start, situation.end).match(counts)

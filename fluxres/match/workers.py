@@ -10,17 +10,19 @@ The vector path and the traverser search for pools; here the rules of HyperQueue
   (:mod:`fluxres.match.group_choice`), and a forced policy compares the present with the idle node.
 * Fractions: the index where a fraction leaves least, and never two; `all`: everything or nothing; sums over several pools.
 
-The choice is a `Placement` like any other.  A request gets everything or nothing, from the first variant that a node can serve.
+`Amounts` is the rule of such a request: everything or nothing, by the first variant that a node can serve.  `Workers` is what it
+knows about the nodes of a machine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from operator import itemgetter
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,17 +31,16 @@ from fluxres.documents.document import plural
 from fluxres.errors import InfeasibleRequest, InputError
 from fluxres.graph import groups as graph_groups
 from fluxres.graph.structure import Structure
-from fluxres.match.group_choice import Choice, GroupNeed, Pair, choose
+from fluxres.match.chooser import Choice, Offer, Returned, Way
+from fluxres.match.group_choice import Choice as GroupChoice
+from fluxres.match.group_choice import GroupNeed, Pair, choose
 from fluxres.match.policy import Policy
-from fluxres.match.result import Placement, SlotGroup
 from fluxres.match.situation import Situation
 from fluxres.match.typology import Typology
 from fluxres.planner.planner import Planner
+from fluxres.syntax.jobspec import Request
 from fluxres.syntax.variants import ALL, FRACTION_UNIT, PER_UNIT, SHARE, Ask, Variant, format_amount, resources, type_of
 from fluxres.syntax.vertex import Vertex
-
-Returned = Mapping[int, dict[int, int]]
-"""By parent, the pools that such requests returned, with the number of the return, in the order of the numbers."""
 
 GROUP: Final = "worker_group"
 """The property of a node that names its group of workers; whole nodes of one task are of one group."""
@@ -50,7 +51,6 @@ _AS_GOOD: Final = 0.1
 _MANY_NODES: Final = 8
 """From this number of nodes on, those with too little are excluded together before any is looked at."""
 _NONE: Final[dict[int, int]] = {}
-_NO_POOLS: Final = np.zeros(0, np.int32)
 _NOTHING: Final[list[tuple[int, int]]] = []
 
 
@@ -259,36 +259,79 @@ def is_sum(structure: Structure, vertices: NDArray[Any]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Lack:
-    """Why a variant has no match in any node, beyond what the pools of each type say: a sentence for a refusal.
+class Amounts:
+    """The rule of a task of HyperQueue: the first of these variants that a node can serve, in the order of the policy."""
 
-    Args:
-        name: the resource; empty for whole nodes and times.
-        is_lasting: whether it holds for an idle node too.
-    """
+    variants: tuple[Variant, ...]
 
-    name: str
-    text: str
-    is_lasting: bool = False
+    def asked(self, request: Request, typology: Typology) -> Request:
+        """The nearest that a jobspec says to the first variant whose resources the machine has.
+
+        Errors: InfeasibleRequest if there is none; InputError for one resource by two names.
+        """
+        workers = Workers(typology)
+        for variant in self.variants:
+            workers.require_unique(variant)
+        known = next((variant for variant in self.variants if not workers.unknown(variant)), None)
+        if known is not None:
+            return replace(request, resources=workers.resources(known))
+        missing = dict.fromkeys(name for variant in self.variants for name in workers.unknown(variant))
+        message = "this machine has no " + " or ".join(f"'{name}'" for name in missing)
+        there = ", ".join(sorted(workers.types - {"cluster", "node", "group", "socket", SHARE}))
+        raise InfeasibleRequest(message, hint=f"it has {there}"[:200], reasons={"request": message})
+
+    def choose(self, offer: Offer) -> Choice | None:
+        workers = Workers.of(offer)
+        for number, variant in enumerate(self.variants):
+            found = workers.match(variant, offer)
+            if found is not None:
+                return Choice([(0, v, units) for v, units in found], variant=number)
+        return None
+
+    def on(self, offer: Offer, number: int, nodes: Sequence[int]) -> Choice | None:
+        """A certain variant on certain nodes, all of which it needs; None if there is no room."""
+        size, variant = offer.situation.size, self.variants[number]
+        found: list[tuple[int, int]] | None
+        if variant.nodes:
+            found = [(v, size[v]) for v in nodes] if all(map(offer.situation.is_clear, nodes)) else None
+        else:
+            found = Workers.of(offer).in_node(nodes[0], variant, offer)
+        return None if found is None else Choice([(0, v, units) for v, units in found], variant=number)
+
+    def ways(self, request: Request, offer: Offer) -> list[Way]:
+        """By variant what its node lacks, beyond what the pools of each type say."""
+        workers, found = Workers.of(offer), list[Way]()
+        for number, variant in enumerate(self.variants):
+            name = f"variant {number}: " if len(self.variants) > 1 else ""
+            if unknown := workers.unknown(variant):
+                found.append(Way(lambda unknown=unknown: [f"this machine has no {' and no '.join(unknown)}"], None, name))  # type: ignore[misc]
+            else:
+                asked = replace(request, resources=workers.resources(variant))
+                found.append(Way(partial(workers.lacks, variant, offer), asked, name))
+        return found
 
 
 class Workers:
-    """Matches amounts within the nodes of one machine.
+    """What requests for amounts need to know about the nodes of one machine.
 
     Args:
         typology: of the machine.
-        planner: what is held, and when.
-        returned: which pools such requests returned last; kept up by the records.
-        ideal: as if everything were up and nothing held.
     """
 
-    def __init__(self, typology: Typology, planner: Planner, returned: Returned, *, ideal: bool = False) -> None:
-        self.typology, self.planner, self.returned, self.ideal = typology, planner, returned, ideal
+    def __init__(self, typology: Typology) -> None:
+        self.typology = typology
         self.structure = typology.structure
         self._parent = self.structure.parent.data
-        self._known: Sequence[Variant] = ()
         self._layouts: dict[tuple[int, str], Layout | None] = {}
         self._weights: dict[tuple[int, tuple[str, ...]], dict[Pair, float]] = {}
+
+    @classmethod
+    def of(cls, offer: Offer) -> Workers:
+        """Those of the machine of an offer, which keeps them."""
+        found: Workers | None = offer.facts.get(cls)
+        if found is None:
+            found = offer.facts[cls] = cls(offer.situation.typology)
+        return found
 
     # -- what a machine has ------------------------------------------------------------------------------------------
 
@@ -300,32 +343,17 @@ class Workers:
         """The resources of a variant that the machine does not have."""
         return [ask.name for ask in variant.asks if type_of(ask.name, self.types) not in self.types]
 
-    def require_known(self, variants: Sequence[Variant]) -> None:
-        """Refuse a request if each variant names a resource that the machine does not have, or one resource by two names.
+    def require_unique(self, variant: Variant) -> None:
+        """Refuse a variant that has one resource by two names.
 
-        Errors: InfeasibleRequest, InputError.
+        Errors: InputError.
         """
-        if variants is self._known:
-            return
-        for variant in variants:
-            names: dict[str, str] = {}
-            for ask in variant.asks:
-                other = names.setdefault(type_of(ask.name, self.types), ask.name)
-                if other != ask.name:
-                    message = f"'{other}' and '{ask.name}' are the same resource of this machine"
-                    raise InputError(message, where="request", hint="name it once, with the sum of both")
-        missing = [self.unknown(variant) for variant in variants]
-        if all(missing):
-            what = " or ".join(dict.fromkeys(f"'{name}'" for names_of in missing for name in names_of))
-            message = f"this machine has no {what}"
-            known = ", ".join(sorted(self.types - {"cluster", "node", "group", "socket", SHARE}))
-            raise InfeasibleRequest(message, hint=f"it has {known}"[:200], reasons={"request": message})
-        self._known = variants
-
-    def measured(self, variants: Sequence[Variant]) -> int:
-        """The type that measures how full a node is: that of the first resource."""
-        first = next((ask.name for variant in variants for ask in variant.asks), None)
-        return -1 if first is None else self.typology.number(type_of(first, self.types))
+        names: dict[str, str] = {}
+        for ask in variant.asks:
+            other = names.setdefault(type_of(ask.name, self.types), ask.name)
+            if other != ask.name:
+                message = f"'{other}' and '{ask.name}' are the same resource of this machine"
+                raise InputError(message, where="request", hint="name it once, with the sum of both")
 
     def resources(self, variant: Variant) -> tuple[Vertex, ...]:
         """The nearest that a jobspec says to a variant on this machine."""
@@ -336,9 +364,9 @@ class Workers:
             if self.structure.kind_of(int(pools[0])).unit == FRACTION_UNIT:
                 in_parts.add(name)
             elif ask.fraction and (is_sum(self.structure, pools) or SHARE not in self.types):
-                ask = replace(ask, amount=(ask.units + 1) * PER_UNIT)
+                ask = msgspec.structs.replace(ask, amount=(ask.units + 1) * PER_UNIT)
             asks.append(ask)
-        return resources(replace(variant, asks=tuple(asks)), types=self.types, sums=in_parts)
+        return resources(msgspec.structs.replace(variant, asks=tuple(asks)), types=self.types, sums=in_parts)
 
     def layout(self, node: int, name: str) -> Layout | None:
         """The pools of a resource in a node; None if it has none."""
@@ -394,16 +422,17 @@ class Workers:
 
     # -- what is free ------------------------------------------------------------------------------------------------
 
-    def supply(self, layout: Layout, situation: Situation) -> Supply:
-        """What is free of one type in one node over the window of a situation."""
-        found = Supply(layout, self.returned, self._parent)
-        planner, start, end = self.planner, situation.start, situation.end
+    def supply(self, layout: Layout, offer: Offer) -> Supply:
+        """What is free of one type in one node over the window of an offer."""
+        situation = offer.situation
+        found = Supply(layout, offer.returned, self._parent)
+        planner, start, end = situation.planner, situation.start, situation.end
         if layout.is_sum:
             pools = layout.groups[0]
             found.left = [(v, situation.free(v)) for v in pools]
             found.in_service = sum(self.structure.size.item(v) for v in pools if situation.is_up(v))
             return found
-        if self.ideal:
+        if situation.ideal:
             return found
         if len(self.structure.unavailable_roots()):
             out = self._out_of_service(layout)
@@ -415,14 +444,14 @@ class Workers:
         if held is not None:
             found.take_out(self.typology.vertices(layout.kind)[held[0]].tolist())
         if layout.holder:
-            self._take_shares(found, start, end)
+            self._take_shares(found, planner, start, end)
         if len(self.structure.exclusive_composites):
             found.take_out([v for group in layout.groups for v in group if v not in found.used and situation.free(v) < 1])
         return found
 
-    def _take_shares(self, found: Supply, start: int, end: int) -> None:
+    def _take_shares(self, found: Supply, planner: Planner, start: int, end: int) -> None:
         """Count indices of which others have something as open, or as used if it is no share."""
-        layout, planner = found.layout, self.planner
+        layout = found.layout
         lo, hi = layout.groups[0][0], max(self.structure.end.item(group[-1]) for group in layout.groups)
         for u in planner.busy(lo, hi, start, end).tolist():
             v = layout.holder.get(u)
@@ -438,34 +467,24 @@ class Workers:
 
     # -- matching ----------------------------------------------------------------------------------------------------
 
-    def match(
-        self, variants: Sequence[Variant], situation: Situation, policy: Policy, label: str | None = "task"
-    ) -> Placement | None:
-        """The first variant that a node can serve, from the first node in the order of the policy; None if there is none."""
-        for number, variant in enumerate(variants):
-            found = self.match_one(variant, situation, policy)
-            if found is not None:
-                return _placed(self.structure.size, found, situation, policy, number, label)
-        return None
-
-    def match_one(self, variant: Variant, situation: Situation, policy: Policy) -> list[tuple[int, int]] | None:
-        """(vertex, units) in the order in which the task sees them."""
+    def match(self, variant: Variant, offer: Offer) -> list[tuple[int, int]] | None:
+        """(vertex, units) in the order in which the task sees them, from the first node that serves a variant; or None."""
         if variant.nodes:
-            return self._whole_nodes(variant, situation, policy)
-        for node in self.nodes(variant, situation, policy):
-            found = self.in_node(node, variant, situation)
-            if found is not None:
+            return self._whole_nodes(variant, offer)
+        for node in self.nodes(variant, offer.situation, offer.policy):
+            found = self.in_node(node, variant, offer)
+            if found is not None and offer.is_supplied(found):
                 return found
         return None
 
-    def in_node(self, node: int, variant: Variant, situation: Situation) -> list[tuple[int, int]] | None:
+    def in_node(self, node: int, variant: Variant, offer: Offer) -> list[tuple[int, int]] | None:
         """What one node gives to a variant; None if it cannot."""
         supplies = []
         for ask in variant.asks:
             layout = self.layout(node, ask.name)
             if layout is None:
                 return None
-            supplies.append(self.supply(layout, situation))
+            supplies.append(self.supply(layout, offer))
             if not supplies[-1].can_give(ask):
                 return None
         chosen = self._groups(node, variant.asks, supplies)
@@ -501,25 +520,13 @@ class Workers:
         return dict(zip(choosing, found.groups, strict=True))
 
     @staticmethod
-    def _ideal(asks: Sequence[Ask], layouts: Sequence[Layout], weights: Mapping[Pair, float]) -> Choice | None:
+    def _ideal(asks: Sequence[Ask], layouts: Sequence[Layout], weights: Mapping[Pair, float]) -> GroupChoice | None:
         """The choice in an idle node."""
         needs = [
             GroupNeed(ask.units, ask.fraction, layout.sizes, (0,) * len(layout.sizes))
             for ask, layout in zip(asks, layouts, strict=True)
         ]
         return choose(needs, weights)
-
-    def place(
-        self, variants: Sequence[Variant], number: int, nodes: Sequence[int], situation: Situation, label: str | None = "task"
-    ) -> Placement | None:
-        """A certain variant on certain nodes, all of which it needs; None if there is no room."""
-        size, variant = self.structure.size, variants[number]
-        found: list[tuple[int, int]] | None
-        if variant.nodes:
-            found = [(v, size.item(v)) for v in nodes] if all(map(situation.is_clear, nodes)) else None
-        else:
-            found = self.in_node(nodes[0], variant, situation)
-        return None if found is None else _placed(size, found, situation, Policy("first"), number, label)
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
@@ -548,7 +555,7 @@ class Workers:
 
     def lives(self, node: int, variant: Variant, situation: Situation) -> bool:
         """Whether a node is there as long as a variant needs it."""
-        end = None if self.ideal or not self._described else self.number_of(node, EXPIRATION)
+        end = None if situation.ideal or not self._described else self.number_of(node, EXPIRATION)
         return end is None or seconds(situation.start) + variant.min_time_s <= end
 
     def nodes(self, variant: Variant, situation: Situation, policy: Policy) -> Iterator[int]:
@@ -566,7 +573,7 @@ class Workers:
 
     def _with_room(self, nodes: NDArray[np.int32], variant: Variant, situation: Situation) -> NDArray[np.bool_]:
         """Which nodes have at least the units, counted at the busiest moment; the others cannot serve it."""
-        level = self.planner.levels.of(self.typology.node)
+        level = situation.planner.levels.of(self.typology.node)
         room = np.ones(len(nodes), np.bool_)
         if level is None:
             return room
@@ -580,100 +587,72 @@ class Workers:
                 continue
             first, stop = level.edges(kind)
             free = (stop - first)[at]
-            peaks = None if self.ideal else level.peaks(kind, situation.start, situation.end)
+            peaks = None if situation.ideal else level.peaks(kind, situation.start, situation.end)
             room &= (free if peaks is None else free - peaks[at]) >= ask.units
         return room
 
-    def _whole_nodes(self, variant: Variant, situation: Situation, policy: Policy) -> list[tuple[int, int]] | None:
+    def _whole_nodes(self, variant: Variant, offer: Offer) -> list[tuple[int, int]] | None:
         """Whole nodes of one group of workers, of the first group that has enough of them."""
-        alike: dict[object, list[int]] = {}
+        situation = offer.situation
+        alike: dict[object, list[tuple[int, int]]] = {}
+        enough: list[list[tuple[int, int]]] = []
         if self.typology.node < 0:
             return None
-        for node in self.nodes(Variant(min_time_s=variant.min_time_s), situation, policy):
+        for node in self.nodes(Variant(min_time_s=variant.min_time_s), situation, offer.policy):
             if not situation.is_clear(node):
                 continue
             group = self.property_of(node, GROUP) if self._described else None
             found = alike.setdefault(group, [])
-            found.append(node)
+            found.append((node, situation.size[node]))
             if len(found) == variant.nodes:
-                return [(node, self.structure.size.item(node)) for node in found]
-        return None
+                if offer.is_supplied(found):
+                    return found
+                enough.append(found)
+        supplied = (offer.first_supplied(found, variant.nodes) for found in enough)
+        return next((found for found in supplied if found is not None), None)
 
     # -- refusals ----------------------------------------------------------------------------------------------------
 
-    def lacks(self, variant: Variant, situation: Situation) -> list[Lack]:
-        """What only this module knows about a variant that no node can serve."""
-        first = Policy("first")
+    def lacks(self, variant: Variant, offer: Offer) -> list[str]:
+        """What only this module knows about a variant that no node can serve, as sentences without their full stop."""
+        situation, first = offer.situation, Policy("first")
         if variant.nodes:
             return self._lacking_nodes(variant, situation)
         nodes = list(self.nodes(Variant(min_time_s=variant.min_time_s), situation, first))
         if not nodes and self.hosts.size and variant.min_time_s:
-            return [_too_short(variant)]
+            return [f"no node is there for another {variant.min_time_s:g} s, as the time request asks"]
         found = []
         for ask in variant.asks:
             layouts = [layout for node in nodes if (layout := self.layout(node, ask.name)) is not None]
             if ask.fraction and layouts and not any(self._divides(layout, ask) for layout in layouts):
                 text = "is not divisible on this machine, which was read without the option fractions"
-                found.append(Lack(ask.name, f"requested {format_amount(ask.amount)} of {ask.name}, which {text}", True))
+                found.append(f"requested {format_amount(ask.amount)} of {ask.name}, which {text}")
                 continue
-            supplies = [self.supply(layout, situation) for layout in layouts]
+            supplies = [self.supply(layout, offer) for layout in layouts]
             if supplies and not any(supply.can_give(ask) for supply in supplies):
                 found.append(_short(ask, supplies))
         if not found and any(ask.is_forced for ask in variant.asks):
             forced = " and ".join(f"{ask.name} {ask.policy}" for ask in variant.asks if ask.is_forced)
-            found.append(Lack("", f"{forced}: it waits for as few groups as an idle node would need"))
-        return found or [Lack("", "no node has all of it at once")]
+            found.append(f"{forced}: it waits for as few groups as an idle node would need")
+        return found or ["no node has all of it at once"]
 
     def _divides(self, layout: Layout, ask: Ask) -> bool:
         return ask.amount % layout.per_unit == 0 if layout.is_sum else bool(layout.share)
 
-    def _lacking_nodes(self, variant: Variant, situation: Situation) -> list[Lack]:
+    def _lacking_nodes(self, variant: Variant, situation: Situation) -> list[str]:
         groups: dict[object, int] = {}
         for node in self.nodes(Variant(min_time_s=variant.min_time_s), situation, Policy("first")):
             group = self.property_of(node, GROUP)
             groups[group] = groups.get(group, 0) + situation.is_clear(node)
         most = max(groups.values(), default=0)
-        text = f"requested {plural(variant.nodes, 'whole node')} of one group, at most {most} are free together"
-        return [Lack("", text)]
+        return [f"requested {plural(variant.nodes, 'whole node')} of one group, at most {most} are free together"]
 
 
-def _too_short(variant: Variant) -> Lack:
-    return Lack("", f"no node is there for another {variant.min_time_s:g} s, as the time request asks")
-
-
-def _short(ask: Ask, supplies: Sequence[Supply]) -> Lack:
+def _short(ask: Ask, supplies: Sequence[Supply]) -> str:
     if ask.amount == ALL:
-        return Lack(ask.name, f"requested all of {ask.name}, some of it is held in each node")
+        return f"requested all of {ask.name}, some of it is held in each node"
     most = max(supply.most for supply in supplies)
     if ask.fraction and not supplies[0].layout.is_sum:
         text = f"a fraction is of one index, and one node has at most {format_amount(most)}"
-        return Lack(ask.name, f"requested {format_amount(ask.amount)} of {ask.name}: {text}")
-    text = f"requested {format_amount(ask.amount)} of {ask.name} in one node, at most {format_amount(most)} is free in one"
-    return Lack(ask.name, text)
-
-
-def _placed(
-    size: NDArray[np.int64],
-    pools: list[tuple[int, int]],
-    situation: Situation,
-    policy: Policy,
-    variant: int,
-    label: str | None,
-) -> Placement:
-    ordered = sorted(pools) if len(pools) > 1 else pools
-    vertices = np.array([v for v, _ in ordered], np.int32)
-    amounts = np.array([units for _, units in ordered], np.int64)
-    count = len(vertices)
-    return Placement(
-        vertices,
-        amounts,
-        amounts == size[vertices],
-        _NO_POOLS,
-        (SlotGroup(label, np.array([0, count]), np.arange(count)),),
-        (),
-        situation.start,
-        situation.end,
-        policy=policy.name,
-        order=tuple([v for v, _ in pools]),
-        variant=variant,
-    )
+        return f"requested {format_amount(ask.amount)} of {ask.name}: {text}"
+    return f"requested {format_amount(ask.amount)} of {ask.name} in one node, at most {format_amount(most)} is free in one"

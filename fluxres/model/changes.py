@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from msgspec import structs
 
 from fluxres.allocation import plans, reserved, steps, together
 from fluxres.allocation.chosen import Chosen
@@ -196,9 +196,7 @@ def commit_match(
     Errors: InsufficientResources, InfeasibleRequest if it is no longer free; nothing changes then.
     """
     window, structure, slots = (found.start, found.end), graph.structure, found.nslots
-    chosen = Chosen(found.order, found.variant) if found.order else None
-    if chosen is not None and structure.kinds.may_draw:
-        return _allocate_chosen(graph, found, job, chosen, facts)
+    chosen = None if found.variant is None else Chosen(found.order, found.variant)
     planned: Batch | list[Change]
     refuse_reservation(graph, job)
     if is_moved:
@@ -217,22 +215,6 @@ def commit_match(
     return Allocation(
         graph, job, (found.vertices, found.amounts), window, slots, found.implied, picked=found.picked, chosen=chosen
     )
-
-
-def _allocate_chosen(graph: ResourceGraph, found: Placement, job: str, chosen: Chosen, facts: JobFacts | None) -> Allocation:
-    """Allocate what a request for amounts chose, with what these pools draw by themselves."""
-    window = found.start, found.end
-    named, drawn = supply.with_draws(graph, list(found.targets), window, job)
-    refuse_reservation(graph, job)
-    share = Share(
-        job, job, named, *window, slots=found.nslots, implies=implicit(named, drawn), drawn=drawn, facts=facts, chosen=chosen
-    )
-    with supply.NamingConsumers(graph, drawn):
-        together.grant(
-            graph.records, [share], lambda: tell(graph, lambda: events.allocate_all(graph.structure, [share]), len(named))
-        )
-    graph.revision += 1
-    return Allocation(graph, job, named, window, found.nslots, chosen=chosen)
 
 
 def free(
@@ -350,11 +332,12 @@ def stage(
     drawn: Rows = NO_ROWS,
     *,
     implies: Implies = False,
+    variant: int | None = None,
 ) -> Stage:
     """Lock pools for a job."""
     expires = _expires(graph, job, window, ttl_s)
     rows = tuple((pool, account, units) for pool, account, units in drawn.tolist())
-    staged = Staged(graph.new_stage_id(), job, tuple(named), *window, expires, nslots, rows)
+    staged = Staged(graph.new_stage_id(), job, tuple(named), *window, expires, nslots, rows, variant=variant)
     return _stage(graph, staged, drawn, implies)
 
 
@@ -372,7 +355,9 @@ def stage_by_window(graph: ResourceGraph, job: str, named: supply.Named, window:
             most[v] = max(most.get(v, 0), amount)
     drawn = np.concatenate([of_part for _, _, of_part in parts])
     staged = Staged(graph.new_stage_id(), job, tuple(sorted(most.items())), *window, expires, relied_on=relied_on)
-    staged = replace(staged, drawn=tuple(row[2:] for row in rows)) if len(parts) == 1 else replace(staged, apart=rows)
+    staged = (
+        structs.replace(staged, drawn=tuple(row[2:] for row in rows)) if len(parts) == 1 else structs.replace(staged, apart=rows)
+    )
     return _stage(graph, staged, drawn, frozenset[int]().union(*(implicit(charged, of_part) for _, charged, of_part in parts)))
 
 
@@ -413,7 +398,8 @@ def commit(graph: ResourceGraph, stage: str) -> Allocation:
         return Allocation.of_windows(
             graph, staged.job, [(window, part.targets) for (window, _), part in zip(planned, staged.parts(), strict=True)]
         )
-    return Allocation(graph, staged.job, list(staged.targets), (staged.start, staged.end), staged.slots)
+    window = staged.start, staged.end
+    return Allocation(graph, staged.job, list(staged.targets), window, staged.slots, chosen=staged.chosen)
 
 
 def release(graph: ResourceGraph, stage: str) -> None:

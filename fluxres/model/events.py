@@ -97,8 +97,8 @@ def _chosen(graph: ResourceGraph, e: Event) -> Chosen | None:
     """The order of the pools, if it was that of a choice by amounts."""
     if "variant" not in e:
         return None
-    n = graph.structure.n
-    return Chosen(tuple(v for v, _ in _targets(graph, e["pools"]) if v < n), e["variant"])
+    suppliers = {name for _, parts in e.get("drawn", ()) for name, _ in parts}
+    return Chosen(tuple(v for v, _ in _targets(graph, [each for each in e["pools"] if each[0] not in suppliers])), e["variant"])
 
 
 def _slots(slots: int) -> Event:
@@ -211,6 +211,7 @@ def stage(structure: Structure, staged: Staged) -> Event:
         "end": _end(staged.end),
         "expires": _end(staged.expires),
         **_slots(staged.slots),
+        **({} if staged.variant is None else {"variant": staged.variant}),
         **_drawn(structure, staged.drawn),
         **_apart(structure, staged),
     }
@@ -325,7 +326,7 @@ def _apply_stage(graph: ResourceGraph, e: Event) -> None:
     apart = tuple((start, _until(end), number(v), number(account), units) for start, end, v, account, units in e.get("apart", ()))
     relied_on = tuple((number(v), start, _until(end)) for v, start, end in e.get("relied_on", ()))
     slots = e.get("slots", 0)
-    staged = Staged(e["stage"], e["job"], pools, *window, _until(e["expires"]), slots, drawn, apart, relied_on)
+    staged = Staged(e["stage"], e["job"], pools, *window, _until(e["expires"]), slots, drawn, apart, relied_on, e.get("variant"))
     with graph.structure.lifted():
         planned = plans.stage(graph.records, staged, implies=True)
     graph.records.stage(staged, planned)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from fluxres.allocation import plans, steps
@@ -243,7 +244,9 @@ def _subtree(graph: ResourceGraph, v: int) -> ResourceGraph:
             whole = steps.inside(0, FOREVER, records.exclusive_above(v, owner, 0, FOREVER))
             if whole and owner.startswith(STAGE_OWNER):
                 staged = records.stages[owner.removeprefix(STAGE_OWNER)]
-                made.records.stages[staged.stage] = replace(staged, targets=((0, size),), drawn=(), apart=(), relied_on=())
+                made.records.stages[staged.stage] = structs.replace(
+                    staged, targets=((0, size),), drawn=(), apart=(), relied_on=()
+                )
             # The owner's units of the top itself are taken below, with the other implied units.
             had = records.implied.get(owner, {}).get(v, ())
             for s, e, units in steps.excess(tuple((s, e, size) for s, e in whole), had):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fluxres.match.result import Placement
@@ -14,8 +13,7 @@ if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=False)
-class Match(Placement, Shown):
+class Match(Placement, Shown, frozen=True, eq=False, kw_only=True):
     """Pools that satisfy a request over a window, found on a certain state of a graph.
 
     Args:
@@ -24,7 +22,7 @@ class Match(Placement, Shown):
         pools_end: accounts from this number on are edges, through which a match draws.
     """
 
-    graph: ResourceGraph = field(repr=False)
+    graph: ResourceGraph
     generation: int
     revision: int
     pools_end: int
@@ -57,7 +55,6 @@ def stamped(graph: ResourceGraph, found: Placement) -> Match:
         found.drawn,
         found.is_routed,
         found.picked,
-        found.order,
         found.variant,
         graph=graph,
         generation=graph.generation,

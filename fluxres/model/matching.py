@@ -61,7 +61,7 @@ def refused(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
     if refusal.objections:
         return _objected(refusal)
     short, reasons = next((part for part in refusal.parts if part.is_short), None), refusal.reasons()
-    noted = refusal.rule or "; ".join(refusal.notes) or " ".join(refusal.sentences())
+    noted = "; ".join(refusal.notes) or " ".join(refusal.sentences())
     message = noted if short is None else reasons.get(short.place) or short.sentence()
     if refusal.never:
         return InfeasibleRequest(message, hint=f"{refusal.bound} can never satisfy it", reasons=reasons, explanation=refusal)

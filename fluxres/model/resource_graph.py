@@ -10,11 +10,11 @@ from __future__ import annotations
 import gc
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial, wraps
 from itertools import count
 from threading import RLock
-from types import MappingProxyType
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 from weakref import WeakSet
 
@@ -38,6 +38,7 @@ from fluxres.graph.partitions import Partition, require_state
 from fluxres.graph.state_notes import StateNote
 from fluxres.graph.structure import Problem, Structure
 from fluxres.model import audit, changes, edges, events, extending, joining, matching, targets, totals, walking
+from fluxres.model.attachment import Attachment
 from fluxres.model.pool import Pool
 from fluxres.model.selection import Selection
 from fluxres.model.tables import Spans, Totals
@@ -98,6 +99,17 @@ def locked(method: Callable[Concatenate[Self, Given], Answer]) -> Callable[Conca
     return call
 
 
+def writing(method: Callable[Concatenate[ResourceGraph, Given], Answer]) -> Callable[Concatenate[ResourceGraph, Given], Answer]:
+    """Decorate a method of a graph that changes it."""
+
+    @wraps(method)
+    def call(self: ResourceGraph, /, *args: Given.args, **kwargs: Given.kwargs) -> Answer:
+        with self.write_lock:
+            return method(self, *args, **kwargs)
+
+    return call
+
+
 class _Destroyed:
     """Replaces structure, records and planner of a destroyed graph: any use of it raises StaleHandle."""
 
@@ -116,6 +128,9 @@ class ResourceGraph(ShownDeep, Tabular):
     Threads may share a graph: each call holds its lock.  ``with graph.lock:`` makes several calls atomic, so that
     `commit_match` finds the graph as `match` left it.
 
+    A graph from `fluxres.open` is attached to its store: each change is stored when it returns. It is closed at the end of a
+    ``with`` block.
+
     Cost: O(1); derived data is computed when it is first needed.
     """
 
@@ -128,6 +143,7 @@ class ResourceGraph(ShownDeep, Tabular):
         self.generation = 0
         self.revision = 0
         self.sink: Callable[[events.Event], None] | None = None
+        self.attachment: Attachment | None = None
         #: Called with the records of jobs before they expire.
         self.keepers: WeakSet[changes.Keeper] = WeakSet()
         self.planner = empty_planner(structure)
@@ -159,6 +175,52 @@ class ResourceGraph(ShownDeep, Tabular):
             return f"<ResourceGraph {self.name}: destroyed>"
         jobs = self._lasting(now_ticks(self.clock))  # unlike now(), this does not ask the parent instance
         return f"<ResourceGraph {self.name}: {plural(len(self), 'pool')}, {plural(len(jobs), 'job')}>"
+
+    # -- its store -----------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> ResourceGraph:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def write_lock(self) -> RLock | Attachment:
+        """The lock for a change: that of the graph, and of the store that it is attached to."""
+        return self.lock if self.attachment is None else self.attachment
+
+    def batch(self, *, command: str | None = None, user: str | None = None) -> AbstractContextManager[None]:
+        """Make the changes of a block one change of the store: one commit, all or none.
+
+        An exception that leaves the block undoes its changes in memory, too; handles stay valid unless one of the changes was of
+        the shape. Other threads wait until the block ends.
+
+        Args:
+            command: for the journal; that of the attached graph by default.
+            user: for the journal; who runs this process by default.
+
+        Errors: UsageError for a graph that is not attached to a store, and within another batch. At the end of the block,
+        StoreError if the changes cannot be written; then none is made.
+        Cost: of an exception, that of loading the graph.
+        """
+        if self.attachment is None:
+            hint = "`fluxres.open(store)` attaches one; `allocate_all` allocates all or none anywhere"
+            raise UsageError(f"graph '{self.name}' is not attached to a store", hint=hint)
+        return self.attachment.batch(command, user)
+
+    def refresh(self) -> None:
+        """Take over what other processes have changed in the store that the graph is attached to; each change does so first.
+
+        Errors: StoreConflict if the graph was dropped there; StoreError.
+        Cost: 10 us where nothing has changed; else that of the changes, at most that of loading the graph.
+        """
+        if self.attachment is not None:
+            self.attachment.refresh()
+
+    def close(self) -> None:
+        """Detach the graph from its store: it stays readable, and refuses changes.  Any other graph stays as it is."""
+        if self.attachment is not None:
+            self.attachment.close()
 
     # -- time --------------------------------------------------------------------------------------------------------
 
@@ -673,7 +735,7 @@ class ResourceGraph(ShownDeep, Tabular):
 
         Errors: InsufficientResources with the earliest time, InfeasibleRequest, UnknownPool, UsageError; nothing changes then.
         """
-        with self.lock:
+        with self.write_lock:
             changes.expire_stages(self)
             begin, named = _one_start(start, at)
             facts = self._facts_of(user, name, launch)
@@ -705,7 +767,7 @@ class ResourceGraph(ShownDeep, Tabular):
 
         Errors: InsufficientResources if there is no such time, InfeasibleRequest; nothing changes then.
         """
-        with self.lock:
+        with self.write_lock:
             changes.expire_stages(self)
             targets.job_id(job)
             request = as_request(wanted)
@@ -754,14 +816,14 @@ class ResourceGraph(ShownDeep, Tabular):
 
         Errors: StaleHandle if the graph has changed since; nothing changes then.
         """
-        with self.lock:
+        with self.write_lock:
             targets.job_id(job)
             matching.require_fresh(self, found)
             changes.require_picks(found)
             changes.require_end(self, (found.start, found.end))
             return changes.commit_match(self, found, job)
 
-    @locked
+    @writing
     def grow(
         self,
         job: str,
@@ -787,7 +849,7 @@ class ResourceGraph(ShownDeep, Tabular):
 
     # -- allocating to several jobs at once --------------------------------------------------------------------------
 
-    @locked
+    @writing
     def allocate_all(
         self,
         wanted: Iterable[tuple[Targets | Wanted, str]],
@@ -818,7 +880,7 @@ class ResourceGraph(ShownDeep, Tabular):
         parts = several.parts_of(self, wanted, self._length(duration_s, begin, end, name), first)
         return several.give(self, parts, first, policy, self._facts_of(user, None))
 
-    @locked
+    @writing
     def allocate_all_orelse_reserve(
         self,
         wanted: Iterable[tuple[Wanted, str]],
@@ -844,7 +906,7 @@ class ResourceGraph(ShownDeep, Tabular):
         start = several.start_of_all(self, parts, begin, policy)
         return several.give(self, parts, begin if start is None else start, policy, self._facts_of(user, None))
 
-    @locked
+    @writing
     def commit_all(self, found: Iterable[tuple[Match, str]]) -> list[Allocation]:
         """Allocate several matches to their jobs, all of them or none.
 
@@ -870,13 +932,13 @@ class ResourceGraph(ShownDeep, Tabular):
 
         Errors: UnknownJob, NotHeld; nothing changes then.
         """
-        with self.lock:
+        with self.write_lock:
             changes.expire_stages(self)
             named = None if wanted is None else targets.resolve(self, wanted)
             lo, hi = self._bounds(start, end)
             changes.free(self, job, named, lo, hi)
 
-    @locked
+    @writing
     def shrink(
         self,
         job: str,
@@ -913,7 +975,7 @@ class ResourceGraph(ShownDeep, Tabular):
         pieces = freed.pieces() if isinstance(freed, Batch) else freed
         return Allocation.of_records(self, job, [(v, s, e, n) for v, n, s, e in sorted(pieces)], slots or None)
 
-    @locked
+    @writing
     def set_end(self, job: str, end: Time | None = None, *, duration_s: Length | None = None) -> Allocation:
         """Extend or shorten what a job holds: all of it gets the new end, or nothing changes.
 
@@ -941,7 +1003,7 @@ class ResourceGraph(ShownDeep, Tabular):
         """
         return seconds(extending.latest_end(self, job, self.now()))
 
-    @locked
+    @writing
     def expire(self, before: Time | None = None) -> list[str]:
         """Drop the records that ended by now, or by `before`, and expired stages; return the jobs concerned.
 
@@ -972,7 +1034,7 @@ class ResourceGraph(ShownDeep, Tabular):
 
         Errors: as for allocate.
         """
-        with self.lock:
+        with self.write_lock:
             changes.expire_stages(self)
             if targets.is_request(wanted, self):
                 request = as_request(wanted)
@@ -980,7 +1042,8 @@ class ResourceGraph(ShownDeep, Tabular):
                 found = matching.match(self, request, span, policy)
                 changes.require_picks(found)
                 window = found.start, found.end
-                return changes.stage(self, job, found.targets, window, ttl_s, found.nslots, found.drawn, implies=True)
+                slots, drawn, variant = found.nslots, found.drawn, found.variant
+                return changes.stage(self, job, found.targets, window, ttl_s, slots, drawn, implies=True, variant=variant)
             window = self._given_window(start, end, duration_s)
             return changes.stage_by_window(self, job, targets.with_amounts(self, cast("Targets", wanted)), window, ttl_s)
 
@@ -993,7 +1056,7 @@ class ResourceGraph(ShownDeep, Tabular):
 
         Errors: StaleHandle if it has been committed or released, or has expired.
         """
-        with self.lock:
+        with self.write_lock:
             changes.expire_stages(self)
             return changes.commit(self, stage)
 
@@ -1002,13 +1065,13 @@ class ResourceGraph(ShownDeep, Tabular):
 
         Errors: StaleHandle if it has been committed or released, or has expired.
         """
-        with self.lock:
+        with self.write_lock:
             changes.expire_stages(self)
             changes.release(self, stage)
 
     # -- maintenance -------------------------------------------------------------------------------------------------
 
-    @locked
+    @writing
     def reserve(
         self,
         where: Where | Selection | Sequence[Where],
@@ -1052,7 +1115,7 @@ class ResourceGraph(ShownDeep, Tabular):
         reserving.reserve(self, targets.job_id(name), reservation, JobFacts(targets.label(user, "user"), None, self.now()))
         return reservation
 
-    @locked
+    @writing
     def unreserve(self, name: str) -> None:
         """Give up a maintenance reservation with all of its windows.
 
@@ -1084,7 +1147,7 @@ class ResourceGraph(ShownDeep, Tabular):
 
     # -- states and tags ---------------------------------------------------------------------------------------------
 
-    @locked
+    @writing
     def set_state(
         self,
         where: Where | Selection | Sequence[Where],
@@ -1121,7 +1184,7 @@ class ResourceGraph(ShownDeep, Tabular):
         if self._matcher is not None:
             self._matcher.forget()
 
-    @locked
+    @writing
     def tag(self, where: Where | Selection | Sequence[Where], key: str, value: str | None = None) -> None:
         """Tag pools (RFC 4 Tag(K, [V])).
 
@@ -1130,7 +1193,7 @@ class ResourceGraph(ShownDeep, Tabular):
         fields = events.check_tag(key, value)
         self._mark("tag", where, lambda vertices: self.structure.set_tag(vertices, key, value), fields)
 
-    @locked
+    @writing
     def untag(self, where: Where | Selection | Sequence[Where], key: str) -> None:
         """Remove a tag from pools that have it."""
         self._mark("untag", where, lambda vertices: self.structure.drop_tag(vertices, key), {"key": key})
@@ -1197,10 +1260,10 @@ class ResourceGraph(ShownDeep, Tabular):
         """
         if not isinstance(other, type(self)) or other is self:
             raise UsageError(f"expected another ResourceGraph to merge, got {other!r}")
-        with all_of(self, other):
+        with all_of(self, other, changes=self):
             joining.merge(self, other, at)
 
-    @locked
+    @writing
     def unlink(self, where: Where, hierarchy: str | None = None) -> None:
         """Remove a pool and everything below it from a hierarchy (RFC 4 Unlink).
 
@@ -1212,7 +1275,7 @@ class ResourceGraph(ShownDeep, Tabular):
         """
         joining.unlink(self, where, hierarchy)
 
-    @locked
+    @writing
     def move(self, where: Where, to: Where) -> None:
         """Move a pool and everything below it to another place (RFC 4 Merge: from its place to a path or URI).
 
@@ -1239,6 +1302,7 @@ class ResourceGraph(ShownDeep, Tabular):
         """
         if isinstance(self.structure, _Destroyed):
             return
+        self.close()
         self.withdraw_views()
         gone: Any = _Destroyed()
         self.generation += 1
@@ -1258,9 +1322,24 @@ class ResourceGraph(ShownDeep, Tabular):
         self._matcher = None
         self.revision += 1
 
+    def adopt(self, other: ResourceGraph, *, has_same_shape: bool) -> None:
+        """Take over the state of another graph, which nobody uses afterwards.
+
+        Args:
+            has_same_shape: whether handles of the present generation stay valid.
+        """
+        if not has_same_shape:
+            self.restructure(other.structure, other.records)
+            return
+        self.withdraw_views()
+        other.records.upstream = self.records.upstream
+        self.structure, self.records, self.planner = other.structure, other.records, other.planner
+        self._matcher = None
+        self.revision += 1
+
     # -- edges of auxiliary graphs -----------------------------------------------------------------------------------
 
-    @locked
+    @writing
     def add_edge(
         self,
         source: Where,
@@ -1293,7 +1372,7 @@ class ResourceGraph(ShownDeep, Tabular):
         values = edges.values_of(capacity, unit, attributes, supply=supply)
         edges.add(self, edges.ends_of(self, source, target, subsystem), relation, values, hierarchy)
 
-    @locked
+    @writing
     def set_edge(
         self,
         source: Where,
@@ -1320,7 +1399,7 @@ class ResourceGraph(ShownDeep, Tabular):
         values = edges.values_of(capacity, unit, attributes, supply=supply, removable=True)
         edges.change(self, edges.ends_of(self, source, target, subsystem), relation, values)
 
-    @locked
+    @writing
     def remove_edge(self, source: Where, target: Where, subsystem: str, *, relation: str | None = None) -> None:
         """Remove an edge; handles are stale afterwards.  The pools stay, and so does the graph, even without edges.
 
@@ -1357,12 +1436,12 @@ class ResourceGraph(ShownDeep, Tabular):
         For an event, InputError if it is unknown, otherwise those of the operation.
         """
         if not isinstance(change, ResourceGraph):
-            with self.lock:
+            with self.write_lock:
                 events.apply(self, change)
             return None
         from fluxres.model import applying
 
-        with all_of(self, change):
+        with all_of(self, change, changes=self):
             return applying.apply(self, change, drain=drain)
 
     def diff(self, other: ResourceGraph) -> Difference:
@@ -1386,11 +1465,15 @@ class ResourceGraph(ShownDeep, Tabular):
         return audit.check(self)
 
 
-def all_of(*graphs: ResourceGraph) -> ExitStack:
-    """Lock several graphs, in a fixed order, so that two threads cannot deadlock."""
+def all_of(*graphs: ResourceGraph, changes: ResourceGraph | None = None) -> ExitStack:
+    """Lock several graphs, in a fixed order, so that two threads cannot deadlock.
+
+    Args:
+        changes: the one that is about to change.
+    """
     held = ExitStack()
-    for graph in sorted(graphs, key=lambda graph: graph.number):
-        held.enter_context(graph.lock)
+    for graph in sorted(graphs, key=lambda graph: (graph.attachment is None, graph.number)):
+        held.enter_context(graph.write_lock if graph is changes else graph.lock)
     return held
 
 

@@ -291,7 +291,7 @@ def match_joined(
 
 def _has_rules(request: Request) -> bool:
     """Whether the rules of another system answer the request, which know it alone."""
-    return request.chooser is not None or bool(request.variants)
+    return request.chooser is not None
 
 
 def _meets(request: Request) -> bool:
@@ -506,7 +506,7 @@ def _share(place: str, job: str, match: Placement, found: Found | None = None) -
         implies=True,
         drawn=match.drawn,
         is_routed=match.is_routed,
-        chosen=Chosen(match.order, match.variant) if match.order else None,
+        chosen=None if match.variant is None else Chosen(match.order, match.variant),
     )
 
 

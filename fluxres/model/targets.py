@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeGuard
 
+import msgspec
 import numpy as np
 
 from fluxres import limits
@@ -213,8 +213,7 @@ def _accounts(graph: ResourceGraph, where: Where) -> list[int]:
     return [vertex(graph, where) if isinstance(where, Pool) else account(graph, where)]
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where a query starts: pools of a hierarchy, or of an auxiliary graph that is not one.
 
     Args:

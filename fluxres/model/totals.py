@@ -7,10 +7,10 @@ subtree of containment without looking at its pools.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -156,8 +156,7 @@ def _in_part_of(graph: ResourceGraph, place: Place, start: int, end: int) -> dic
     return in_part(graph, start, end, v, graph.structure.end.item(v))
 
 
-@dataclass(frozen=True, slots=True)
-class Total:
+class Total(msgspec.Struct, frozen=True):
     """All pools of a type whose units convert.
 
     Args:

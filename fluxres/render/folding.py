@@ -8,12 +8,13 @@ remaining items; a text is made once for each different set of names.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import ArrayLike, NDArray
 
 from fluxres.graph.accounts import ARROW
@@ -87,7 +88,7 @@ def _alike(kinds: KindTable) -> NDArray[np.int64]:
     for at, kind in enumerate(kinds):
         said = described(kind)
         # 1 and True are equal in Python, but not to a user.
-        found[at] = first.setdefault((replace(kind, properties=said), *(type(value) for _, value in said)), at)
+        found[at] = first.setdefault((structs.replace(kind, properties=said), *(type(value) for _, value in said)), at)
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from fluxres.render.text import PLAIN, Column, Style, state_role, table, units, 
 
 if TYPE_CHECKING:
     from fluxres.instance import Instance
+
+_KEPT_FOR_FILES: Final = "json:file:"
+"""Begins the keys of properties in which formats of other systems keep lists and mappings of their own."""
 
 
 def holders(graph: ResourceGraph, v: int, start: int) -> str:
@@ -74,6 +77,15 @@ def pairs_text(pairs: Iterable[tuple[str, object]]) -> str:
     'draining until=May'
     """
     return " ".join(key if value is None else f"{key}={value}" for key, value in sorted(pairs, key=itemgetter(0)))
+
+
+def properties_text(pairs: Iterable[tuple[str, object]]) -> str:
+    """Properties as on the command line, without those that only keep what a format of another system needs.
+
+    >>> properties_text([("ssd", None), ("json:file:managers", "{}")])
+    'ssd'
+    """
+    return pairs_text(pair for pair in pairs if not pair[0].startswith(_KEPT_FOR_FILES))
 
 
 def tags_text(structure: Structure, v: int) -> str:
@@ -305,7 +317,7 @@ def pool(p: Pool, *, style: Style = PLAIN) -> list[str]:
         ["state", facts["state"]],
         ["reason", _noted(facts)],
         *(["takes no new work", f"{other['path']} is {other['state']}"] for other in facts["out_of_service_by"]),
-        ["properties", pairs_text(facts["properties"].items())],
+        ["properties", properties_text(facts["properties"].items())],
         ["tags", pairs_text(facts["tags"].items())],
         ["exclusive", "for one job at a time" if facts["exclusive_only"] else ""],
         *(["held by", _span(p, span)] for span in p.allocations()),

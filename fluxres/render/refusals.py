@@ -65,8 +65,6 @@ def error(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
     """The first unsatisfied part, and each part by its place."""
     if refusal.objections:
         return matching.refused(refusal)
-    if refusal.rule:
-        return matching.refused(refusal)
     short = [part for part in refusal.obstacles if part.is_short] or ([] if refusal.notes else list(refusal.parts))
     reasons = {part.place: part.sentence(_until).removesuffix(".") for part in short} | refusal.noted()
     is_explained = bool(refusal.notes) or any(part.is_short for part in refusal.parts)
@@ -102,7 +100,6 @@ def document(refusal: Refusal | None) -> dict[str, Any]:
         "enough": {} if refusal is None else refusal.enough,
         "partition": None if refusal is None or not refusal.objections else _partition(refusal.objections),
         "parts": [] if refusal is None else [_part(part) for part in refusal.parts],
-        **({"rule": refusal.rule} if refusal is not None and refusal.rule else {}),
         "notes": [] if refusal is None else list(refusal.notes),
     }
 

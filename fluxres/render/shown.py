@@ -5,8 +5,9 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from fluxres.clock import seconds
 from fluxres.documents.document import plural
@@ -68,7 +69,7 @@ def _lines(value: Value, style: Style, depth: int | None = None) -> Iterable[str
         case Spans():
             return listings.records_in(value.structure, value.records, style=style) if value else [repr(value)]
         case Totals():
-            return listings.totals([asdict(total) for total in value], style=style)
+            return listings.totals([structs.asdict(total) for total in value], style=style)
         case Match():
             now = seconds(value.graph.now())
             start = seconds(value.start)

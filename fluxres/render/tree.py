@@ -19,7 +19,7 @@ from fluxres.graph.auxiliary import Int32, Subsystem
 from fluxres.graph.structure import Structure
 from fluxres.model import ResourceGraph
 from fluxres.render.folding import Subtrees, UInt64, described, fold_all, folded, groups, looks, mixed, of_text
-from fluxres.render.listings import holders, notes, pairs_text, tags_text
+from fluxres.render.listings import holders, notes, properties_text, tags_text
 from fluxres.render.text import PLAIN, Column, Style, state_role, table, units
 
 
@@ -106,7 +106,7 @@ def _cells(graph: ResourceGraph, line: Branch, now: int) -> list[str]:
         "" if state == "up" else state,
         holders(graph, v, now) if v in graph.records.held else "",
         " ".join(filter(None, (_reason(structure, v), tags_text(structure, v)))),
-        pairs_text(described(kind)),
+        properties_text(described(kind)),
     ]
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+from msgspec import structs
 
 from fluxres import limits
 from fluxres.errors import InputError, UsageError
@@ -67,9 +69,9 @@ class Machine:
                 (self._pattern,) = parse_shape(f"slot=1/{self.unit}")
             times = counts.parse(number)
             if self._has_units:
-                slot = replace(self._pattern, children=(replace(self._pattern.children[0], count=times),))
+                slot = structs.replace(self._pattern, children=(structs.replace(self._pattern.children[0], count=times),))
             else:
-                slot = replace(self._pattern, count=times)
+                slot = structs.replace(self._pattern, count=times)
             found = self._requests[number] = Request((slot,))
         return found
 

@@ -22,7 +22,6 @@ import hashlib
 import struct
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -293,8 +292,7 @@ class MarksHeader(msgspec.Struct, frozen=True):
     returned: Packed | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RecordColumns:
+class RecordColumns(msgspec.Struct, frozen=True):
     """Allocations as columns.
 
     Args:
@@ -318,13 +316,13 @@ class RecordColumns:
     end: NDArray[np.int64]
     amount: NDArray[np.int64]
     stages: list[Staged]
-    slots_of: dict[str, int] = field(default_factory=dict)
+    slots_of: dict[str, int] = msgspec.field(default_factory=dict)
     stages_made: int = 0
-    drawn: list[DrawnRow] = field(default_factory=list)
-    facts: dict[str, JobFacts] = field(default_factory=dict)
-    reservations: dict[str, Reservation] = field(default_factory=dict)
-    chosen: dict[str, Chosen] = field(default_factory=dict)
-    returned: list[int] = field(default_factory=list)
+    drawn: list[DrawnRow] = msgspec.field(default_factory=list)
+    facts: dict[str, JobFacts] = msgspec.field(default_factory=dict)
+    reservations: dict[str, Reservation] = msgspec.field(default_factory=dict)
+    chosen: dict[str, Chosen] = msgspec.field(default_factory=dict)
+    returned: list[int] = msgspec.field(default_factory=list)
 
     @classmethod
     def of(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -29,8 +28,7 @@ _ZIP_FROM_BYTES: Final = 4096
 _ZIPPED: Final = b"z"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """One line of the journal.
 
     Args:

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import quote
 
 from fluxres.errors import StoreBusy, StoreError
@@ -24,6 +24,9 @@ VERSION: Final = 2
 _MAGIC: Final = b"SQLite format 3\0"
 _BUSY_S: Final = 10.0
 """Timeout for SQLite's own locks: other writers hold them for milliseconds, unless another tool has the file open."""
+
+Durability = Literal["full", "normal"]
+"""What a commit waits for: the disk, or the system, which loses the last commits when the power fails."""
 
 _TABLES: Final = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
@@ -168,13 +171,33 @@ def reading(path: Path) -> Iterator[sqlite3.Connection | None]:
             yield None
 
 
-def begin(path: Path, *, private: bool = False) -> sqlite3.Connection:
+def attach(path: Path, durability: Durability) -> sqlite3.Connection:
+    """A connection to an existing store that several threads may use in turn, with all tables.
+
+    Args:
+        durability: whether a commit waits for the disk.
+
+    Errors: StoreError.  The caller holds the writer lock.
+    """
+    with translated(path):
+        db = begin(path, shared=True)
+        try:
+            db.execute("COMMIT")
+            db.execute(f"PRAGMA synchronous = {durability}")
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+
+def begin(path: Path, *, private: bool = False, shared: bool = False) -> sqlite3.Connection:
     """A connection within a write transaction, in which missing tables have been created.
 
     The caller holds the writer lock, commits or rolls back, and closes.
 
     Args:
         private: create a missing file for the owner only.
+        shared: threads may use it in turn.
 
     Errors: StoreError.
     """
@@ -182,7 +205,7 @@ def begin(path: Path, *, private: bool = False) -> sqlite3.Connection:
         if not path.exists():
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600 if private else 0o666))
             sync_folder(path.parent)
-        db = _connect(path)
+        db = _connect(path, shared=shared)
         try:
             has_tables = _check_version(db, path)
             _make_durable(db, path)
@@ -238,12 +261,13 @@ def unless_failed(path: Path) -> Iterator[None]:
         raise
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _connect(path: Path, *, shared: bool = False) -> sqlite3.Connection:
     options = "mode=rw"
     if not os.access(path.parent, os.W_OK) and not path.with_name(path.name + "-wal").exists():
         # Write-ahead logging keeps two files beside the database; if they do not exist and cannot be created, there is no writer.
         options = "mode=ro&immutable=1"
-    db = sqlite3.connect(f"file:{quote(str(path))}?{options}", uri=True, timeout=_BUSY_S, isolation_level=None)
+    address = f"file:{quote(str(path))}?{options}"
+    db = sqlite3.connect(address, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=not shared)
     try:
         db.execute("PRAGMA synchronous = FULL")
     except BaseException:

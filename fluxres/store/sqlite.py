@@ -11,11 +11,11 @@ import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from fluxres import clock as clocks
 from fluxres import limits
@@ -26,7 +26,7 @@ from fluxres.model.resource_graph import ResourceGraph
 from fluxres.store import encoding, journal, records, schema
 from fluxres.store.disk import make_folder
 from fluxres.store.journal import Entry, Event
-from fluxres.store.lock import Notify, writer_lock
+from fluxres.store.lock import Notify, WriterLock, writer_lock
 from fluxres.store.tickets import Ticket, Tickets
 from fluxres.store.url import StoreUrl, parse
 from fluxres.store.url import default as default_url
@@ -41,8 +41,7 @@ _OLD: Final = "(SELECT blob FROM {} WHERE graph = ?)"
 _EVENTS: Final = "SELECT seq, time, command, body, checksum FROM events WHERE graph = ? AND seq > ? AND seq <= ? ORDER BY seq"
 
 
-@dataclass(frozen=True, slots=True)
-class GraphRow:
+class GraphRow(msgspec.Struct, frozen=True):
     """What the store knows about a graph without reading it.
 
     Args:
@@ -264,19 +263,17 @@ class Rows:
             seq: number of the last event of the change.
             shape, marks: whether the change is about to overwrite them.
         """
-        self.db.execute("DELETE FROM previous WHERE graph = ?", (row.number,))
-        if row.generation < 0:
-            return
         blobs = {"shapes": shape, "snapshots": marks}
         sizes = [
             self.db.execute(f"SELECT length(blob) FROM {table} WHERE graph = ?", (row.number,)).fetchone()
             for table, changes in blobs.items()
             if changes
         ]
-        if None in sizes or sum(size for (size,) in sizes) > limits.UNDO_BYTES_MAX:
+        if row.generation < 0 or None in sizes or sum(size for (size,) in sizes) > limits.UNDO_BYTES_MAX:
+            self.db.execute("DELETE FROM previous WHERE graph = ?", (row.number,))
             return
         self.db.execute(
-            f"""INSERT INTO previous (graph, before, after, snapshot_seq, shape, marks) VALUES (?, ?, ?, ?,
+            f"""INSERT OR REPLACE INTO previous (graph, before, after, snapshot_seq, shape, marks) VALUES (?, ?, ?, ?,
             {_OLD.format("shapes") if shape else "NULL"}, {_OLD.format("snapshots") if marks else "NULL"})""",
             (row.number, row.seq, seq, row.snapshot_seq, *[row.number] * (shape + marks)),
         )
@@ -311,51 +308,116 @@ class Rows:
             graph: as it is after the events.
             shape: of the graph, if it is new.
         """
-        text = " ".join(command.split()).encode("utf-8", "backslashreplace").decode()
-        user = journal.os_user()
-        bodies = [journal.body(event, user) for event in events]
-        self.db.executemany(
-            "INSERT INTO events (graph, seq, time, command, body, checksum) VALUES (?, ?, ?, ?, ?, ?)",
-            [(row.number, seq, now, text, body, journal.checksum(seq, body)) for seq, body in enumerate(bodies, row.seq + 1)],
-        )
-        seq, weight = row.seq + len(events), row.weight + sum(journal.weight(event) for event in events)
-        snapshot_seq, generation = row.snapshot_seq, row.generation
         if shape is None and journal.is_structural(events):
             shape = encoding.encode_shape(graph.structure)
-        self._keep(row, seq, shape=shape is not None, marks=shape is not None or weight > WEIGHT_MAX)
-        if shape is not None:
-            self.db.execute("INSERT OR REPLACE INTO shapes (graph, seq, blob) VALUES (?, ?, ?)", (row.number, seq, shape))
-            generation += 1
-        if shape is not None or weight > WEIGHT_MAX:
-            self._write_marks(row, graph, seq)
-            snapshot_seq, weight = seq, 0
-        self.db.execute(
-            "UPDATE graphs SET generation = ?, pools = ?, seq = ?, snapshot_seq = ?, weight = ? WHERE id = ?",
-            (generation, len(graph), seq, snapshot_seq, weight, row.number),
+        change = Change.of(events, now, command, journal.os_user(), len(graph))
+        change.shape = shape
+        if shape is not None or row.weight + change.weight > WEIGHT_MAX:
+            tail = shape if shape is not None else self.shape_tail(row)
+            change.marks = encoding.encode_marks(graph.structure, records.capture(graph.records), tail)
+        written = self.write(row, [change])
+        if change.marks is not None:
+            self.forget(written, *self.log_extent(row))
+        return written.seq
+
+    def shape_seq(self, row: GraphRow) -> int:
+        """The event that made the present shape."""
+        found = self.db.execute("SELECT seq FROM shapes WHERE graph = ?", (row.number,)).fetchone()
+        if found is None:
+            raise self._damaged(row, "it has no row in shapes")
+        return int(found[0])
+
+    def shape_tail(self, row: GraphRow) -> bytes:
+        """The last bytes of the shape, its checksum: the megabytes before them need not be read."""
+        found = self.db.execute("SELECT substr(blob, -16) FROM shapes WHERE graph = ?", (row.number,)).fetchone()
+        if found is None:
+            raise self._damaged(row, "it has no row in shapes")
+        tail: bytes = found[0]
+        return tail
+
+    def write(self, row: GraphRow, changes: Sequence[Change]) -> GraphRow:
+        """Write changes, of which only the last one may have a snapshot; returns the row after them.
+
+        Errors: StoreConflict if the graph is not in the state of `row` any more.
+        """
+        last = changes[-1]
+        lines = [
+            (row.number, seq, change.time, change.command, body, journal.checksum(seq, body))
+            for seq, (change, body) in enumerate(((change, body) for change in changes for body in change.bodies), row.seq + 1)
+        ]
+        self.db.executemany("INSERT INTO events (graph, seq, time, command, body, checksum) VALUES (?, ?, ?, ?, ?, ?)", lines)
+        seq, weight = row.seq + len(lines), row.weight + sum(change.weight for change in changes)
+        before = replace(row, seq=seq - len(last.bodies))
+        self._keep(before, seq, shape=last.shape is not None, marks=last.marks is not None)
+        after = replace(row, seq=seq, weight=weight, pools=last.pools)
+        if last.shape is not None:
+            self.db.execute("INSERT OR REPLACE INTO shapes (graph, seq, blob) VALUES (?, ?, ?)", (row.number, seq, last.shape))
+            after = replace(after, generation=row.generation + 1)
+        if last.marks is not None:
+            self.db.execute("INSERT OR REPLACE INTO snapshots (graph, seq, blob) VALUES (?, ?, ?)", (row.number, seq, last.marks))
+            after = replace(after, snapshot_seq=seq, weight=0)
+        done = self.db.execute(
+            "UPDATE graphs SET generation = ?, pools = ?, seq = ?, snapshot_seq = ?, weight = ?"
+            " WHERE id = ? AND uid = ? AND seq = ?",
+            (after.generation, after.pools, seq, after.snapshot_seq, after.weight, row.number, row.uid, row.seq),
         )
-        return seq
+        if done.rowcount != 1:
+            hint = "let only programs that take its lock write to the store"
+            raise StoreConflict(f"graph '{row.name}' was changed without the lock of the store", where=self.url, hint=hint)
+        return after
 
-    def _write_marks(self, row: GraphRow, graph: ResourceGraph, seq: int) -> None:
-        # The checksum is the last bytes of the shape, so the megabytes before them need not be read.
-        (tail,) = self.db.execute("SELECT substr(blob, -16) FROM shapes WHERE graph = ?", (row.number,)).fetchone()
-        marks = encoding.encode_marks(graph.structure, records.capture(graph.records), tail)
-        self.db.execute("INSERT OR REPLACE INTO snapshots (graph, seq, blob) VALUES (?, ?, ?)", (row.number, seq, marks))
-        self._forget(row, seq)
+    def log_extent(self, row: GraphRow) -> tuple[int, int]:
+        """The number of the oldest event in the journal, and the bytes of all."""
+        query = "SELECT min(seq), sum(length(body)) FROM events WHERE graph = ?"
+        first, size = self.db.execute(query, (row.number,)).fetchone()
+        return (row.seq + 1, 0) if first is None else (first, size)
 
-    def _forget(self, row: GraphRow, seq: int) -> None:
-        """Delete events beyond the bounds of the journal; the snapshot just written contains them."""
-        self.db.execute("DELETE FROM events WHERE graph = ? AND seq <= ?", (row.number, seq - limits.LOG_EVENTS_MAX))
-        (last,) = self.db.execute(
-            """SELECT max(seq) FROM (SELECT seq, sum(length(body)) OVER (ORDER BY seq DESC) AS total FROM events WHERE graph = ?)
-            WHERE total > ?""",
-            (row.number, limits.LOG_BYTES_MAX),
-        ).fetchone()
-        if last is not None:
-            self.db.execute("DELETE FROM events WHERE graph = ? AND seq <= ?", (row.number, last))
+    def forget(self, row: GraphRow, first: int, size: int) -> int:
+        """Delete events beyond the bounds of the journal, which the snapshot just written contains; returns the oldest left.
+
+        Args:
+            first, size: as of `log_extent`.
+        """
+        oldest = max(first, row.seq - limits.LOG_EVENTS_MAX + 1)
+        if size > limits.LOG_BYTES_MAX:
+            (last,) = self.db.execute(
+                "SELECT max(seq) FROM (SELECT seq, sum(length(body)) OVER (ORDER BY seq DESC) AS total"
+                " FROM events WHERE graph = ?) WHERE total > ?",
+                (row.number, limits.LOG_BYTES_MAX),
+            ).fetchone()
+            oldest = max(oldest, 0 if last is None else last + 1)
+        if oldest > first:
+            self.db.execute("DELETE FROM events WHERE graph = ? AND seq < ?", (row.number, oldest))
+        return oldest
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Change(msgspec.Struct):
+    """What is written for one change: all of it, or nothing.
+
+    Args:
+        bodies: its events, as stored.
+        weight: number of pools that they name.
+        time: seconds since 1970.
+        command: that caused it.
+        pools: of the graph after it.
+        shape, marks: a snapshot of the graph after it, if one is due.
+    """
+
+    bodies: list[bytes]
+    weight: int
+    time: float
+    command: str
+    pools: int
+    shape: bytes | None = None
+    marks: bytes | None = None
+
+    @classmethod
+    def of(cls, events: Sequence[Event], time: float, command: str, user: str, pools: int) -> Change:
+        text = " ".join(command.split()).encode("utf-8", "backslashreplace").decode()
+        return cls([journal.body(event, user) for event in events], sum(map(journal.weight, events)), time, text, pools)
+
+
+class Position(msgspec.Struct, frozen=True):
     """A state of a graph in a store, to detect whether the graph has changed since.
 
     Args:
@@ -370,8 +432,120 @@ class Position:
         return f"store:{self.uid}@{self.seq}"
 
 
-@dataclass(slots=True)
-class Transaction:
+class Link:
+    """A connection that stays open, to one graph of a store, for one that has the graph in memory.
+
+    Only the holder of the lock commits.  Threads use it in turn.
+
+    Args:
+        rows: on a connection outside of a transaction.
+        name: of the graph; the default one if None.
+        path: of the store.
+
+    Errors: UnknownGraph, StoreError.
+    """
+
+    def __init__(self, rows: Rows, name: str | None, path: Path) -> None:
+        self._rows, self._path = rows, path
+        with schema.translated(path):
+            row = rows.graph(name)
+            self._log_first, self._log_bytes = rows.log_extent(row)
+        self.name = row.name
+        self._row = row
+        self._version = -1
+        self._shape_seq = -1
+        self._tail = b""
+
+    @property
+    def row(self) -> GraphRow:
+        """The graph as it was last read or written here."""
+        return self._row
+
+    @property
+    def shape_tail(self) -> bytes:
+        return self._tail
+
+    def has_moved(self) -> bool:
+        """Whether something else has written to the store since the last call."""
+        with schema.translated(self._path):
+            (version,) = self._rows.db.execute("PRAGMA data_version").fetchone()
+        moved: bool = version != self._version
+        self._version = version
+        return moved
+
+    def news(self) -> list[Entry] | None:
+        """The events since the graph was last read or written here; None if they do not lead from there to the present state.
+
+        Errors: StoreConflict if the graph was dropped; StoreError.
+        """
+        with self._snapshot() as rows:
+            row = self._current(rows)
+            if row.seq == self._row.seq:
+                return []
+            if rows.shape_seq(row) != self._shape_seq or rows.oldest(row) > self._row.seq + 1:
+                return None
+            found = list(rows.entries(row, after=self._row.seq))
+            if journal.is_structural(entry.event for entry in found):
+                return None
+            self._row = row
+            return found
+
+    def read(self, clock: Clock) -> tuple[ResourceGraph, bool]:
+        """The stored graph, and whether its shape is still that of the last read."""
+        with self._snapshot() as rows:
+            row = self._current(rows)
+            graph, shape_seq = rows.read(row, clock), rows.shape_seq(row)
+            is_same = shape_seq == self._shape_seq
+            self._row, self._shape_seq, self._tail = row, shape_seq, rows.shape_tail(row)
+            return graph, is_same
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        """Write changes, of which only the last one may have a snapshot; they are durable when this returns.
+
+        Errors: StoreConflict, StoreError; nothing is written then.
+        """
+        db, last = self._rows.db, changes[-1]
+        with schema.translated(self._path):
+            try:
+                db.execute("BEGIN IMMEDIATE")
+                row = self._rows.write(self._row, changes)
+                first = self._log_first
+                if last.marks is not None:
+                    first = self._rows.forget(row, first, self._log_bytes)
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+        self._row = row
+        self._log_bytes = self._rows.log_extent(row)[1] if first != self._log_first else self._log_bytes
+        self._log_first = first
+        self._log_bytes += sum(len(body) for change in changes for body in change.bodies)
+        if last.shape is not None:
+            self._shape_seq, self._tail = row.seq, last.shape[-16:]
+
+    def close(self) -> None:
+        self._rows.db.close()
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[Rows]:
+        """Everything read in the block is one state."""
+        with schema.translated(self._path):
+            self._rows.db.execute("BEGIN")
+            try:
+                yield self._rows
+            finally:
+                self._rows.db.execute("ROLLBACK")
+
+    def _current(self, rows: Rows) -> GraphRow:
+        row = rows.find(self.name)
+        if row is None or row.uid != self._row.uid:
+            what = "was dropped" if row is None else "was dropped and created again"
+            raise StoreConflict(f"graph '{self.name}' {what}", where=rows.url, hint="open it again")
+        return row
+
+
+class Transaction(msgspec.Struct):
     """A graph that is being changed in a store.
 
     Args:
@@ -384,7 +558,7 @@ class Transaction:
     graph: ResourceGraph
     position: Position
     tickets: Tickets
-    events: list[Event] = field(default_factory=list)
+    events: list[Event] = msgspec.field(default_factory=list)
 
 
 class SqliteStore:
@@ -483,6 +657,26 @@ class SqliteStore:
             return Tickets(rows.db, rows.graph(name).number).all()
 
     # -- changing ----------------------------------------------------------------------------------------------------
+
+    def link(self, name: str | None, durability: schema.Durability, *, command: str = "", wait_s: float | None = None) -> Link:
+        """A connection that stays open to one graph.
+
+        Errors: UnknownGraph; StoreBusy; StoreError.
+        """
+        if not schema.exists(self.path):
+            raise self._unmade(name)
+        with self._lock(command, wait_s):
+            db = schema.attach(self.path, durability)
+        try:
+            return Link(self._rows(db), name, self.path)
+        except BaseException:
+            db.close()
+            raise
+
+    def writer_lock(self) -> WriterLock:
+        """The lock of this store, to be taken many times."""
+        path, mode = self._lock_file()
+        return WriterLock(path, clock=self.clock, notify=self.notify, mode=mode)
 
     @contextmanager
     def writing(
@@ -693,10 +887,12 @@ class SqliteStore:
             yield self._rows(db)
 
     def _lock(self, command: str, wait_s: float | None) -> AbstractContextManager[None]:
-        path = self.path.with_name(self.path.name + ".lock")
-        mode = schema.mode_of(self.path, private=self.address.private)
+        path, mode = self._lock_file()
         wait_s = limits.LOCK_WAIT_SECONDS_DEFAULT if wait_s is None else wait_s
         return writer_lock(path, command=command, wait_s=wait_s, clock=self.clock, notify=self.notify, mode=mode)
+
+    def _lock_file(self) -> tuple[Path, int]:
+        return self.path.with_name(self.path.name + ".lock"), schema.mode_of(self.path, private=self.address.private)
 
     def _require(self, row: GraphRow, base: Position) -> None:
         if Position(row.uid, row.seq) != base:

@@ -7,10 +7,11 @@ as by most tools, as a file in the current directory; a store in the root direct
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, unquote
+
+import msgspec
 
 from fluxres.errors import StoreError
 
@@ -20,8 +21,7 @@ _SUFFIXES: Final = (".db", ".sqlite", ".sqlite3")
 VARIABLE: Final = "FLUXRES_STORE"
 
 
-@dataclass(frozen=True, slots=True)
-class StoreUrl:
+class StoreUrl(msgspec.Struct, frozen=True):
     """A parsed address.
 
     Args:

@@ -9,9 +9,10 @@ compared with it. Where Flux's two matchers differ, this follows the RFC and the
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Protocol
+
+import msgspec
 
 from fluxres import limits
 from fluxres.documents.document import Place
@@ -45,16 +46,14 @@ class Target(Protocol):
         """Its state, one of `STATES`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Properties:
+class Properties(msgspec.Struct, frozen=True):
     """Targets that have all of `required` and none of `excluded`."""
 
     required: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Hostlist:
+class Hostlist(msgspec.Struct, frozen=True):
     """Targets whose host name is in any of the hostlists."""
 
     texts: tuple[str, ...]
@@ -64,8 +63,7 @@ class Hostlist:
         return [item for text in self.texts for item in _expressions(text)]
 
 
-@dataclass(frozen=True, slots=True)
-class Ranks:
+class Ranks(msgspec.Struct, frozen=True):
     """Targets whose rank is in any of the idsets."""
 
     texts: tuple[str, ...]
@@ -75,29 +73,25 @@ class Ranks:
         return [span for text in self.texts for span in idset.ranges(text)]
 
 
-@dataclass(frozen=True, slots=True)
-class States:
+class States(msgspec.Struct, frozen=True):
     """Targets in any of the states."""
 
     states: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class And:
+class And(msgspec.Struct, frozen=True):
     """All of the items; without items, every target."""
 
     items: tuple[Constraint, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Or:
+class Or(msgspec.Struct, frozen=True):
     """Any of the items; without items, every target as well (RFC 31)."""
 
     items: tuple[Constraint, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
+class Not(msgspec.Struct, frozen=True):
     """Targets for which the item is false."""
 
     item: Constraint

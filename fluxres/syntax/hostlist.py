@@ -12,9 +12,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, SupportsIndex, overload
+
+import msgspec
 
 from fluxres import limits
 from fluxres.documents.document import excerpt, shown
@@ -29,8 +30,7 @@ _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 _NUMBER_DIGITS_MAX = 18
 
 
-@dataclass(frozen=True, slots=True)
-class Expression:
+class Expression(msgspec.Struct, frozen=True):
     """One top-level item: `prefix`, then numbers, then `suffix`; without numbers the prefix is the whole name."""
 
     prefix: str

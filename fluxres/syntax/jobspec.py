@@ -26,6 +26,8 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
+import msgspec
+
 from fluxres import limits
 from fluxres.clock import Length, positive_ticks, seconds
 from fluxres.documents.document import Document, Key, Place, excerpt, path_text
@@ -35,7 +37,6 @@ from fluxres.syntax import count as counts
 from fluxres.syntax import options, shape
 from fluxres.syntax.constraint import Constraint
 from fluxres.syntax.count import Count
-from fluxres.syntax.variants import Variant
 from fluxres.syntax.vertex import SLOT, Vertex, preorder
 
 if TYPE_CHECKING:
@@ -54,8 +55,7 @@ At = Callable[..., Place]
 """The place of keys from the top of a document, for messages."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(msgspec.Struct, frozen=True):
     """What a dialect allows; the base is RFC 14."""
 
     count: Literal["rfc14", "fluxion"] = "rfc14"
@@ -84,10 +84,8 @@ class Rules:
         """Refuse tasks (already read) that this dialect does not have."""
 
 
-class _V1(Rules):
+class _V1(Rules, frozen=True):
     """RFC 25: slot>core or node>slot>core, optionally with gpus, with fixed counts; one task."""
-
-    __slots__ = ()
 
     def check_version(self, version: int, at: At) -> None:
         if version != 1:
@@ -129,10 +127,8 @@ class _V1(Rules):
             raise at("tasks", 0, "count", "per_slot").expected("1", tasks[0].number)
 
 
-class _Fluxion(Rules):
+class _Fluxion(Rules, frozen=True):
     """What Fluxion reads and can match: no counts as text, nothing shared below a slot, no two siblings of one type."""
-
-    __slots__ = ()
 
     def check_version(self, version: int, at: At) -> None:
         if version > _FLUXION_VERSION_MAX:
@@ -208,8 +204,6 @@ class Request:
     """The rule of another system that picks the units; `resources` is then what the request asks for as far as a jobspec can
     say.
     """
-    variants: tuple[Variant, ...] = ()
-    """Amounts within one node, in order of preference, as HyperQueue asks for them; `resources` is the nearest to the first."""
 
     @classmethod
     def parse(cls, source: Wanted | bytes | Path, *, duration_s: Length | None = None, format: str | None = None) -> Request:
@@ -285,19 +279,9 @@ def joined(requests: Sequence[Request]) -> Request:
 def _chooser(attributes: Mapping[str, Any]) -> Chooser | None:
     """The rule of a request that was written in the language of another system, from what its jobspec keeps of that."""
     user = attributes.get("user")
-    if not isinstance(user, Mapping) or not ("asked" in user or "jqm" in user):
+    if user is None or not isinstance(user, Mapping) or not ("asked" in user or "jqm" in user):
         return None
     found: Chooser | None = import_module(_PEERS).chooser(user)
-    return found
-
-
-def _variants(attributes: Mapping[str, Any]) -> tuple[Variant, ...]:
-    """The variants of a request that was written in the language of HyperQueue, which its jobspec keeps as text."""
-    user = attributes.get("user")
-    asked = user.get("asked") if isinstance(user, Mapping) else None
-    if not isinstance(asked, Mapping) or asked.get("format") != "hyperqueue" or not isinstance(asked.get("text"), str):
-        return ()
-    found: tuple[Variant, ...] = import_module(_PEERS).variants(asked["text"])
     return found
 
 
@@ -423,7 +407,9 @@ def _of_all_nodes(resources: Sequence[Vertex]) -> tuple[str, ...]:
 
 
 def _without_properties(resources: Sequence[Vertex]) -> tuple[Vertex, ...]:
-    return tuple(replace(vertex, properties=(), children=_without_properties(vertex.children)) for vertex in resources)
+    return tuple(
+        msgspec.structs.replace(vertex, properties=(), children=_without_properties(vertex.children)) for vertex in resources
+    )
 
 
 def _of_document(source: str | bytes | Path) -> Request:
@@ -598,7 +584,6 @@ class _Reader:
             float(system["duration"]) if system.get("duration") else None,
             None if constraint is None else constraints.parse(constraint, self.at("attributes", "system", "constraints")),
             chooser=_chooser(attributes),
-            variants=_variants(attributes),
         )
 
     def resources(self, given: list[schema.Resource]) -> tuple[Vertex, ...]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from fluxres import limits
 from fluxres.documents.document import excerpt, shown
@@ -28,8 +29,7 @@ Given = Mapping[str, str | bool]
 """Options by the name of an `Option`, with values as typed; True for a flag."""
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(msgspec.Struct, frozen=True):
     """An option: its name in `Given`, its spellings, the placeholder of its value (empty for a flag), and its help."""
 
     name: str

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from fluxres import limits
 from fluxres.documents.document import excerpt, shown
@@ -23,8 +24,7 @@ _RANGE = re.compile(r"(?P<min>[1-9][0-9]*)(?:\+|-(?P<max>[1-9][0-9]*))?(?::(?P<o
 _HINT = "such as 2-8, 2+, 1-9:2 or 2-16:2:*; digits without blanks, signs or leading zeros"
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(msgspec.Struct, frozen=True):
     """Counts from `min` to `max` (None = unbounded): the next is `v operator operand`. `max` itself need not be reached.
 
     Errors: InputError for a combination of numbers that RFC 14 does not allow; LimitExceeded beyond `limits.COUNT_MAX`.

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
+
+import msgspec
 
 from fluxres import limits
 from fluxres.documents.document import excerpt
@@ -22,8 +23,7 @@ _DIGITS = re.compile(r"[0-9]+", re.ASCII)
 _NUMBER = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """`${key}`, or `${key:0W}` with the value padded by zeros to `width` characters (0 = no padding)."""
 
     key: str

@@ -1,15 +1,16 @@
 """What a task needs of one node, as HyperQueue says it: amounts of named resources, a policy for each, and alternatives.
 
 A jobspec asks for pools.  A task of HyperQueue asks for amounts, whatever kind of pool holds them: indices, parts of an index, or
-units of a sum.  It also says which groups of a node it prefers, and several variants in order of preference.  A `Request` carries
-these next to its resources, and the matcher follows them (:mod:`fluxres.match.workers`).
+units of a sum.  It also says which groups of a node it prefers, and several variants in order of preference.  They are the rule
+of its `Request` (:class:`fluxres.match.workers.Amounts`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from fluxres.syntax import count as counts
 from fluxres.syntax.count import Count
@@ -35,8 +36,7 @@ POLICIES: Final = ("compact", "compact!", "tight", "tight!", "scatter")
 """Which indices of a grouped pool: as few groups as can be, evenly or as full as can be; ``!`` waits for the fewest."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(msgspec.Struct, frozen=True):
     """One resource of a request.
 
     Args:
@@ -65,8 +65,7 @@ class Ask:
         return max(self.amount, 0) % PER_UNIT
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
+class Variant(msgspec.Struct, frozen=True):
     """One way in which a task can run: in one node with these resources, or on `nodes` whole nodes.
 
     Args:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+import msgspec
 
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded
@@ -14,8 +15,7 @@ from fluxres.syntax.count import Count
 SLOT: Final = "slot"
 
 
-@dataclass(frozen=True, slots=True)
-class Vertex:
+class Vertex(msgspec.Struct, frozen=True):
     """One resource of a request, with the resources that must be below it.
 
     `exclusive` is as written; `is_exclusive` is the effective value: as written, else false outside slots, and true for a slot
@@ -74,7 +74,7 @@ def settled(resources: Iterable[Vertex], *, in_slot: bool = False, depth: int = 
     if depth > limits.REQUEST_DEPTH_MAX:
         raise LimitExceeded(f"expected at most {limits.REQUEST_DEPTH_MAX} levels of resources", where="resources")
     return tuple(
-        replace(
+        msgspec.structs.replace(
             vertex,
             is_exclusive=(in_slot or vertex.is_slot) if vertex.exclusive is None else vertex.exclusive,
             children=settled(vertex.children, in_slot=in_slot or vertex.is_slot, depth=depth + 1) if vertex.children else (),

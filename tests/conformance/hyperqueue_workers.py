@@ -104,7 +104,7 @@ class Worker:
         return made
 
     def grants(self, asked: Mapping[str, Any], got: Allocation, *, ascending: bool = False) -> list[variables.Grant]:
-        return variables.grants(self.request(asked).variants[0], got, ascending=ascending)
+        return variables.grants(self.request(asked).chooser.variants[0], got, ascending=ascending)
 
     def _pools(self, name: str) -> Any:
         structure = self.graph.structure

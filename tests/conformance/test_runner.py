@@ -75,6 +75,13 @@ def test_cases_agree_differ_or_are_skipped_by_form() -> None:
     assert lines[-1] == "in all: 1 of 5 covered cases agree, 1 differ as documented, 5 of 12 are covered"
 
 
+def test_function_that_the_package_no_longer_has_is_a_difference() -> None:
+    suite = Suite("ids", lambda _: True, lambda _: getattr(idset, "no_longer_there")())  # noqa: B009 - the linters know it
+    (found,) = runner.tally("others", [{"id": "a", "input": "0"}], [suite])
+    assert counts(found) == (1, 0, 1, 0, 0)
+    assert "no_longer_there" in found.differing[0]
+
+
 def test_file_that_is_not_a_list_of_cases_is_an_error_with_its_name(tmp_path: Path) -> None:
     file = tmp_path / "vectors.json"
     file.write_text("{}", encoding="utf-8")

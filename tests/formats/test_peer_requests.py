@@ -66,7 +66,7 @@ def test_amounts_in_ten_thousandths() -> None:
 )
 def test_nothing_of_a_hyperqueue_request_is_lost(text: str, asks: list[str]) -> None:
     request = Request.parse(text, format="hyperqueue")
-    (variant,) = request.variants
+    (variant,) = request.chooser.variants
     assert [hyperqueue_request.format(ask) for ask in variant.asks] == asks
     assert request.attributes["user"]["asked"] == {"format": "hyperqueue", "text": text, "left_out": []}
     assert jobspec.parse_resources(jobspec.resources_to_plain(request.resources)) == request.resources
@@ -79,7 +79,7 @@ def test_variants_are_one_request() -> None:
     plain = [{"resources": [{"resource": "cpus", "request": {"Compact": 80_000}}], "weight": 1.5}, {"resources": []}]
     for text in (json.dumps(plain), "cpus=8 | cpus=1", "--cpus 8 | cpus=1"):
         request = Request.parse(text, format="hyperqueue")
-        assert [variant.asks[0].amount for variant in request.variants] == [80_000, 10_000]
+        assert [variant.asks[0].amount for variant in request.chooser.variants] == [80_000, 10_000]
     assert graph(HQ).allocate(request, job="a").chosen == Chosen((3, 4, 5, 6, 8, 9, 10, 11), 0)
     with pytest.raises(InputError, match="1 to 32 variants"):
         Request.parse("|".join(["cpus=1"] * 33), format="hyperqueue")

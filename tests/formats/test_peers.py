@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from fluxres.errors import UsageError
 from fluxres.formats import registry
 from fluxres.formats.format import FACTS, Hold
+from fluxres.formats.peers.jqm.pollers import rules_of
 from fluxres.graph.audit import check_structure
 from fluxres.graph.compare import equal
 from fluxres.graph.recipe import Recipe, expand
@@ -155,6 +156,19 @@ def test_rule_s1_jqm_expresses_such_machines(structure: Structure) -> None:
     comes_back(structure, "jqm")
 
 
+@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+@given(structure=sites())
+def test_rule_s1_a_machine_of_another_system_becomes_one_of_jqm_and_that_is_reported(structure: Structure) -> None:
+    found = written(structure, "jqm")
+    assert found is not None
+    _, lost, back = found
+    assert facts(lost) == {"uuids", "properties"}, lost
+    assert forgetting(table(structure), {"properties"}) == forgetting(table(back), {"properties"})
+    nodes = back.of_type("node").tolist()
+    assert [rules_of(back, v) for v in nodes] == [[]] * len(nodes)
+    assert facts(written(back, "jqm")[1]) == {"uuids"}
+
+
 # -- reported losses ---------------------------------------------------------------------------------------------------
 
 
@@ -198,7 +212,7 @@ def test_allocations_are_reported() -> None:
         ("hyperqueue", {"sizes", "units", "uuids"}),
         ("canary", {"uuids"}),
         ("ctest", {"pools", "names", "units", "uuids"}),
-        ("jqm", {"sizes", "units", "uuids"}),
+        ("jqm", {"sizes", "units", "properties", "uuids"}),
     ],
 )
 def test_losses_of_each_format(name: str, lost: set[str]) -> None:

@@ -11,6 +11,7 @@ from fluxres.instance.states import State
 from fluxres.model import ResourceGraph
 from fluxres.syntax import jobspec
 from fluxres.syntax.jobspec import Request
+from tests import sites
 
 
 def site(lines: str, clock: list[float] | None = None, policy: str = "hyperqueue") -> Instance:
@@ -24,7 +25,7 @@ def ask(text: str) -> Request:
 
 
 def nodes(top: Instance, *jobs: fluxres.Job) -> list[list[str]]:
-    return [list(dict.fromkeys(path.split("/")[2] for path, _ in job.pools)) for job in jobs]
+    return [list(dict.fromkeys(path.split("/")[2] for path, _ in job.pools if path.startswith("/"))) for job in jobs]
 
 
 def test_jobs_are_allocations_with_the_variant_that_was_assigned() -> None:
@@ -107,5 +108,18 @@ def test_a_jobspec_keeps_the_request() -> None:
     request = ask("gpus=0.5 cpus=2 tight! | cpus=all")
     task = {"command": ["a"], "slot": "task", "count": {"per_slot": 1}}
     again = Request.parse({**jobspec.to_plain(request), "tasks": [task]})
-    assert again.variants == request.variants
-    assert len(again.variants) == 2
+    assert again.chooser.variants == request.chooser.variants
+    assert len(again.chooser.variants) == 2
+
+
+def test_a_job_whose_worker_lacks_power_starts_on_another() -> None:
+    tree = "fluxres: 1\nname: m\nresources:\n  - {type: node, count: 2, with: [{type: core, count: 4, draw: {power: 10}}]}\n"
+    pdus = "[{type: pdu, id: 0, size: 15, unit: W}, {type: pdu, id: 1, size: 40, unit: W}]"
+    edges = "[{from: 'power:/pdu0', to: /m/node0}, {from: 'power:/pdu1', to: /m/node1}]"
+    graph = sites.graph(f"{tree}graphs: {{power: {{pools: {pdus}, edges: {edges}}}}}\n")
+    top = Instance(graph, queue_policy="hyperqueue", clock=lambda: 0.0)
+    jobs = [top.submit(ask("cpus=2")) for _ in range(3)]
+    assert nodes(top, *jobs) == [["node1"], ["node1"], []]
+    top.finish(jobs[0].id)
+    assert nodes(top, jobs[2]) == [["node1"]]
+    assert top.check() == graph.check() == []

@@ -24,7 +24,9 @@ from importlib import import_module
 from pathlib import Path
 
 import fluxres
+from fluxres.launch import cgroup
 from fluxres.store import open_store
+from tests.launch import idle
 
 DEVICES = 4
 SCRIPT = """
@@ -48,6 +50,7 @@ KILLS = (
     ("launcher", "guardian", "program"),
 )
 PATIENCE_S = 120.0
+IDLE_MAX_S = 0.5
 
 
 @dataclass
@@ -58,11 +61,13 @@ class Outcome:
         kills: number of times that each set of processes was killed.
         statuses: number of launchers by exit status.
         problems: what should not be.
+        idle_s: the longest time for which a device was free in the store while all in the queue wanted one.
     """
 
     kills: Counter[str] = field(default_factory=Counter)
     statuses: Counter[int] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
+    idle_s: float = 0.0
 
 
 @dataclass
@@ -170,7 +175,13 @@ def _look(folder: Path, store: Path, outcome: Outcome) -> None:
     outcome.problems += [f"{ticket.job} waits" for ticket in tickets]
     outcome.problems += [f"process {pid} runs" for pid in _left(store)]
     outcome.problems += [str(problem) for problem in graph.check()]
-    sockets = list((folder / "campaign.db.run").glob("*"))
+    entries = open_store(str(store)).log()
+    marks = [entry.event["launch"]["mark"] for entry in entries if entry.event["event"] == "allocate"]
+    outcome.problems += [f"the cgroup {mark} is left" for mark in marks if cgroup.folder_of(mark) is not None]
+    outcome.idle_s = idle.by_journal(entries, "gpu", DEVICES)
+    if outcome.idle_s >= IDLE_MAX_S:
+        outcome.problems.append(f"a device was idle for {outcome.idle_s:.2f} s while a run waited for one")
+    sockets = [file for file in (folder / "campaign.db.run").iterdir() if file.is_socket()]
     outcome.problems += [f"{len(sockets)} sockets are left"] * bool(sockets)
     violations = folder / "violations"
     outcome.problems += violations.read_text().splitlines() if violations.exists() else []
@@ -202,6 +213,7 @@ def main() -> int:
         print(f"{given.runs} runs in {time.monotonic() - began:.0f} s; seed {given.seed}")
         print("killed:", ", ".join(f"{names} {number}" for names, number in sorted(outcome.kills.items())))
         print("statuses:", ", ".join(f"{status}: {number}" for status, number in sorted(outcome.statuses.items())))
+        print(f"longest idle time of a device, by the journal: {outcome.idle_s:.3f} s")
         print("\n".join(outcome.problems[:50]) or "nothing was held twice, and nothing is left")
     return bool(outcome.problems)
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import fluxres
+from fluxres.hwloc import Topology
 from fluxres.launch import environment
 from fluxres.launch.environment import Setting
 
@@ -66,6 +67,18 @@ def test_cores_that_are_no_cpus_of_this_process_are_not_bound() -> None:
     graph = fluxres.load({"fluxres": 1, "name": "ws", "resources": [{"type": "node", "hosts": "ws", "with": inside}]})
     found = setting(graph, "slot/core")
     assert (found.cpus, found.notes) == (None, ["not bound to cores: /ws/ws/core100000 is no CPU that this process may use"])
+
+
+def test_processing_units_of_hwloc_have_the_numbers_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    def synthetic() -> Topology:
+        return Topology.from_synthetic("core:2 pu:2(indexes=0,2,1,3)")
+
+    monkeypatch.setattr(Topology, "from_this_system", synthetic)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(4)))
+    cores = [{"type": "core", "id": core, "with": [{"type": "pu", "id": 2 * core + k} for k in (0, 1)]} for core in (0, 1)]
+    graph = fluxres.load({"fluxres": 1, "name": "ws", "resources": [{"type": "node", "hosts": "ws", "with": cores}]})
+    found = [environment.setting(graph, graph.allocate("slot/core{x}", job=job), binds=True).cpus for job in "ab"]
+    assert found == [(0, 2), (1, 3)]
 
 
 def test_memory_is_in_bytes() -> None:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from fluxres import limits
 from fluxres.clock import FOREVER
+from tests.launch import runs
 from tests.launch.runs import Workstation, is_running, wait_until
 
 BACKGROUND = "sleep 1000 & echo $! > {0}/a; setsid sleep 1000 & echo $! > {0}/b; nohup sleep 1000 & echo $! > {0}/c; wait"
@@ -59,6 +63,18 @@ def test_without_a_graph_a_run_loads_this_machine(tmp_path: Path) -> None:
     place = Workstation(tmp_path, tmp_path / "new.db")
     assert "loaded this machine" in place.command("run", "--", "true")
     assert place.graph().aggregate()["core"] == len(os.sched_getaffinity(0))
+
+
+def test_what_was_left_out_of_this_machine_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from fluxres.cli.program import run
+    from fluxres.formats import machine
+
+    seen = machine.this_machine()
+    monkeypatch.setattr("fluxres.formats.machine.detect.this_machine", lambda: seen._replace(notes=["left out: a card"]))
+    assert run(["run", "--store", str(tmp_path / "new.db"), "--dry-run"]) == 0
+    assert "fluxres: left out: a card\n" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -220,6 +236,87 @@ def test_a_program_goes_on_when_the_store_is_removed(workstation: Workstation) -
     assert "is freed by the next command" in process.stderr.read()
 
 
+def test_a_program_goes_on_when_the_disk_is_full(workstation: Workstation) -> None:
+    process, _ = workstation.program("-g1", script=f"while ! test -e {workstation.folder}/go; do sleep 0.02; done; exit 5")
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0, 0))  # no write of the launcher succeeds any more
+    (workstation.folder / "go").touch()
+    assert process.wait(30) == 5
+    assert process.stderr is not None
+    assert "what job r1 holds is freed by the next command" in process.stderr.read()
+    assert workstation.graph().jobs() == ["r1"]
+    assert workstation.command("jobs", "--no-header") == "fluxres: no jobs\n"
+
+
+def test_nothing_starts_on_a_full_disk(workstation: Workstation) -> None:
+    def fill() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+    started = workstation.folder / "started"
+    said = workstation.command("run", "-g1", "--wait", "--", "mkdir", str(started), status=4, preexec_fn=fill)
+    assert "nothing was changed" in said
+    assert (started.exists(), workstation.graph().jobs(), workstation.tickets()) == (False, [], [])
+
+
+@pytest.fixture
+def on_small_disk(tmp_path: Path) -> Iterator[Workstation]:
+    """A store on a file system with one MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True, text=True, check=False)
+    if made.returncode:
+        pytest.skip(f"a file system cannot be mounted: {made.stderr.strip()}")
+    place = runs.workstation(folder)
+    try:
+        yield place
+    finally:
+        place.end()
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def test_what_a_job_holds_is_freed_once_the_disk_has_room(on_small_disk: Workstation) -> None:
+    folder = on_small_disk.folder
+    process, _ = on_small_disk.program("-g1", script=f"while ! test -e {folder}/go; do sleep 0.02; done; exit 5")
+    with open(folder / "filler", "wb", buffering=0) as filler, suppress(OSError):
+        while filler.write(bytes(512)):
+            pass
+    (folder / "go").touch()
+    assert process.wait(30) == 5
+    assert process.stderr is not None
+    assert "what job r1 holds is freed by the next command" in process.stderr.read()
+    (folder / "filler").unlink()
+    assert on_small_disk.command("jobs", "--no-header") == "fluxres: no jobs\n"
+
+
+def test_a_program_whose_store_comes_back_is_freed(workstation: Workstation) -> None:
+    process, _ = workstation.program("-g1", script=f"while ! test -e {workstation.folder}/go; do sleep 0.02; done; exit 5")
+    workstation.folder.joinpath("away").mkdir()
+    files = [file for file in workstation.folder.glob("ws.db*") if file.is_file()]
+    for file in files:
+        file.rename(workstation.folder / "away" / file.name)
+    (workstation.folder / "go").touch()
+    assert process.wait(30) == 5
+    for file in workstation.folder.glob("ws.db*"):
+        if file.is_file():
+            file.unlink()
+    for file in files:
+        (workstation.folder / "away" / file.name).rename(file)
+    assert workstation.graph().jobs() == ["r1"]
+    assert workstation.command("jobs", "--no-header") == "fluxres: no jobs\n"
+
+
+def test_a_clock_that_jumps_back_hides_no_program(workstation: Workstation) -> None:
+    from fluxres.clock import fixed
+    from fluxres.launch import orphans
+
+    workstation.program("-g1", "--duration", "1h")
+    graph = workstation.graph()
+    graph.clock = fixed(time.time() - 7200)
+    assert graph.aggregate(duration_s=60)["gpu"] == 2
+    assert orphans.reap(graph) == []
+    assert graph.aggregate(duration_s=60)["gpu"] == 1
+    assert graph.check() == []
+
+
 def test_a_program_that_overruns_keeps_what_it_holds(workstation: Workstation) -> None:
     from fluxres.clock import fixed
     from fluxres.launch import orphans
@@ -248,7 +345,7 @@ def test_rule_h2_a_waiting_run_starts_as_soon_as_there_is_room(workstation: Work
     out, err = second.communicate()
     assert out == "r2 0\n"
     assert err.startswith("fluxres: job r2 waits for resources: place 1 of 1, its start is not known\n")
-    assert list((workstation.folder / "ws.db.run").iterdir()) == []
+    assert [file for file in (workstation.folder / "ws.db.run").iterdir() if file.is_socket()] == []
 
 
 def test_a_waiting_run_starts_when_launcher_and_guardian_are_killed(workstation: Workstation) -> None:
@@ -441,6 +538,17 @@ def test_ctest_gets_a_specification_of_what_was_allocated(workstation: Workstati
     script = "cat $CTEST_RESOURCE_SPEC_FILE"
     out = json.loads(workstation.command("run", "-c2", "-g1", "--no-bind", "--ctest", "--", "sh", "-c", script))
     assert out["local"] == [{"cpus": [{"id": "0", "slots": 1}, {"id": "1", "slots": 1}], "gpus": [{"id": "0", "slots": 1}]}]
+
+
+def test_canary_gets_a_pool_of_what_was_allocated(workstation: Workstation) -> None:
+    script = "cat $FLUXRES_POOL_FILE"
+    out = json.loads(workstation.command("run", "-c2", "-g1", "--no-bind", "--canary", "--", "sh", "-c", script))
+    (node,) = out["resource_pool"]["nodes"]
+    assert {name: [one["id"] for one in some] for name, some in node["resources"].items()} == {"cpus": ["0", "1"], "gpus": ["0"]}
+
+
+def test_one_program_reads_one_file(workstation: Workstation) -> None:
+    assert "both --ctest and --canary" in workstation.command("run", "--ctest", "--canary", "--", "true", status=2)
 
 
 @pytest.mark.skipif(shutil.which("ctest") is None, reason="needs ctest (apt-get install cmake)")

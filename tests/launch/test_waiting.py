@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from fluxres import limits
 from fluxres.allocation.facts import Launch
 from fluxres.clock import fixed
 from fluxres.launch import identity, waiting
+from fluxres.launch.gate import Gate
 from fluxres.launch.loop import Loop
 from fluxres.launch.mailbox import Mailbox, News, send
 from fluxres.launch.runs import Order
@@ -173,3 +175,28 @@ def test_messages_arrive_and_stale_sockets_go(tmp_path: Path) -> None:
     assert [file.name for file in (deep / "a.db.run").iterdir()] == ["second"]
     second.close()
     assert list((deep / "a.db.run").iterdir()) == []
+
+
+def test_as_many_start_at_once_as_there_are_processors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = runs.workstation(tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    monkeypatch.setattr(limits, "START_WAIT_SECONDS", 0.05)
+    first = Gate(place.store)
+    pipe, said = os.pipe()
+    if (pid := os.fork()) == 0:
+        began = time.monotonic()
+        Gate(place.store)
+        os.write(said, b"late" if time.monotonic() - began >= 0.05 else b"soon")
+        os._exit(0)
+    assert os.read(pipe, 4) == b"late"
+    os.waitpid(pid, 0)
+    first.leave()
+    if (pid := os.fork()) == 0:
+        monkeypatch.setattr(limits, "START_WAIT_SECONDS", 1000.0)
+        Gate(place.store)
+        os.write(said, b"came")
+        os._exit(0)
+    assert os.read(pipe, 4) == b"came"
+    os.waitpid(pid, 0)
+    os.close(pipe)
+    os.close(said)

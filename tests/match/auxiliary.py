@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 
 import numpy as np
+from msgspec import structs
 
 from fluxres.graph import uuids
 from fluxres.graph.auxiliary import Subsystem
@@ -158,7 +159,7 @@ def _want(source: random.Random, types: list[str]) -> Vertex:
 
 def with_wants(source: random.Random, vertices: tuple[Vertex, ...], types: list[str], depth: int = 0) -> tuple[Vertex, ...]:
     """The same resources, with distributed ones added at random."""
-    made = [replace(v, children=with_wants(source, v.children, types, depth + 1)) if v.children else v for v in vertices]
+    made = [structs.replace(v, children=with_wants(source, v.children, types, depth + 1)) if v.children else v for v in vertices]
     if source.random() < (0.25 if depth == 0 else 0.45):
         made.insert(source.randint(0, len(made)), _want(source, types))
     return tuple(made)
@@ -169,14 +170,14 @@ def with_routes(source: random.Random, vertices: tuple[Vertex, ...], made: Struc
     found = []
     for v in vertices:
         if v.children:
-            v = replace(v, children=with_routes(source, v.children, made, types))
+            v = structs.replace(v, children=with_routes(source, v.children, made, types))
         elif v.type in types and source.random() < DIRECTED:
             graph = source.choice([feeds.graph for feeds in made.feeds])
             near = sorted({*graph.src.tolist(), *graph.dst.tolist()})
             to = source.choice(near) if source.random() < 0.8 else source.randrange(made.n)
-            v = replace(v, type=graph.name, to=made.uuid(to), unit=None)
+            v = structs.replace(v, type=graph.name, to=made.uuid(to), unit=None)
         elif v.type in types and source.random() < DIRECTED:
-            v = replace(v, type=made.feeds[0].graph.name, between="node", unit=None)
+            v = structs.replace(v, type=made.feeds[0].graph.name, between="node", unit=None)
         found.append(v)
     return tuple(found)
 

@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 
 import fluxres
+from fluxres import limits
 from fluxres.allocation.chosen import Chosen
 from fluxres.formats.peers.hyperqueue.environment import HOST_FILE, NODE_FILE, environment, node_files
 from fluxres.formats.peers.hyperqueue.read import read_words
 from fluxres.model import ResourceGraph
+from fluxres.model.events import Event
 from fluxres.store import open_store
+from fluxres.syntax import jobspec
 from fluxres.syntax.jobspec import Request
 
 
@@ -181,3 +184,43 @@ def test_variables_of_variants_devices_and_amounts() -> None:
     }
     with pytest.raises(fluxres.UsageError, match="not in the language of HyperQueue"):
         environment(Request.parse("slot/core"), graph.allocation("j"))
+
+
+def test_a_stage_keeps_the_order_of_indices() -> None:
+    words = "cpus=1x4 gpus=[a,b]"
+    task = Request.parse("cpus=2 gpus=1 | cpus=1", format="hyperqueue")
+    graph, other = (ResourceGraph(read_words(words).structure) for _ in range(2))
+    events: list[Event] = []
+    graph.sink = events.append
+    for each in (graph, other):  # what came back last is chosen first
+        each.allocate(Request.parse("cpus=3", format="hyperqueue"), job="before")
+        each.free("before", [("/cluster/node0/core2", 1)])
+        each.free("before")
+    direct = other.allocate(task, job="j")
+    with graph.stage(task, job="j") as stage:
+        staged = stage.commit()
+    assert staged.chosen == direct.chosen == graph.records.chosen["j"]
+    assert environment(task, staged) == environment(task, direct)
+    replayed = ResourceGraph(read_words(words).structure)
+    for event in events:
+        replayed.apply(event)
+    assert replayed.records.chosen["j"].pools == graph.records.chosen["j"].pools
+    for each in (graph, other, replayed):
+        each.free("j")
+    assert graph.records.returns.in_order() == other.records.returns.in_order() == replayed.records.returns.in_order()
+
+
+@pytest.mark.parametrize("format", ["hyperqueue", "canary", "ctest", "jqm"])
+def test_the_rule_of_a_long_request_survives_its_jobspec(format: str) -> None:
+    text = {
+        "hyperqueue": "cpus=1 " + " " * 5000 + "| gpus=1",
+        "canary": " " * 5000 + "gpus=1",
+        "ctest": ";".join(["gpus:1"] * 1000),
+        "jqm": "queue=q1 " + " ".join(f"p{number}=1" for number in range(1000)),
+    }[format]
+    request = Request.parse(text, format=format)
+    assert len(text) > limits.VALUE_LENGTH_MAX
+    task = {"command": ["a"], "slot": "task", "count": {"per_slot": 1}}
+    again = Request.parse({**jobspec.to_plain(request), "tasks": [task]})
+    assert again.chooser == request.chooser
+    assert again.chooser is not None

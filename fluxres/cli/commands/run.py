@@ -6,7 +6,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -86,6 +86,7 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
         click.option("--name", metavar="NAME", help="Name of the job, for lists."),
         click.option("--dry-run", is_flag=True, help="Show what it would get and its environment, without running it."),
         click.option("--ctest", is_flag=True, help="Make a resource specification file of what it gets, for ctest."),
+        click.option("--canary", is_flag=True, help="Make a resource pool file of what it gets, for canary."),
         click.option("--no-bind", is_flag=True, help="Do not bind the program to its cores."),
         click.option(
             "--grace",
@@ -141,6 +142,10 @@ def _run(ctx: click.Context, argv: tuple[str, ...], *, asked: Asked, resources: 
     elif not asked.is_given:
         asked = asked.instead(sizes={"n": "1"})
     patience = given["patience"]
+    from fluxres.launch.gate import Gate
+    from fluxres.store import url
+
+    gate = Gate((url.default() if settings.store is None else url.parse(settings.store)).path)
     opened = store(settings, is_quiet=True)
     from fluxres.launch.runs import Order, Run, plan
 
@@ -156,14 +161,22 @@ def _run(ctx: click.Context, argv: tuple[str, ...], *, asked: Asked, resources: 
         given["grace"],
         given["lease"],
         not given["no_bind"],
-        given["ctest"],
+        _reader_of(given),
         settings.command,
     )
     graph = settings.graph or opened.address.graph or opened.default or _load_this_machine(settings, opened)
     if given["dry_run"]:
         _show(settings, plan(opened, graph, order))
         return
-    ctx.exit(Run(opened, graph, order, _Terminal()).run())
+    ctx.exit(Run(opened, graph, order, _Terminal(), gate).run())
+
+
+def _reader_of(given: Mapping[str, Any]) -> str | None:
+    """The system that reads a file of what was allocated."""
+    readers = [name for name in ("ctest", "canary") if given[name]]
+    if len(readers) > 1:
+        raise UsageError("both --ctest and --canary were given", hint="give one of them")
+    return readers[0] if readers else None
 
 
 def _asking(asked: Asked) -> Callable[[ResourceGraph], tuple[Request | None, tuple[tuple[str, int | None], ...], str]]:
@@ -196,6 +209,8 @@ def _load_this_machine(settings: Settings, opened: SqliteStore) -> str:
             raise
     else:
         note(f"loaded this machine as graph '{graph.name}'; `fluxres show` shows it")
+        for left_out in loaded.notes:
+            note(printable(left_out))
     return graph.name
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from fluxres import limits
@@ -456,7 +457,7 @@ class Runs:
         if structure.names:
             kind = kind.copy()
             for v in structure.names:
-                kind[v] = self.kinds.intern(replace(self.kinds[kind.item(v)], name=None))
+                kind[v] = self.kinds.intern(structs.replace(self.kinds[kind.item(v)], name=None))
         numbers: dict[tuple[object, ...], int] = {}
         for v in sorted({*structure.names, *structure.tags, *structure.capacity}):
             tags = structure.tags.get(v, {})

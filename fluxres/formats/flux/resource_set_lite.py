@@ -10,7 +10,6 @@ topologies are those of complete nodes. So a core that is not in R_lite is left 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Final, NoReturn
 
@@ -499,7 +498,8 @@ class Lite:
             kind = structure.kinds[number]
             known = {key for key, _ in kind.properties}
             more = [(key, value) for key, value in sorts[sort] if key not in known]
-            kinds.append(structure.kinds.intern(replace(kind, properties=properties_tuple([*kind.properties, *more]))))
+            described = msgspec.structs.replace(kind, properties=properties_tuple([*kind.properties, *more]))
+            kinds.append(structure.kinds.intern(described))
         structure.kind[nodes] = np.array(kinds, np.int32)[at.reshape(-1)]
 
 

@@ -4,8 +4,7 @@ Each has a folder with its language, the readers and writers of its files, the r
 its jobs.  Users of these systems expect the same index, the same instance, the same refusal, and their rules differ from each
 other and from the matcher's policies (best fit and worst fit, stacks and backtracking, three kinds of refusal).  A rule works on
 a graph: it is the `Chooser` of a request in the system's language (:mod:`fluxres.match.chooser`), and what it picks is an
-ordinary allocation.
-Requests of HyperQueue have variants, which :mod:`fluxres.match.workers` answers.
+ordinary allocation.  The rule of HyperQueue is :class:`fluxres.match.workers.Amounts`.
 
 `FORMATS` describes the files, `requests` reads requests for a graph, and the `inventory` modules turn hosts and their stocks
 into a machine and back.  What a peer system's pool forbids a request on a graph is in :mod:`fluxres.match.matcher`.

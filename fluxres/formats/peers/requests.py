@@ -1,9 +1,8 @@
 """Requests of HyperQueue tasks and of canary and CTest tests, as requests for a graph.
 
-A jobspec expresses most of them: a number of pools of a type within one node.  What a task of HyperQueue says beyond that, the
-request carries as its variants, which the matcher follows.  Of the others a jobspec cannot express that the slots of one
-requirement must come from one instance.  Whatever is lost is listed in words beside the request, which also carries the original
-text.
+A jobspec expresses most of them: a number of pools of a type within one node.  What it cannot express, such as the variants of a
+task of HyperQueue, or that the slots of one requirement come from one instance, the request carries as its rule.  Whatever is
+lost is listed in words beside the request, which also carries the original text.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ from fluxres.formats.peers.hyperqueue.command_lines import words_of
 from fluxres.formats.peers.inventory import TYPES
 from fluxres.formats.peers.jqm import jobs as jqm_jobs
 from fluxres.match.chooser import Chooser
+from fluxres.match.workers import Amounts
 from fluxres.syntax import count as counts
 from fluxres.syntax import duration
 from fluxres.syntax.jobspec import Request
@@ -81,7 +81,7 @@ def parse(text: str, format: str, *, types: Collection[str] = ()) -> Asked:
         found = canary_of(_canary_requests(text), types=types)
     else:
         found = Asked(hyperqueue(variants(text), types=types), [])
-    said: dict[str, Any] = {"format": format, "text": text[: limits.VALUE_LENGTH_MAX], "left_out": found.left_out}
+    said: dict[str, Any] = {"format": format, "text": text, "left_out": found.left_out}
     if format == "hyperqueue" and (stated := _PRIORITY.search(text)) is not None:
         said["priority"] = int(stated[1])
     user = {**found.request.attributes.get("user", {}), "asked": said}
@@ -96,10 +96,10 @@ def chooser(user: Mapping[str, Any]) -> Chooser | None:
     asked, kept = user.get("asked"), user.get(jqm_jobs.KEY)
     if isinstance(kept, Mapping):
         return jqm_jobs.rule_of(kept)
-    if not isinstance(asked, Mapping) or asked.get("format") not in ("canary", "ctest", "jqm"):
+    if not isinstance(asked, Mapping) or asked.get("format") not in FORMATS:
         return None
     text = asked.get("text")
-    if not isinstance(text, str) or len(text) >= limits.VALUE_LENGTH_MAX:  # it may have been cut
+    if not isinstance(text, str):
         return None
     return parse(text, str(asked["format"])).request.chooser
 
@@ -135,13 +135,13 @@ def _pool(type_name: str, amount: int, unit: str | None = None) -> Vertex:
 def hyperqueue(asked: Sequence[Variant], *, types: Collection[str] = ()) -> Request:
     """The request of a task: everything in one node, or whole nodes, by the first variant that a node can serve.
 
-    The matcher follows the variants; `resources` is the nearest that a jobspec says to the first.
+    `resources` is the nearest that a jobspec says to the first.
 
     >>> found = hyperqueue([hyperqueue_request.variant([hyperqueue_request.parse("gpus=1.5 scatter")])])
-    >>> [(v.type, v.count.min) for v in found.vertices()], found.variants[0].asks[0].policy
+    >>> [(v.type, v.count.min) for v in found.vertices()], found.chooser.variants[0].asks[0].policy
     ([('slot', 1), ('gpu', 1), ('gpu', 1), ('share', 5000), ('core', 1)], 'scatter')
     """
-    return Request(resources(asked[0], types=types), variants=tuple(asked))
+    return Request(resources(asked[0], types=types), chooser=Amounts(tuple(asked)))
 
 
 def variants(text: str) -> tuple[Variant, ...]:

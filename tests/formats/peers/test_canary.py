@@ -87,7 +87,7 @@ def test_refusals_in_words_and_by_why() -> None:
     refused = graph.why_not(wanted([("gpus", 2)]))
     assert refused is not None
     assert refused.earliest == 60.0
-    assert refused.rule == "/cluster/n has enough free slots of gpus, but not on single instances"
+    assert refused.notes == ("/cluster/n has enough free slots of gpus, but not on single instances",)
     assert "has enough free slots of gpus" in str(refused)
     reserved = graph.allocate_orelse_reserve(wanted([("gpus", 2)]), job="c", duration_s=10)
     assert (reserved.start, [pool.name for pool in reserved.pools]) == (60.0, ["gpu0"])

@@ -23,6 +23,7 @@ from fluxres.formats.peers.canary.environment import checked_out, pool_file
 from fluxres.formats.peers.ctest.environment import spec_file, with_spec_file
 from fluxres.model import ResourceGraph
 from fluxres.syntax.jobspec import Request
+from tests.launch.runs import workstation
 
 needs_ctest = pytest.mark.skipif(not (which("ctest") and which("cmake")), reason="needs ctest and cmake (apt-get install cmake)")
 
@@ -146,6 +147,20 @@ def test_canary_runs_its_tests_in_an_allocation(canary: Path, tmp_path: Path) ->
     lines = [line.split() for line in (tmp_path / "out").read_text().splitlines()]
     assert len(lines) == 6
     assert {name for gpus, _ in lines for name in gpus.split(",")} == {"2", "3"}
+    assert {cpu for _, cpu in lines} <= {"2", "3", "4"}
+
+
+@pytest.mark.slow
+def test_canary_shares_a_machine_by_run(canary: Path, tmp_path: Path) -> None:
+    place = workstation(tmp_path)
+    try:
+        place.program("-g1", "-c2")
+        (tmp_path / "gpu.pyt").write_text(f"FOLDER = {str(tmp_path)!r}\n{_TEST.replace(' + [(2, 1, 9)]', '')}")
+        place.command("run", "-g1", "-c3", "--no-bind", "--canary", "--", str(canary / "canary"), "run", ".")
+    finally:
+        place.end()
+    lines = [line.split() for line in (tmp_path / "out").read_text().splitlines()]
+    assert [gpus for gpus, _ in lines] == ["1"] * 5
     assert {cpu for _, cpu in lines} <= {"2", "3", "4"}
 
 

@@ -8,25 +8,27 @@ refused. What is free is read from the graph, and what is checked out is an ordi
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fluxres.documents.document import shown
-from fluxres.errors import InfeasibleRequest, InputError, InsufficientResources, NotHeld, UsageError
+from fluxres.errors import InfeasibleRequest, InputError, InsufficientResources, LimitExceeded, NotHeld, UsageError
 from fluxres.formats.peers import instances
 from fluxres.formats.peers.canary import language
 from fluxres.formats.peers.canary.language import NODES, NodeRequest, Slots, plural
 from fluxres.formats.peers.inventory import EMPTY, FRACTIONS, NESTED
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
-from fluxres.match.chooser import Choice, Picked
+from fluxres.match.chooser import COMBINATIONS_MAX, Choice, Offer, Picked, Way
 from fluxres.syntax.variants import type_of
 
 if TYPE_CHECKING:
     from fluxres.match.situation import Situation
+    from fluxres.match.typology import Typology
     from fluxres.model import ResourceGraph
     from fluxres.syntax.jobspec import Request
 
@@ -51,44 +53,82 @@ class Checkout:
         items = (item for request in self.requests for item in request.items)
         return list(dict.fromkeys(item.type for item in items if item.type not in NODES))
 
-    def choose(self, situation: Situation) -> Choice | None:
-        picked: list[Picked] = []
-        whole: list[int] = []
-        chosen = self._nodes(situation)
+    def asked(self, request: Request, typology: Typology) -> Request:
+        return request
+
+    def choose(self, offer: Offer) -> Choice | None:
+        chosen = self._nodes(offer)
         if chosen is None:
             return None
+        picked: list[Picked] = []
         for at, (request, node) in enumerate(chosen):
-            taken = node.everything(situation) if request.exclusive else node.items(request)
-            if taken is None or (request.exclusive and not taken):
+            taken = node.taken(offer.situation, request)
+            if taken is None:
                 return None
             picked += [Picked(at, v, units) for v, units in taken]
-            if request.exclusive and situation.is_clear(node.vertex):
-                whole.append(node.vertex)
-        return Choice(tuple(picked), len(chosen), tuple(sorted(whole)))
+        whole = [node.vertex for request, node in chosen if node.is_whole(offer.situation, request)]
+        return Choice(picked, len(chosen), tuple(sorted(whole)))
 
-    def refusal(self, situation: Situation) -> str:
-        chosen = self._nodes(situation)
+    def ways(self, request: Request, offer: Offer) -> list[Way]:
+        return [Way(partial(self._lacks, offer), request)]
+
+    def _lacks(self, offer: Offer) -> list[str]:
+        nodes, several = self._nodes(offer), len(self.requests) > 1
         words = " and ".join(self.words) or "anything"
-        if chosen is None:
-            several = len(self.requests) > 1
-            return (
-                f"no {len(self.requests)} nodes have" * several + "no node has" * (not several) + f" enough free slots of {words}"
-            )
-        for request, node in chosen:
+        if nodes is None and self._nodes(offer, supplied=False) is not None:
+            which = "the nodes" if several else "each node"
+            return [f"the suppliers of {which} with enough free slots of {words} have too little left"]
+        if nodes is None:
+            return [f"{f'no {len(self.requests)} nodes have' if several else 'no node has'} enough free slots of {words}"]
+        for request, node in nodes:
             if not request.exclusive and node.items(request) is None:
-                return f"{situation.structure.where(node.vertex)} has enough free slots of {words}, but not on single instances"
-        return "nothing is left of a node that is requested exclusively"
+                where = offer.situation.structure.where(node.vertex)
+                return [f"{where} has enough free slots of {words}, but not on single instances"]
+        return ["nothing is left of a node that is requested exclusively"]
 
-    def _nodes(self, situation: Situation) -> list[tuple[NodeRequest, _Node]] | None:
-        """A node for each request, the largest request first; None if one finds none."""
-        left = {v: _Node(situation, v, self.words) for v in instances.nodes(situation.structure)}
+    def _nodes(self, offer: Offer, *, supplied: bool = True) -> list[tuple[NodeRequest, _Node]] | None:
+        """A node for each request, the largest request first; None if one finds none.
+
+        Where suppliers are short for a node, the one with the next most room has its turn.
+
+        Args:
+            supplied: ask the suppliers.
+
+        Errors: LimitExceeded, undecided, after many combinations of nodes.
+        """
+        situation = offer.situation
+        nodes = {v: _Node(situation, v, self.words) for v in instances.nodes(situation.structure)}
+        requests = sorted(self.requests, key=lambda request: -sum(item.slots for item in request.items))
         found: list[tuple[NodeRequest, _Node]] = []
-        for request in sorted(self.requests, key=lambda request: -sum(item.slots for item in request.items)):
-            rooms = {v: room for v, node in left.items() if (room := node.room(request)) is not None}
-            if not rooms:
-                return None
-            found.append((request, left.pop(max(rooms, key=rooms.__getitem__))))
-        return found
+        drawing: list[tuple[int, int]] = []
+        marks: list[int] = []
+        tried: list[Iterator[_Node]] = []
+        for _ in range(COMBINATIONS_MAX):
+            if len(found) == len(requests):
+                return found
+            request = requests[len(found)]
+            if len(tried) == len(found):
+                used = {node.vertex for _, node in found}
+                rooms = {v: room for v, node in nodes.items() if v not in used and (room := node.room(request)) is not None}
+                if not rooms:
+                    return None
+                tried.append(iter([nodes[v] for v in sorted(rooms, key=lambda v: -rooms[v])]))
+            node = next(tried[-1], None)
+            if node is None:
+                tried.pop()
+                if not found:
+                    return None
+                found.pop()
+                del drawing[marks.pop() :]
+                continue
+            takes = node.pools(situation, request)
+            if not supplied or offer.is_supplied([*drawing, *takes]):
+                found.append((request, node))
+                marks.append(len(drawing))
+                drawing += takes
+        raise LimitExceeded(
+            f"undecided after {COMBINATIONS_MAX} combinations of nodes", where="suppliers", hint="request fewer nodes"
+        )
 
 
 class _Node:
@@ -137,6 +177,20 @@ class _Node:
             known[v] -= slots
             found.append((v, slots * self._scale[v] // FRACTIONS))
         return found
+
+    def taken(self, situation: Situation, request: NodeRequest) -> list[tuple[int, int]] | None:
+        """What the request gets here: pools and units; None if there is nothing left for it, or an item fits nowhere."""
+        return self.everything(situation) or None if request.exclusive else self.items(request)
+
+    def is_whole(self, situation: Situation, request: NodeRequest) -> bool:
+        """Whether the request gets the node itself."""
+        return request.exclusive and situation.is_clear(self.vertex)
+
+    def pools(self, situation: Situation, request: NodeRequest) -> list[tuple[int, int]]:
+        """What the request allocates here, with units."""
+        if self.is_whole(situation, request):
+            return [(self.vertex, situation.size[self.vertex])]
+        return self.taken(situation, request) or []
 
     def everything(self, situation: Situation) -> list[tuple[int, int]]:
         """All that is left of the node: pools and units."""
@@ -201,8 +255,8 @@ def request_of(graph: ResourceGraph, parameters: Mapping[str, Any]) -> Request:
 class ByTotals(Checkout):
     """The same without the items: whether there is a node for each request by the totals of its free slots."""
 
-    def choose(self, situation: Situation) -> Choice | None:
-        return None if self._nodes(situation) is None else Choice((), len(self.requests))
+    def choose(self, offer: Offer) -> Choice | None:
+        return None if self._nodes(offer) is None else Choice((), len(self.requests))
 
 
 def is_feasible(graph: ResourceGraph, request: Request) -> bool:

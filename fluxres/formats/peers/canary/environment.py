@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import Final
 
 from fluxres.errors import UsageError
 from fluxres.formats.peers import grants, instances
@@ -19,6 +21,8 @@ from fluxres.syntax.jobspec import Request
 Entry = dict[str, str | Slots]
 """node, id and slots of one item."""
 _GPUS = "gpus"
+POOL_FILE: Final = "FLUXRES_POOL_FILE"
+_OPTION: Final = "--resource-pool-file"
 
 
 def checked_out(request: Request, granted: Granted) -> dict[str, list[Entry]]:
@@ -113,3 +117,24 @@ def pool_file(held: Allocation | ResourceGraph, job: str | None = None) -> str:
     '{"resource_pool":{"nodes":[{"id":"node0","resources":{"gpus":[{"id":"0","slots":1}]}}]}}\\n'
     """
     return resource_pool.write(grants.machine_of(held, job)).data.decode()
+
+
+def pool_environment(path: str) -> dict[str, str]:
+    """The variable that names the file to scripts that run canary, which reads no variable itself; see :func:`with_pool_file`.
+
+    >>> pool_environment("/tmp/pool.json")
+    {'FLUXRES_POOL_FILE': '/tmp/pool.json'}
+    """
+    return {POOL_FILE: path}
+
+
+def with_pool_file(command: Sequence[str], path: str) -> list[str]:
+    """A command with the option that makes `canary` read the file; a command that is not `canary`, or says so itself, is kept.
+
+    >>> with_pool_file(["canary", "run", "."], "/tmp/pool.json")
+    ['canary', '--resource-pool-file', '/tmp/pool.json', 'run', '.']
+    """
+    words = list(command)
+    if not words or PurePath(words[0]).name != "canary" or any(word.startswith(_OPTION) for word in words):
+        return words
+    return [words[0], _OPTION, path, *words[1:]]

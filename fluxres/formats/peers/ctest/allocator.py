@@ -7,19 +7,22 @@ whenever one exists, in exponential time in bad cases; this implementation is bo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
 
 from fluxres import limits
 from fluxres.errors import LimitExceeded
 from fluxres.formats.peers import instances
 from fluxres.formats.peers.ctest.groups import Group, expand
-from fluxres.match.chooser import Choice, Picked
+from fluxres.match.chooser import Choice, Offer, Picked, Way
 from fluxres.syntax.variants import type_of
 
 if TYPE_CHECKING:
     from fluxres.match.situation import Situation
+    from fluxres.match.typology import Typology
+    from fluxres.syntax.jobspec import Request
 
 Strategy = Literal["round-robin", "block"]
 
@@ -109,14 +112,19 @@ class Packing:
 
     groups: tuple[Group, ...]
 
-    def choose(self, situation: Situation) -> Choice | None:
-        for node in instances.nodes(situation.structure):
-            found = self._packed(situation, node)
-            if found is not None:
-                return Choice(tuple(found), sum(group.count for group in self.groups))
-        return None
+    def asked(self, request: Request, typology: Typology) -> Request:
+        return request
 
-    def refusal(self, situation: Situation) -> str:
+    def choose(self, offer: Offer) -> Choice | None:
+        found = next((picked for picked in self._packings(offer.situation) if offer.is_supplied(_pools(picked))), None)
+        return None if found is None else Choice(found, sum(group.count for group in self.groups))
+
+    def ways(self, request: Request, offer: Offer) -> list[Way]:
+        return [Way(partial(self._lacks, offer.situation), request)]
+
+    def _lacks(self, situation: Situation) -> list[str]:
+        if next(self._packings(situation), None) is not None:
+            return ["the slots can be packed, but the suppliers of each such node have too little left"]
         most: dict[str, list[int]] = {}
         needed: dict[str, list[int]] = {}
         for needs in expand(self.groups):
@@ -127,7 +135,14 @@ class Packing:
             most[word] = max((sorted(each.values(), reverse=True) for each in free), default=[])
         asked = ", ".join(f"{word}: {_listed(slots)}" for word, slots in needed.items())
         there = ", ".join(f"{word}: {_listed(slots)}" for word, slots in most.items())
-        return f"the slots cannot be packed, each requirement on one instance (requested {asked}; free on instances {there})"
+        return [f"the slots cannot be packed, each requirement on one instance (requested {asked}; free on instances {there})"]
+
+    def _packings(self, situation: Situation) -> Iterator[list[Picked]]:
+        """The packing on each node that has one."""
+        for node in instances.nodes(situation.structure):
+            found = self._packed(situation, node)
+            if found is not None:
+                yield found
 
     def _packed(self, situation: Situation, node: int) -> list[Picked] | None:
         """The instance of each requirement, in the order written; None if there is no packing on a node."""
@@ -155,6 +170,10 @@ class Packing:
         structure = situation.structure
         vertices = instances.inside(structure, node, type_of(word, structure.types))
         return dict(zip(vertices.tolist(), instances.labels(structure, vertices), strict=True))
+
+
+def _pools(picked: Sequence[Picked]) -> list[tuple[int, int]]:
+    return [(each.vertex, each.units) for each in picked]
 
 
 def _listed(slots: Sequence[int]) -> str:

@@ -21,7 +21,7 @@ from fluxres.formats.machine.visible import CUDA, ROCR, words
 from fluxres.formats.peers.hyperqueue.request import format_value
 from fluxres.formats.peers.inventory import LABEL
 from fluxres.graph.structure import Structure
-from fluxres.match.workers import is_sum
+from fluxres.match.workers import Amounts, is_sum
 from fluxres.model.values import Allocation
 from fluxres.syntax.jobspec import Request
 from fluxres.syntax.variants import ALL, CPUS, FRACTION_UNIT, PER_UNIT, SHARE, Ask, Variant, format_amount, type_of
@@ -93,14 +93,15 @@ def environment(
     >>> found["HQ_RESOURCE_VALUES_cpus"], found["CUDA_VISIBLE_DEVICES"], found["HQ_RESOURCE_REQUEST_gpus"]
     ('3,2', 'b', '1')
     """
-    if not request.variants:
+    if not isinstance(request.chooser, Amounts):
         raise UsageError("the request is not in the language of HyperQueue", hint="Request.parse(text, format='hyperqueue')")
     number = 0 if allocation.chosen is None else allocation.chosen.variant
-    variant = request.variants[min(number, len(request.variants) - 1)]
+    variants = request.chooser.variants
+    variant = variants[min(number, len(variants) - 1)]
     if variant.nodes:
         return _of_nodes(variant, folder)
     made = of_grants(grants(variant, allocation, ascending=ascending), policy=policy, pin=pin, user=user)
-    if len(request.variants) > 1:
+    if len(variants) > 1:
         made["HQ_RESOURCE_VARIANT"] = str(number)
     return made
 

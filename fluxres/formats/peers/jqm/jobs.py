@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from fluxres import limits
@@ -21,13 +22,14 @@ from fluxres.formats.peers.grants import Granted
 from fluxres.formats.peers.jqm import managers as jqm
 from fluxres.formats.peers.jqm.managers import Discrete, Highlander, Rules
 from fluxres.formats.peers.jqm.pollers import Manager, Poller, pollers
-from fluxres.match.chooser import Choice, Picked
+from fluxres.match.chooser import Choice, Offer, Picked, Way
 from fluxres.syntax import count
 from fluxres.syntax.jobspec import Request
 from fluxres.syntax.vertex import Vertex, settled
 
 if TYPE_CHECKING:
     from fluxres.match.situation import Situation
+    from fluxres.match.typology import Typology
     from fluxres.model import ResourceGraph
 
 KEY: Final = "jqm"
@@ -53,7 +55,7 @@ class Booking:
 
     def need(self, rules: Rules) -> int:
         """How much of a manager's resource the job takes. Errors: InputError for a need that is not a number."""
-        return jqm.consumption(rules, {}, dict(self.parameters))
+        return _need(rules, self.parameters)
 
     def pollers(self, situation_or_graph: Situation | ResourceGraph) -> Sequence[Poller]:
         """The pollers of its queue. Errors: UsageError for a queue that the machine does not have."""
@@ -66,14 +68,20 @@ class Booking:
             )
         return known[name]
 
-    def choose(self, situation: Situation) -> Choice | None:
-        for poller in self.pollers(situation):
-            picked = self._booked(situation, poller)
-            if picked is not None:
-                return Choice(tuple(picked))
+    def asked(self, request: Request, typology: Typology) -> Request:
+        return request
+
+    def choose(self, offer: Offer) -> Choice | None:
+        for poller in self.pollers(offer.situation):
+            picked = self._booked(offer.situation, poller)
+            if picked is not None and offer.is_supplied([(each.vertex, each.units) for each in picked]):
+                return Choice(picked)
         return None
 
-    def refusal(self, situation: Situation) -> str:
+    def ways(self, request: Request, offer: Offer) -> list[Way]:
+        return [Way(partial(self._lacks, offer.situation), request)]
+
+    def _lacks(self, situation: Situation) -> list[str]:
         found = []
         for poller in self.pollers(situation):
             for manager in poller.managers:
@@ -86,7 +94,7 @@ class Booking:
                 if (answer := jqm.answer(manager.rules, need, free)) != "go":
                     found.append(f"{manager.rules.key} is {answer.replace('-', ' ')}: {need} requested, {free} free")
                     break
-        return "; ".join(found) or "its managers refuse it"
+        return ["; ".join(found) or "its managers have enough, but their suppliers have too little left"]
 
     def _booked(self, situation: Situation, poller: Poller) -> list[Picked] | None:
         structure, planner, picked = situation.structure, situation.planner, list[Picked]()
@@ -108,6 +116,12 @@ class Booking:
             else:
                 picked.append(Picked(0, int(manager.pools[0]), need))
         return picked
+
+
+@lru_cache(maxsize=1024)
+def _need(rules: Rules, parameters: tuple[tuple[str, Any], ...]) -> int:
+    """Worked out once for all jobs alike: a poll asks for each job, once for each manager that it looks at."""
+    return jqm.consumption(rules, {}, dict(parameters))
 
 
 def _ideal(rules: Rules) -> int:

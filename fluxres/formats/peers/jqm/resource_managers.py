@@ -22,7 +22,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fluxres import limits
 from fluxres.documents import typed
-from fluxres.documents.document import Document, Key, shown
+from fluxres.documents.document import Document, Key, plural, shown
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, UsageError
 from fluxres.formats.format import Fact, Hold, Loaded, Output
@@ -390,6 +390,9 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
             more.append(f"pools: {structure.where(v)} has nothing to manage")
             continue
         nodes.append(node)
+    plain = sum(rules_of(structure, v) is None for v in inventory.hosts.tolist())
+    if plain:
+        more.append(f"properties: {plural(plain, 'node')} will be of JQM when the file is read, with resource managers")
     inventory.mark_moved()
     inventory.moved &= ~np.isin(structure.parent, np.flatnonzero(inventory.between))
     if not nodes:

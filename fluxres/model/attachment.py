@@ -1,0 +1,30 @@
+"""What attaches a graph to the store that keeps its changes; :mod:`fluxres.store.attached` is one."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Protocol
+
+
+class Attachment(Protocol):
+    """Around each change of a graph: the graph is current when it begins, and the change is kept when it ends.
+
+    It holds the lock of the graph in between, and may be entered again within.
+    """
+
+    def __enter__(self) -> object: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /) -> None: ...
+
+    def batch(self, command: str | None, user: str | None) -> AbstractContextManager[None]:
+        """Around several changes that are one."""
+        ...
+
+    def refresh(self) -> None:
+        """Make the graph equal to the stored one."""
+        ...
+
+    def close(self) -> None:
+        """End the connection; the graph refuses changes afterwards."""
+        ...
