@@ -43,14 +43,21 @@ class Estimate(NamedTuple):
         mean: of the values.
         low, high: 95 % confidence; None for a single value.
         number: of values.
-        method: of the interval: `t`, `log`, or `t, cut at 0`.
     """
 
     mean: float
     low: float | None
     high: float | None
     number: int
-    method: str = "t"
+
+    @property
+    def method(self) -> str:
+        """Of the interval: `t`, which is around the mean, `t, cut at 0`, or `log`; empty for a single value."""
+        if self.low is None or self.high is None:
+            return ""
+        if math.isclose(self.low + self.high, 2 * self.mean, rel_tol=1e-9, abs_tol=1e-300):
+            return "t"
+        return "log" if self.low > 0.0 else "t, cut at 0"
 
     @property
     def half(self) -> float:
@@ -92,8 +99,8 @@ def estimate(values: Sequence[float]) -> Estimate | None:
     True
     >>> [round(value, 3) for value in estimate([1.0, 2.0, 6.0])[:3]], estimate([1.0, 2.0, 6.0]).method
     ([3.0, 0.176, 73.24], 'log')
-    >>> estimate([0.0, 0.0, 3.0])[1:]
-    (0.0, 5.3027, 3, 't, cut at 0')
+    >>> estimate([0.0, 0.0, 3.0])[1:], estimate([0.0, 0.0, 3.0]).method
+    ((0.0, 5.3027, 3), 't, cut at 0')
     """
     number = len(values)
     if not number:
@@ -106,7 +113,7 @@ def estimate(values: Sequence[float]) -> Estimate | None:
     if mean - half >= 0.0 or min(values) < 0.0:
         return Estimate(mean, mean - half, mean + half, number)
     if min(values) == 0.0 or number < 3:
-        return Estimate(mean, 0.0, mean + half, number, "t, cut at 0")
+        return Estimate(mean, 0.0, mean + half, number)
     return _log_normal(values, mean)
 
 
@@ -116,7 +123,7 @@ def _log_normal(values: Sequence[float], mean: float) -> Estimate:
     variance = math.fsum((each - middle) ** 2 for each in logs) / (number - 1)
     half = student_t(number - 1) * math.sqrt(variance / number + variance**2 / (2 * (number - 1)))
     low, high = (math.exp(min(middle + variance / 2 + sign * half, _EXP_MAX)) for sign in (-1, 1))
-    return Estimate(mean, min(low, mean), max(high, mean), number, "log")
+    return Estimate(mean, min(low, mean), max(high, mean), number)
 
 
 _EXP_MAX: Final = 700.0
@@ -488,8 +495,7 @@ def pairs_csv(found: Comparison) -> str:
             for name in found.study.shown:
                 if (own := pairs.ratio(name)) is not None:
                     low, high = ("" if value is None else value for value in (own.low, own.high))
-                    method = own.method if own.low is not None else ""
-                    writer.writerow([name, row.label, other.label, own.mean, low, high, method, own.number, jobs])
+                    writer.writerow([name, row.label, other.label, own.mean, low, high, own.method, own.number, jobs])
     return out.getvalue()
 
 

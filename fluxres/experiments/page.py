@@ -160,10 +160,9 @@ def _comparison(found: Comparison) -> str:
         rows.append(cells)
     legend = []
     if study.page.repeats > 1:
-        legend.append(
-            "Means of the runs of a setting, with 95 % confidence intervals (Student's t; in brackets those of the mean"
-        )
-        legend.append("of a log-normal distribution, where Student's would reach below 0).")
+        legend.append("Means of the runs of a setting, with 95 % confidence intervals (Student's t).")
+    if any(own and own.method not in ("", "t") for row in found.rows for own in (*row.figures.values(), *row.ratios.values())):
+        legend.append("In brackets where Student's would reach below 0: of the mean of a log-normal distribution, or cut at 0.")
     if (trim := study.page.trim) and (trim.warm_up or trim.drain):
         legend.append(f"Without the first {trim.warm_up:.0%} and the last {trim.drain:.0%} of the jobs, by submission.")
     if base:

@@ -15,7 +15,9 @@ from fluxres.documents.document import plural
 from fluxres.render.text import Column, table
 
 if TYPE_CHECKING:
-    from fluxres.experiments.comparison import Checked, Comparison
+    from collections.abc import Mapping
+
+    from fluxres.experiments.comparison import Checked, Comparison, Estimate
     from fluxres.experiments.study import Study
     from fluxres.render.text import Style
 
@@ -160,10 +162,16 @@ def _report(settings: Settings, study: Study, out: Path, *, made: int, kept: int
 def _row(found: Comparison, at: int) -> dict[str, Any]:
     row = found.rows[at]
     keys = ("mean", "low", "high", "repeats", "interval")
+
+    def told(given: Mapping[str, Estimate | None]) -> dict[str, Any]:
+        return {
+            name: None if each is None else dict(zip(keys, (*each, each.method), strict=True)) for name, each in given.items()
+        }
+
     return {
         "settings": row.settings,
-        "figures": {name: None if each is None else dict(zip(keys, each, strict=True)) for name, each in row.figures.items()},
-        "ratios": {name: None if each is None else dict(zip(keys, each, strict=True)) for name, each in row.ratios.items()},
+        "figures": told(row.figures),
+        "ratios": told(row.ratios),
         "jobs_compared": list(row.common.values()) or None,
     }
 
