@@ -49,7 +49,7 @@ from fluxres.syntax import jobspec
 if TYPE_CHECKING:
     from fluxres.launch.gate import Gate
     from fluxres.model import Allocation, ResourceGraph
-    from fluxres.store import SqliteStore, Transaction
+    from fluxres.store import Store, Transaction
     from fluxres.syntax.jobspec import Request
 
 _FORWARDED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -115,7 +115,7 @@ class Run:
         gate: which it has passed; it leaves it once it has its place in the queue.
     """
 
-    def __init__(self, store: SqliteStore, graph: str, order: Order, reporter: Reporter, gate: Gate) -> None:
+    def __init__(self, store: Store, graph: str, order: Order, reporter: Reporter, gate: Gate) -> None:
         self.store, self.graph, self.order, self.reporter = store, graph, order, reporter
         self._gate = gate
         self._mark = os.urandom(12).hex()
@@ -409,7 +409,7 @@ class Plan(msgspec.Struct, frozen=True):
     notes: list[str]
 
 
-def plan(store: SqliteStore, name: str, order: Order) -> Plan:
+def plan(store: Store, name: str, order: Order) -> Plan:
     """What a run would get now; nothing is recorded.
 
     Errors: InsufficientResources, InfeasibleRequest, UsageError.

@@ -11,7 +11,7 @@ from fluxres.cli.arguments import Moment, vertices
 from fluxres.cli.output import answer, note
 from fluxres.cli.program import Command
 from fluxres.cli.settings import RECORD_OUTPUTS, Settings
-from fluxres.cli.stores import at_once, store
+from fluxres.cli.stores import at_once, source
 from fluxres.cli.watching import watchable
 from fluxres.clock import FOREVER
 from fluxres.errors import UnknownJob, UsageError
@@ -106,7 +106,7 @@ def _one(settings: Settings, graph: ResourceGraph, found: list[Any], window: tup
     view = found[0]
     name = view.holding.job
     planned = jobs.waits(graph, [view], window[0]) if view.state == jobs.PLANNED else []
-    entries = [entry for entry in store(settings).log(settings.graph, job=name) if entry.event["event"].startswith("allocate")]
+    entries = [entry for entry in source(settings).log(settings.graph, job=name) if entry.event["event"].startswith("allocate")]
     command = entries[-1].command if entries else ""
     held = listings.held_within(graph, *window, name)
 

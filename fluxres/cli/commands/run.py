@@ -26,7 +26,7 @@ from fluxres.syntax import duration
 if TYPE_CHECKING:
     from fluxres.launch.runs import Plan
     from fluxres.model import ResourceGraph
-    from fluxres.store import SqliteStore
+    from fluxres.store import Store
     from fluxres.syntax.jobspec import Request
 
 _FOREVER: Final = "forever"
@@ -146,8 +146,8 @@ def _run(ctx: click.Context, argv: tuple[str, ...], *, asked: Asked, resources: 
     from fluxres.launch.gate import Gate
     from fluxres.store import url
 
-    gate = Gate((url.default() if settings.store is None else url.parse(settings.store)).path)
     opened = store(settings, is_quiet=True)
+    gate = Gate((url.default() if settings.store is None else url.parse(settings.store)).path)
     from fluxres.launch.runs import Order, Run, plan
 
     order = Order(
@@ -191,7 +191,7 @@ def _asking(asked: Asked) -> Callable[[ResourceGraph], tuple[Request | None, tup
     return on
 
 
-def _load_this_machine(settings: Settings, opened: SqliteStore) -> str:
+def _load_this_machine(settings: Settings, opened: Store) -> str:
     """Load the machine that this is into a store without graphs, and return its name.
 
     Errors: UnknownGraph if the store has several graphs, and none is in use.
