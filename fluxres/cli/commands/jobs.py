@@ -11,7 +11,7 @@ from fluxres.cli.arguments import Moment, vertices
 from fluxres.cli.output import answer, note
 from fluxres.cli.program import Command
 from fluxres.cli.settings import RECORD_OUTPUTS, Settings
-from fluxres.cli.stores import at_once, source
+from fluxres.cli.stores import at_once, server, source, store
 from fluxres.cli.watching import watchable
 from fluxres.clock import FOREVER
 from fluxres.errors import UnknownJob, UsageError
@@ -60,6 +60,7 @@ def jobs_command(
     wanted = jobs.PLANNED if pending else state
     if (
         job is not None
+        and server(settings) is None
         and not graph.records.is_holder(job)
         and any(one.job == job for one in store(settings).tickets(graph.name))
     ):
