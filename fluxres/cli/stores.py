@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
     from fluxres.model import ResourceGraph
     from fluxres.service.client.store import RemoteStore
-    from fluxres.store import Holder, SqliteStore
+    from fluxres.store import Holder, Store
     from fluxres.store.files import SaveReport
 
 
@@ -41,12 +41,12 @@ def server(settings: Settings) -> RemoteStore | None:
     return RemoteStore(url)
 
 
-def source(settings: Settings) -> SqliteStore | RemoteStore:
+def source(settings: Settings) -> Store | RemoteStore:
     """The store given by --store, or the default one, or a server: what graphs and their log can be read from."""
     return server(settings) or store(settings)
 
 
-def store(settings: Settings, *, is_quiet: bool = False) -> SqliteStore:
+def store(settings: Settings, *, is_quiet: bool = False) -> Store:
     """The store given by --store, or the default one; it is not read yet.
 
     Args:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fluxres.launch.loop import Loop, Timer
     from fluxres.launch.mailbox import Mailbox, News
     from fluxres.model import ResourceGraph
-    from fluxres.store import SqliteStore
+    from fluxres.store import Store
 
 _STAGGER_S: Final = 0.15
 _LOCK_WAIT_S: Final = 300.0
@@ -57,7 +57,7 @@ class Wait:
     """
 
     def __init__(
-        self, store: SqliteStore, graph: str, job: str, wait_s: float, reporter: Reporter, loop: Loop, mailbox: Mailbox
+        self, store: Store, graph: str, job: str, wait_s: float, reporter: Reporter, loop: Loop, mailbox: Mailbox
     ) -> None:
         self.store, self.graph, self.job, self.wait_s = store, graph, job, wait_s
         self.reporter, self.loop, self.mailbox = reporter, loop, mailbox
@@ -86,10 +86,14 @@ class Wait:
                     if graph.records.is_holder(self.job):
                         return graph
                     self._is_granted = False
+                if self._is_canceled or self._is_late:
+                    self.reporter.begins()
                 if self._is_canceled:
                     raise RunFailed(self._reason or "it was canceled", where=f"job '{self.job}'")
                 if self._is_late:
-                    raise InsufficientResources(f"not free within {self.wait_s:g} s", where=f"job '{self.job}'")
+                    raise InsufficientResources(
+                        f"its resources were not free within {self.wait_s:g} s", where=f"job '{self.job}'"
+                    )
         finally:
             self.loop.unwatch(self.mailbox.fileno())
             self._forget()

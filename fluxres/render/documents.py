@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fluxres.match.result import Placement
     from fluxres.model.targets import Place
     from fluxres.store import Entry
-    from fluxres.store.sqlite import GraphRow
+    from fluxres.store.store import GraphRow
 
 Document = dict[str, Any]
 

@@ -19,7 +19,7 @@ import msgspec
 from fluxres import limits
 from fluxres.errors import FluxresError
 from fluxres.render import documents
-from fluxres.store import Entry, SqliteStore
+from fluxres.store import Entry, Store
 
 _LOOK_EVERY_S: Final = 0.25
 _KEPT: Final = 2_000
@@ -38,7 +38,7 @@ class Feed:
         store, name: where the graph is.
     """
 
-    def __init__(self, store: SqliteStore, name: str) -> None:
+    def __init__(self, store: Store, name: str) -> None:
         self._store, self._name = store, name
         self._last = 0
         self._recent: deque[Told] = deque(maxlen=_KEPT)

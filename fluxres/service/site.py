@@ -22,7 +22,7 @@ from fluxres.service.access import Caller
 from fluxres.service.feed import Feed
 from fluxres.service.tap import Tap
 from fluxres.service.time_limit import TimeLimit
-from fluxres.store import SqliteStore, open_store
+from fluxres.store import Store, open_store
 from fluxres.store.attached import open as attach
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class Served:
         store: of the graph.
     """
 
-    def __init__(self, graph: ResourceGraph, store: SqliteStore) -> None:
+    def __init__(self, graph: ResourceGraph, store: Store) -> None:
         self.graph = graph
         self.name = graph.name
         self.tap = Tap(graph)

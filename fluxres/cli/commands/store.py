@@ -20,7 +20,7 @@ from fluxres.render.text import Column, when
 
 if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
-    from fluxres.store import SqliteStore
+    from fluxres.store import Store
 
 
 @click.command("load", cls=Command)
@@ -67,7 +67,7 @@ def load_command(
     answer_summary(settings, there or graph, in_use=in_use == graph.name, unchanged=there is not None)
 
 
-def _same(opened: SqliteStore, graph: ResourceGraph) -> ResourceGraph | None:
+def _same(opened: Store, graph: ResourceGraph) -> ResourceGraph | None:
     """The graph of this name in the store, if it is the one described; None if it cannot be read, so that the store refuses.
 
     Errors: UsageError if it differs.

@@ -100,10 +100,14 @@ class Connection:
         token: sent with each request; that of the environment if None.
         timeout_s: to wait for an answer.
         user: who asks, for the journal of a server without tokens; the user that runs this process by default.
+        keep: whether the connection stays open for the next request.
     """
 
-    def __init__(self, at: Address, token: str | None = None, timeout_s: float = 60.0, user: str | None = None) -> None:
+    def __init__(
+        self, at: Address, token: str | None = None, timeout_s: float = 60.0, user: str | None = None, *, keep: bool = True
+    ) -> None:
         self.at = at
+        self._keep = keep
         self._timeout_s = timeout_s
         self._thread = threading.local()
         token = os.environ.get(TOKEN) if token is None else token
@@ -174,6 +178,8 @@ class Connection:
             opened.request(method, path, body, dict(headers))
         answer: HTTPResponse = opened.getresponse()
         content = answer.read()
+        if not self._keep:
+            self._close()
         if answer.status >= 400:
             raise _error(answer.status, content)
         return Reply(content, answer.headers.get("etag"))

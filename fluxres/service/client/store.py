@@ -45,7 +45,7 @@ class RemoteStore:
     def __init__(self, url: str) -> None:
         at = address(url)
         self.url, self._chosen = str(at), at.graph
-        self._connection = Connection(at)
+        self._connection = Connection(at, keep=False)
 
     def graphs(self) -> list[GraphRow]:
         """The graphs, without reading their content."""
