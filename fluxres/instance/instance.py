@@ -78,7 +78,8 @@ class Instance(Tabular):
     Args:
         graph: a machine or part of one. With inventory "graph", every job is an allocation in it, under the id of the job.
         queue_policy: fcfs, easy, easy-count, easy-sjbf, hybrid, conservative, priority, fairshare, hyperqueue, jqm-poller,
-            jqm-tours, canary, with parameters as in ``hybrid:depth=8``; the name of one of another package; or a QueuePolicy.
+            jqm-tours, canary, with parameters as in ``hybrid:depth=8``; the name of one of another package; a file and a class,
+            ``policies.py:Class``; a QueuePolicy, or its class.
         match_policy: which pools to prefer.
         clock: returns now in seconds; default: that of the graph, which does not advance unless the graph was given one.
         name: default: that of the graph.
@@ -126,7 +127,7 @@ class Instance(Tabular):
         self,
         graph: ResourceGraph,
         *,
-        queue_policy: str | QueuePolicy = "fcfs",
+        queue_policy: str | QueuePolicy | type[QueuePolicy] = "fcfs",
         match_policy: str = "first",
         clock: Clock | None = None,
         name: str | None = None,
@@ -426,6 +427,8 @@ class Instance(Tabular):
         if job.urgency != URGENCY_HELD:
             self.queue.add(job)
             self.queue.request_round()
+            with Guard(self.policy):
+                self.policy.submitted(job, seconds(self.now))
         if self._log:
             self._log_event(job, "priority", priority=job.priority)
 
@@ -1114,7 +1117,7 @@ class Instance(Tabular):
         self,
         job: AnyJob,
         *,
-        queue_policy: str | QueuePolicy | None = None,
+        queue_policy: str | QueuePolicy | type[QueuePolicy] | None = None,
         match_policy: str | None = None,
         name: str | None = None,
         inventory: str | None = None,
@@ -1174,9 +1177,9 @@ class Instance(Tabular):
         self.now = self._ids.epoch = self.time.now
         self._expire_at(job.limit)
 
-    def _policy_for_child(self) -> str | QueuePolicy:
+    def _policy_for_child(self) -> str | QueuePolicy | type[QueuePolicy]:
         given = self._queue_policy
-        if isinstance(given, str):
+        if isinstance(given, str | type):
             return given
         made = type(given)
         try:

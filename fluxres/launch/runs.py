@@ -296,7 +296,7 @@ class Run:
         self._is_started = True
         guardian.leave_streams()
         if not math.isinf(until_s):
-            self._loop.after(max(0.0, until_s - clock.system() - order.grace_s), self._end)
+            self._loop.after(max(0.0, until_s - clock.system() - order.grace_s), partial(self._end, until_s))
         if order.lease_s is not None:
             self._renew_later(order.lease_s)
         while self._status is None:
@@ -332,10 +332,23 @@ class Run:
                 self.reporter.note("the guardian process was killed, and the program with it")
                 self._status = signal.SIGKILL
 
-    def _end(self) -> None:
-        """Ask the program to end: its time is over."""
+    def _end(self, until_s: float) -> None:
+        """Ask the program to end, for its time is over, unless `extend` has moved the end of its allocation."""
+        later_s = self._end_in_store()
+        more_s = min(later_s - until_s, later_s - clock.system() - self.order.grace_s)  # the clock may have jumped
+        if more_s > 0:
+            if not math.isinf(more_s):
+                self._loop.after(more_s, partial(self._end, later_s))
+            return
         self.reporter.note(f"the time of job {self._job} is over")
         self._crew.send(f"end {self.order.grace_s}")
+
+    def _end_in_store(self) -> float:
+        with suppress(FluxresError):
+            graph = self.store.load(self.graph)
+            if graph.records.is_holder(self._job):
+                return graph.allocation(self._job).end
+        return -math.inf
 
     def _renew_later(self, lease_s: float) -> None:
         self._loop.after(lease_s / 3, partial(self._renew, lease_s))

@@ -88,10 +88,14 @@ class Wait:
                     if graph.records.is_holder(self.job):
                         return graph
                     self._is_granted = False
+                if self._is_canceled or self._is_late:
+                    self.reporter.begins()
                 if self._is_canceled:
                     raise RunFailed(self._reason or "it was canceled", where=f"job '{self.job}'")
                 if self._is_late:
-                    raise InsufficientResources(f"not free within {self.wait_s:g} s", where=f"job '{self.job}'")
+                    raise InsufficientResources(
+                        f"its resources were not free within {self.wait_s:g} s", where=f"job '{self.job}'"
+                    )
         finally:
             self.loop.unwatch(self.mailbox.fileno())
             self._forget()

@@ -194,6 +194,21 @@ def test_a_program_ends_when_its_time_is_over(workstation: Workstation) -> None:
     assert "the time of job r1 is over" in out
 
 
+def test_a_program_runs_until_the_end_that_extend_gives_it(workstation: Workstation) -> None:
+    begun = time.monotonic()
+    process, _ = workstation.program("-g1", "--duration", "8", "--grace", "0.2")
+    workstation.command("extend", "r1", "+4s")
+    process.wait()
+    assert time.monotonic() - begun > 12
+    process, _ = workstation.program("-g1", "--duration", "1h")
+    assert "keeps its time limit" in workstation.command("extend", "r2", "-30m")
+
+
+def test_free_says_that_the_program_runs_on(workstation: Workstation) -> None:
+    process, _ = workstation.program("-g1")
+    assert f"runs on without what was freed (`kill {process.pid}` ends it)" in workstation.command("free", "r1")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM])
 def test_signals_are_passed_on(workstation: Workstation, number: signal.Signals) -> None:
     ready = workstation.folder / "ready"
@@ -457,9 +472,9 @@ def test_a_stopped_or_killed_waiter_blocks_nobody(workstation: Workstation, numb
 
 def test_one_waits_no_longer_than_it_may(workstation: Workstation) -> None:
     workstation.program("-g2")
-    assert "not free within 0.3 s" in workstation.command("run", "-g1", "--wait=0.3", "--", "true", status=1)
+    assert "resources were not free within 0.3 s" in workstation.command("run", "-g1", "--wait=0.3", "--", "true", status=1)
     assert workstation.tickets() == []
-    assert "not free within 0.3 s" in workstation.command("run", "--wait", "0.3s", "-g1", "--", "true", status=1)
+    assert "resources were not free within 0.3 s" in workstation.command("run", "--wait", "0.3s", "-g1", "--", "true", status=1)
 
 
 def test_ctrl_c_takes_a_waiting_run_out_of_the_queue(workstation: Workstation) -> None:
@@ -478,6 +493,7 @@ def test_ps_shows_what_runs_and_what_waits(workstation: Workstation) -> None:
     workstation.program("-g2", "--name", "training")
     workstation.popen("run", "-g1", "--wait", "--", "hostname", "-f")
     waiting(workstation)
+    assert "it waits for resources" in workstation.command("jobs", "r2", status=2)
     running, queued = json.loads(workstation.command("ps", "--json"))["programs"]
     assert (running["job"], running["name"], running["state"], running["holds"]) == (
         "r1",

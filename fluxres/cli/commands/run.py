@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -254,7 +255,13 @@ class _Terminal:
         start = start_s()
         expected = "its start is not known" if start is None or math.isinf(start) else f"start expected {_when(start)}"
         line = f"fluxres: job {job} waits for resources: place {place} of {waiting}, {expected}"
-        tell(f"\r{line}\x1b[K" if self._is_terminal else f"{line}\n")
+        if self._is_terminal:
+            columns = shutil.get_terminal_size().columns
+            if len(line) >= columns:
+                line = f"fluxres: {job} waits: place {place} of {waiting}, {expected}"[: columns - 1]  # in one row, it can change
+            tell(f"\r{line}\x1b[K")
+        else:
+            tell(f"{line}\n")
         self._has_line = True
 
     def begins(self) -> None:
