@@ -30,7 +30,6 @@ from fluxres.launch import (
     guardian,
     identity,
     lifeline,
-    mailbox,
     orphans,
     program,
     terminal,
@@ -39,11 +38,11 @@ from fluxres.launch import (
 from fluxres.launch.environment import Setting
 from fluxres.launch.guardian import Crew
 from fluxres.launch.loop import Loop
-from fluxres.launch.mailbox import Mailbox
 from fluxres.launch.program import Start
 from fluxres.launch.wait import Reporter, Wait
 from fluxres.model import changes, matching
-from fluxres.store import Ticket
+from fluxres.store import Ticket, mailbox
+from fluxres.store.mailbox import Mailbox
 from fluxres.syntax import jobspec
 
 if TYPE_CHECKING:

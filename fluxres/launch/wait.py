@@ -19,9 +19,9 @@ from fluxres.launch import control, waiting
 
 if TYPE_CHECKING:
     from fluxres.launch.loop import Loop, Timer
-    from fluxres.launch.mailbox import Mailbox, News
     from fluxres.model import ResourceGraph
     from fluxres.store import Store
+    from fluxres.store.mailbox import Mailbox, News
 
 _STAGGER_S: Final = 0.15
 _LOCK_WAIT_S: Final = 300.0
@@ -68,6 +68,8 @@ class Wait:
         self._timers: list[Timer] = []
         self._due: Timer | None = None
         self._soon: Timer | None = None
+        self._asked: Timer | None = None
+        """Apart from `_soon`, which a later message with a place cancels."""
 
     def until_granted(self) -> ResourceGraph:
         """Wait, and return the graph in which the job has its resources.
@@ -97,8 +99,9 @@ class Wait:
         finally:
             self.loop.unwatch(self.mailbox.fileno())
             self._forget()
-            for timer in self._timers:
-                timer.cancel()
+            for timer in (*self._timers, self._asked):
+                if timer is not None:
+                    timer.cancel()
 
     def _give_up(self) -> None:
         self._is_late = True
@@ -129,6 +132,8 @@ class Wait:
             self._is_granted |= news.is_granted
             self._is_canceled |= news.is_canceled
             self._reason = news.reason or self._reason
+            if news.look and (self._asked is None or self._asked.call is None):
+                self._asked = self.loop.after(max(0, self._place[0] - 1) * _STAGGER_S, self.look)
             if news.place:
                 if (news.place, news.waiting) != self._place:
                     self._place = news.place, news.waiting

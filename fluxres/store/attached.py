@@ -312,6 +312,8 @@ class Attached(PatientSink):
                 for one in group:
                     one.error, one.is_done = error, True
                 self._is_closing = self._is_closing or self._lock.is_wanted()
+        if error is None:
+            self.store.wake(self._link.name)
 
     # -- the state of the store ------------------------------------------------------------------------------------------
 

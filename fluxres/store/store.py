@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +22,7 @@ from fluxres.clock import Clock
 from fluxres.errors import FluxresError, StoreConflict, StoreError, UnknownGraph, UsageError
 from fluxres.model import changes
 from fluxres.model.resource_graph import ResourceGraph
-from fluxres.store import encoding, journal, records
+from fluxres.store import encoding, journal, mailbox, records
 from fluxres.store.database import Connection, Database, Durability, Lock, end
 from fluxres.store.journal import Entry, Event
 from fluxres.store.lock import Notify
@@ -559,12 +559,14 @@ class Transaction(msgspec.Struct):
         position: of that state, and of the new one once it is written.
         tickets: the requests that wait for resources of the graph.
         events: the changes so far.
+        passes_queue: whether it makes a pass of the queue itself; otherwise those who wait are woken to make one.
     """
 
     graph: ResourceGraph
     position: Position
     tickets: Tickets
     events: list[Event] = msgspec.field(default_factory=list)
+    passes_queue: bool = False
 
 
 class Store:
@@ -669,6 +671,16 @@ class Store:
 
     # -- changing ----------------------------------------------------------------------------------------------------
 
+    def wake(self, name: str) -> None:
+        """Have those who wait for resources of a graph look whether they can get them.
+
+        A change that makes no pass of the queue itself ends with this.  Cost: a look at a directory if nobody waits.
+        """
+        with suppress(FluxresError):  # they look by themselves from time to time
+            if mailbox.is_awaited(self.path):
+                first = self.tickets(name)[: limits.QUEUE_WATCHERS]
+                mailbox.send(self.path, [(ticket.launch.mark, mailbox.News(look=True)) for ticket in first])
+
     def link(self, name: str | None, durability: Durability, *, command: str = "", wait_s: float | None = None) -> Link:
         """A connection that stays open to one graph.
 
@@ -736,6 +748,8 @@ class Store:
                     transaction.position = Position(row.uid, seq)
             finally:
                 end(db)
+        if transaction.events and not transaction.passes_queue:
+            self.wake(row.name)
 
     def append(
         self,
@@ -758,6 +772,7 @@ class Store:
             row = rows.graph(name)
             self._require(row, base)
             seq = rows.append(row, graph, events, self.clock(), command) if events else row.seq
+        self.wake(name)
         return Position(row.uid, seq)
 
     def put(

@@ -16,8 +16,10 @@ from pathlib import Path
 
 import pytest
 
+import fluxres
 from fluxres import limits
 from fluxres.clock import FOREVER
+from fluxres.store import open_store
 from tests.launch import runs
 from tests.launch.runs import Workstation, is_running, wait_until
 
@@ -361,6 +363,25 @@ def test_rule_h2_a_waiting_run_starts_as_soon_as_there_is_room(workstation: Work
     assert out == "r2 0\n"
     assert err.startswith("fluxres: job r2 waits for resources: place 1 of 1, its start is not known\n")
     assert [file for file in (workstation.folder / "ws.db.run").iterdir() if file.is_socket()] == []
+
+
+@pytest.mark.parametrize("way", ["attached", "writing", "save"])
+def test_rule_h2_a_waiting_run_starts_when_a_program_frees_without_a_pass(workstation: Workstation, way: str) -> None:
+    url = str(workstation.store)
+    with fluxres.open(url) as attached:
+        attached.allocate("slot/gpu=2", job="all")
+        second = workstation.popen("run", "-g1", "--wait", "--", "true")
+        waiting(workstation)
+        if way == "attached":
+            attached.free("all")
+        elif way == "writing":
+            with open_store(url).writing() as transaction:
+                transaction.graph.free("all")
+        else:
+            graph = fluxres.load(url)
+            graph.free("all")
+            fluxres.save(graph, url, changed_only=True)
+        assert second.wait(limits.QUEUE_LOOK_SECONDS / 2) == 0
 
 
 def test_a_waiting_run_starts_when_launcher_and_guardian_are_killed(workstation: Workstation) -> None:
