@@ -289,6 +289,9 @@ GRACE_SECONDS_DEFAULT: Final = 3.0
 RUN_GRACE_SECONDS_DEFAULT: Final = 10.0
 """Seconds between SIGTERM and SIGKILL for a program of `fluxres run`: it may have to write what it has computed."""
 
+PRIORITY_MAX: Final = 2**31 - 1
+"""Greatest priority in the queue of `fluxres run`."""
+
 QUEUE_PLACED_MAX: Final = 64
 """Waiting requests that a pass of the queue places one by one (milliseconds each); past them, none overtakes another."""
 

@@ -239,6 +239,11 @@ def run(argv: Sequence[str]) -> int:
             status = _decided(list(argv) or ["--help"], settings)
         except _EXPECTED as error:
             return report(error, as_json=settings.wants_json())
+        except UnicodeEncodeError:
+            strange = next((word for word in argv if not _is_utf8(word)), None)
+            if strange is None:
+                raise
+            return report(UsageError("is not in UTF-8", where=ascii(strange)), as_json=settings.wants_json())
     return status if isinstance(status, int) else 0
 
 
@@ -250,6 +255,11 @@ def _decided(argv: list[str], settings: Settings) -> object:
         except RevisionConflict:
             settings = Settings(argv=settings.argv)
     return click.Group.main(program, list(argv), prog_name="fluxres", standalone_mode=False, obj=settings)
+
+
+def _is_utf8(word: str) -> bool:
+    """Whether a word can be written to a file; the bytes of one that is not UTF-8 are surrogates."""
+    return not any("\ud800" <= character <= "\udfff" for character in word)
 
 
 def _show(

@@ -87,7 +87,7 @@ class Crew:
 
     def start(self, start: Start) -> int:
         """Execute the program; returns 0, or the number of the error."""
-        content = msgspec.json.encode(start)
+        content = msgspec.msgpack.encode(start)
         with suppress(BrokenPipeError):
             while content:
                 content = content[os.write(self._start, content) :]

@@ -22,6 +22,8 @@ from fluxres.clock import stopwatch
 
 Handler = Callable[[int, FrameType | None], object]
 
+_WAIT_S_MAX: Final = 86_400.0
+"""The system can wait for 24 days at most."""
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -75,7 +77,7 @@ class Loop:
         return timer
 
     def turn(self, wait_s: float | None = None) -> None:
-        """Wait until something happens, at most `wait_s` seconds, and handle all that has happened.
+        """Wait until something happens, at most `wait_s` seconds and at most a day, and handle all that has happened.
 
         Returns at once if there is nothing to wait for.
         """
@@ -87,7 +89,7 @@ class Loop:
             wait_s = due if wait_s is None else min(wait_s, due)
         if wait_s is None and not self._selector.get_map():
             return
-        for key, _ in self._selector.select(wait_s):
+        for key, _ in self._selector.select(None if wait_s is None else min(wait_s, _WAIT_S_MAX)):
             if self._selector.get_map().get(key.fd) is key:  # an earlier callback of this turn may have ended it
                 key.data()
         now = stopwatch()

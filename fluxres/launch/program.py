@@ -33,8 +33,8 @@ class Start(msgspec.Struct, frozen=True):
         takes_terminal: whether its process group becomes the one in the foreground.
     """
 
-    argv: tuple[str, ...]
-    environment: dict[str, str]
+    argv: tuple[bytes, ...]
+    environment: dict[bytes, bytes]
     cpus: tuple[int, ...] | None = None
     memory: tuple[int, ...] | None = None
     group: str = ""
@@ -54,10 +54,11 @@ def become(start: int, failed: int, guardian: int, *, has_group: bool) -> NoRetu
         descendants.die_with_parent(guardian)
         if has_group:
             os.setpgid(0, 0)
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:  # as it is in the background of a script
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
         content = b"".join(iter(lambda: os.read(start, _PIECE_BYTES), b""))
         if content:
-            _execute(msgspec.json.decode(content, type=Start))
+            _execute(msgspec.msgpack.decode(content, type=Start))
     except OSError as error:
         os.write(failed, str(error.errno).encode())
     finally:
@@ -76,8 +77,9 @@ def _execute(start: Start) -> NoReturn:
         take_terminal(os.getpid())
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and a program would inherit that
         signal.signal(number, signal.SIG_DFL)
-    environment = {os.fsencode(key): os.fsencode(value) for key, value in start.environment.items()}
-    os.execvpe(os.fsencode(start.argv[0]), [os.fsencode(word) for word in start.argv], environment)
+    if not start.argv[0]:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    os.execvpe(start.argv[0], start.argv, start.environment)
 
 
 def _bind_memory(nodes: Iterable[int]) -> None:

@@ -119,9 +119,11 @@ class Run:
         self._gate = gate
         self._mark = os.urandom(12).hex()
         self._job = ""
+        self._limit_s: float | None = None
         self._status: int | None = None
-        self._is_started = False
+        self._is_started = self._has_given_terminal = False
         self._request: Request | None = None
+        self._wait: Wait | None = None
 
     def run(self) -> int:
         """Run the program to its end and return its exit status.
@@ -139,7 +141,7 @@ class Run:
                 try:
                     setting, granted = self._allocated()
                     with self._files(granted, setting) as argv:
-                        return self._run(argv, setting, granted.end)
+                        return self._run(argv, setting, self._until_s(granted))
                 except _Ended as ended:
                     return 128 + ended.number
                 finally:
@@ -155,13 +157,14 @@ class Run:
             self._gate.leave()
             if graph is None:
                 assert box is not None
-                wait = Wait(self.store, self.graph, self._job, self.order.wait_s, self.reporter, self._loop, box)
-                graph = wait.until_granted()
+                self._wait = Wait(self.store, self.graph, self._job, self.order.wait_s, self.reporter, self._loop, box)
+                graph = self._wait.until_granted()
         except BaseException:
             if self._job:
                 self._release()
             raise
         finally:
+            self._wait = None
             if box is not None:
                 box.close()
         granted = graph.allocation(self._job)
@@ -217,7 +220,7 @@ class Run:
             job = order.job
             if graph.records.is_holder(job) or any(ticket.job == job for ticket in transaction.tickets.all()):
                 raise UsageError("holds resources already", where=f"job '{job}'", hint="choose another id, or leave --job out")
-        limit_s = order.duration_s if order.duration_s is not None or request is None else request.duration_s
+        self._limit_s = limit_s = order.duration_s if order.duration_s is not None or request is None else request.duration_s
         now = graph.now()
         launch = Launch(
             identity.host(),
@@ -245,17 +248,18 @@ class Run:
     def _refuse(self, graph: ResourceGraph, ticket: Ticket, request: Request | None, made: waiting.Pass) -> None:
         """Refuse what can never be granted, and anything if it may not wait.
 
-        Errors: InfeasibleRequest, InsufficientResources.
+        Errors: InfeasibleRequest, InsufficientResources; UsageError for units that a pool does not have.
         """
         if request is not None:
             if self.order.wait_s and graph.satisfiable(request):
                 return
             if (refusal := graph.why_not(request, duration_s=ticket.duration_s, policy=ticket.policy)) is not None:
                 raise matching.refused(refusal)
-        elif self.order.wait_s:
+        is_queued = any(one is ticket for one in made.waiting)
+        if request is None and self.order.wait_s and is_queued:
             return
         number = len(made.waiting) - 1
-        if not number:
+        if not number or not is_queued:
             graph.allocate(_named(graph, ticket), job=ticket.job, duration_s=ticket.duration_s)  # this explains why not
         raise InsufficientResources(f"{plural(number, 'request')} before it in the queue", hint="--wait queues this one too")
 
@@ -276,6 +280,12 @@ class Run:
         attendance.tell()
         mailbox.discard(self.store.path, self._mark)
 
+    def _until_s(self, granted: Allocation) -> float:
+        """When the time of the program is over; infinity for no limit."""
+        if math.isinf(self.order.grace_s):
+            return math.inf if self._limit_s is None else granted.start + self._limit_s
+        return granted.end - self.order.grace_s
+
     # -- the program -----------------------------------------------------------------------------------------------------
 
     def _run(self, argv: tuple[str, ...], setting: Setting, until_s: float) -> int:
@@ -287,27 +297,29 @@ class Run:
         if setting.memory_bytes is not None and not is_limited:
             reporter.note("memory is not limited: there is no delegated cgroup (version 2) with a memory controller")
         own = environment.of_job(self._job, self._mark, self.store.url, self.graph)
-        takes_terminal = not self._terminal.is_shared and self._terminal.is_ours
+        takes_terminal = self._has_given_terminal = not self._terminal.is_shared and self._terminal.is_ours
         self._loop.watch(self._crew.socket.fileno(), self._heard)
         everything = {**os.environ, **setting.variables, **own}
-        start = Start(argv, everything, setting.cpus, setting.memory, group, takes_terminal)
+        variables = {os.fsencode(key): os.fsencode(value) for key, value in everything.items() if key}
+        start = Start(tuple(map(os.fsencode, argv)), variables, setting.cpus, setting.memory, group, takes_terminal)
         reporter.begins()
         number = self._crew.start(start)
         self._is_started = True
         guardian.leave_streams()
         if not math.isinf(until_s):
-            self._loop.after(max(0.0, until_s - clock.system() - order.grace_s), partial(self._end, until_s))
+            self._loop.after(max(0.0, until_s - clock.system()), partial(self._end, until_s))
         if order.lease_s is not None:
             self._renew_later(order.lease_s)
         while self._status is None:
             self._loop.turn()
-        self._terminal.take_back()
+        if self._has_given_terminal:
+            self._terminal.take_back(self._crew.program)
         try:
             self._release()
         except FluxresError as error:
             reporter.note(f"what job {self._job} holds is freed by the next command: {error}")
         if number:
-            reporter.note(f"{order.argv[0]}: {os.strerror(number)}")
+            reporter.note(f"{order.argv[0] or repr('')}: {os.strerror(number)}")
             return program.status_of(number)
         return lifeline.exit_code(self._status)
 
@@ -325,7 +337,7 @@ class Run:
                     self.reporter.note(f"these processes could not be killed: {left}")
             case "stopped":
                 if self._terminal.is_there and not self._terminal.is_shared:
-                    self._terminal.stop()
+                    self._terminal.stop(self._crew.program)
             case _:
                 self._loop.unwatch(self._crew.socket.fileno())
                 descendants.kill_all()
@@ -334,8 +346,8 @@ class Run:
 
     def _end(self, until_s: float) -> None:
         """Ask the program to end, for its time is over, unless `extend` has moved the end of its allocation."""
-        later_s = self._end_in_store()
-        more_s = min(later_s - until_s, later_s - clock.system() - self.order.grace_s)  # the clock may have jumped
+        later_s = self._until_in_store()
+        more_s = min(later_s - until_s, later_s - clock.system())  # the clock may have jumped
         if more_s > 0:
             if not math.isinf(more_s):
                 self._loop.after(more_s, partial(self._end, later_s))
@@ -343,11 +355,11 @@ class Run:
         self.reporter.note(f"the time of job {self._job} is over")
         self._crew.send(f"end {self.order.grace_s}")
 
-    def _end_in_store(self) -> float:
+    def _until_in_store(self) -> float:
         with suppress(FluxresError):
             graph = self.store.load(self.graph)
             if graph.records.is_holder(self._job):
-                return graph.allocation(self._job).end
+                return self._until_s(graph.allocation(self._job))
         return -math.inf
 
     def _renew_later(self, lease_s: float) -> None:
@@ -376,10 +388,13 @@ class Run:
             os.kill(os.getpid(), signal.SIGSTOP)
 
     def _continued(self) -> None:
+        if self._wait is not None:
+            self._wait.look()  # nothing was granted to it while it was stopped
         if not self._is_started:
             return
         if not self._terminal.is_shared and self._terminal.is_ours:
             program.take_terminal(self._crew.program)
+            self._has_given_terminal = True
         self._crew.send(f"signal {signal.SIGCONT}")
 
 

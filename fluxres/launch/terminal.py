@@ -33,14 +33,17 @@ class Terminal(msgspec.Struct, frozen=True):
         """Whether the process group of the launcher is in the foreground."""
         return self.is_there and _foreground() == os.getpgrp()
 
-    def take_back(self) -> None:
-        """Put the launcher into the foreground again, if the program was there."""
-        if self.is_there and not self.is_shared and _foreground() not in (os.getpgrp(), None):
+    def take_back(self, program: int) -> None:
+        """Put the launcher into the foreground again, if the process group of the program is there, or one that has gone.
+
+        It may be that of a job of a shell. Any other group has got the terminal from the shell of the user.
+        """
+        if self.is_there and not self.is_shared and ((group := _foreground()) == program or _has_gone(group)):
             take_terminal(os.getpgrp())
 
-    def stop(self) -> None:
+    def stop(self, program: int) -> None:
         """Stop the launcher, as its program has been; returns when it is continued."""
-        self.take_back()
+        self.take_back(program)
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
@@ -63,6 +66,19 @@ def _foreground() -> int | None:
         return None
     finally:
         os.close(terminal)
+
+
+def _has_gone(group: int | None) -> bool:
+    """Whether a process group has no process any more."""
+    if not group:
+        return False
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    return False
 
 
 def _has_others(group: int) -> bool:

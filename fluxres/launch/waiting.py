@@ -248,7 +248,7 @@ class Attendance:
 
 
 def _places(graph: ResourceGraph, waiting: list[Ticket]) -> list[tuple[str, News]]:
-    """What the waiting processes learn of a pass: the first few of them, what to watch; some, their places."""
+    """What the waiting processes learn of a pass: the first few that are not stopped, what to watch; some, their places."""
     if not waiting:
         return []
     now = graph.now()
@@ -256,9 +256,10 @@ def _places(graph: ResourceGraph, waiting: list[Ticket]) -> list[tuple[str, News
     leases = [launch.lease for _, launch in orphans.launched(graph) if launch.lease is not None]
     moments = [moment for moment in (*graph.planner.moments(now, FOREVER), *leases) if now < moment < FOREVER]
     due_s = seconds(min(moments) - now) if moments else None
-    found = []
+    found, watchers = [], 0
     for place, ticket in enumerate(waiting, 1):
-        if place <= limits.QUEUE_WATCHERS:
+        if watchers < limits.QUEUE_WATCHERS and identity.is_awake(ticket.launch):
+            watchers += 1
             found.append((ticket.launch.mark, News(place=place, waiting=len(waiting), watch=True, holders=holders, due_s=due_s)))
         elif ticket.shows_place:
             found.append((ticket.launch.mark, News(place=place, waiting=len(waiting))))

@@ -85,6 +85,7 @@ def test_what_was_left_out_of_this_machine_is_said(
         (["no-such-program"], 127, "No such file"),
         (["/etc/passwd"], 126, "Permission denied"),
         (["/"], 126, "Permission denied"),
+        ([""], 127, "'': No such file"),
         (["sh", "-c", "kill -KILL $$"], 137, ""),
         (["sh", "-c", "kill -TERM $$"], 143, ""),
     ],
@@ -92,6 +93,34 @@ def test_what_was_left_out_of_this_machine_is_said(
 def test_the_exit_status_is_that_of_a_shell(workstation: Workstation, argv: list[str], status: int, said: str) -> None:
     assert said in workstation.command("run", "--no-bind", "--", *argv, status=status)
     assert workstation.graph().jobs() == []
+
+
+def test_words_and_variables_need_not_be_text(workstation: Workstation) -> None:
+    script = "from os import environb as e; from sys import argv; print(ascii(argv[1]), e[b'STRANGE\\xff'], b'' in e)"
+    variables = {b"STRANGE\xff": b"\xfe", **{key.encode(): value.encode() for key, value in workstation.environment.items()}}
+    words = [b"run", b"--no-bind", b"--", sys.executable, b"-c", script, b"a\xff"]
+    ran = subprocess.run(["env", "=nameless", *runs.FLUXRES, *words], env=variables, capture_output=True, check=False)
+    assert (ran.stderr, ran.stdout) == (b"", b"'a\\udcff' b'\\xfe' False\n")
+
+
+@pytest.mark.parametrize("words", [["--job", "\udcff"], ["--name", "\udcff"], ["--queue", "\udcff"], ["\udcff"]])
+def test_what_is_stored_is_text(workstation: Workstation, words: list[str]) -> None:
+    assert r"'\udcff': is not in UTF-8" in workstation.command("run", *words, "--", "true", status=2)
+    assert workstation.graph().jobs() == []
+
+
+@pytest.mark.parametrize("wait", [[], ["--wait"]])
+@pytest.mark.parametrize("pools", [["core0", "core0"], ["core0=2"]])
+def test_more_units_than_a_pool_has_are_refused(workstation: Workstation, wait: list[str], pools: list[str]) -> None:
+    assert "requested 2 units of a pool of 1" in workstation.command("run", *wait, *pools, "--", "true", status=3)
+
+
+def test_a_priority_has_bounds(workstation: Workstation) -> None:
+    assert "not in the range" in workstation.command("run", "--priority", str(2**64), "--", "true", status=2)
+
+
+def test_an_option_may_follow_wait(workstation: Workstation) -> None:
+    workstation.command("run", "--wait", "--wait", "5", "--no-bind", "--", "true")
 
 
 def test_a_run_without_a_program_is_refused(workstation: Workstation) -> None:
@@ -184,6 +213,17 @@ def test_a_program_that_ignores_sigterm_is_killed_after_the_grace_period(worksta
     assert process.wait() == 137
     assert not is_running(program)
     assert workstation.graph().jobs() == []
+
+
+@pytest.mark.parametrize("words", [["-t", "30d"], ["-t", "9999999d"], ["--lease", "90d"], ["--lease", "inf"]])
+def test_a_limit_may_be_far_away(workstation: Workstation, words: list[str]) -> None:
+    assert workstation.command("run", *words, "--no-bind", "--", "sh", "-c", "sleep 0.3; echo done") == "done\n"
+
+
+def test_a_grace_period_may_have_no_end(workstation: Workstation) -> None:
+    script = "trap 'echo asked; sleep 0.3; exit 4' TERM; while :; do sleep 0.05; done"
+    out = workstation.command("run", "--grace", "inf", "-t", "0.5s", "--no-bind", "--", "sh", "-c", script, status=4)
+    assert out.startswith("asked\nfluxres: the time of job r1 is over\n")
 
 
 def test_a_program_ends_when_its_time_is_over(workstation: Workstation) -> None:
@@ -468,6 +508,16 @@ def test_a_stopped_or_killed_waiter_blocks_nobody(workstation: Workstation, numb
     if number == signal.SIGSTOP:
         first.send_signal(signal.SIGCONT)
         assert first.wait(30) == 0
+
+
+def test_a_waiter_that_is_continued_looks_at_once(workstation: Workstation) -> None:
+    workstation.command("allocate", "gpu0@ws", "--job", "j1")
+    process = workstation.popen("run", "-g2", "--wait", "--no-bind", "--", "true")
+    waiting(workstation)
+    process.send_signal(signal.SIGSTOP)
+    workstation.command("free", "j1")
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(limits.QUEUE_LOOK_SECONDS / 3) == 0
 
 
 def test_one_waits_no_longer_than_it_may(workstation: Workstation) -> None:

@@ -12,6 +12,7 @@ import subprocess
 import termios
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -121,6 +122,23 @@ def test_a_job_in_the_background_goes_on(shell: Shell, workstation: Workstation)
     shell.expect("ready> ")
     assert shell.command("echo $?") == "130\r\n"
     assert not is_running(program)
+
+
+def test_a_job_that_ends_in_the_background_leaves_the_terminal_to_the_shell(shell: Shell, workstation: Workstation) -> None:
+    shell.type(f"{RUN} -- sh -c 'sleep 1; echo ended' &\n")
+    shell.expect("ready> ")
+    shell.expect("ended\r\n")
+    wait_until(lambda: not workstation.graph().jobs())
+    assert shell.command("echo here").startswith("here\r\n")
+
+
+def test_a_program_stopped_in_the_background_leaves_the_terminal_to_the_shell(shell: Shell, workstation: Workstation) -> None:
+    shell.type(f"{RUN} -- sh -c 'kill -STOP $$' &\n")
+    shell.expect("ready> ")
+    wait_until(lambda: workstation.graph().jobs())
+    launcher, _, _ = workstation.processes("r1")
+    wait_until(lambda: Path(f"/proc/{launcher}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+    assert shell.command("echo here").startswith("here\r\n")
 
 
 def test_a_pipeline_shares_the_terminal(shell: Shell, workstation: Workstation) -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -130,6 +131,14 @@ def test_a_queue_has_watchers_and_all_who_show_their_place_learn_it() -> None:
     news = [one for _, one in waiting._places(graph, [*tickets, shown])]
     assert [one.place for one in news] == [*range(1, limits.QUEUE_WATCHERS + 1), 9]
     assert [one.watch for one in news] == [True] * limits.QUEUE_WATCHERS + [False]
+
+
+def test_stopped_processes_are_no_watchers(monkeypatch: pytest.MonkeyPatch) -> None:
+    tickets = [ticket(i, "slot/gpu=2") for i in range(1, 9)]
+    tickets[0] = msgspec.structs.replace(tickets[0], launch=msgspec.structs.replace(HERE, mark="stopped"))
+    monkeypatch.setattr(waiting.identity, "is_awake", lambda launch: launch.mark != "stopped")
+    watchers = [one.place for _, one in waiting._places(machine(), tickets) if one.watch]
+    assert watchers == [place + 1 for place in range(1, limits.QUEUE_WATCHERS + 1)]
 
 
 def test_the_grace_period_of_a_run_is_longer_than_that_of_a_job() -> None:

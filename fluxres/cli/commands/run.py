@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fluxres.syntax.jobspec import Request
 
 _FOREVER: Final = "forever"
+_FOR_ANY_TIME: Final = f"--wait={_FOREVER}"
 _BEFORE_ASK: Final = re.compile(r"\s+(?=[A-Za-z][A-Za-z0-9/_]*\s*=)", re.ASCII)
 """A blank before the next resource: HyperQueue has an option for each."""
 _A_DURATION: Final = re.compile(r"[0-9][0-9.:]*[a-z]*", re.ASCII)
@@ -49,16 +50,12 @@ class _RunCommand(RequestCommand):
         """As other commands with a request do, with the program set apart, and `--wait` with or without a time."""
         end = args.index("--") if "--" in args else len(args)
         ctx.meta["program"] = tuple(args[end + 1 :])
-        words, given = iter(args[:end]), []
-        for word in words:
-            if word != "--wait":
-                given.append(word)
-                continue
-            following = next(words, None)
-            if following is not None and _A_DURATION.fullmatch(following):
-                given.append(f"--wait={following}")
+        given: list[str] = []
+        for word in args[:end]:
+            if given and given[-1] == _FOR_ANY_TIME and _A_DURATION.fullmatch(word):
+                given[-1] = f"--wait={word}"
             else:
-                given += [f"--wait={_FOREVER}", *([] if following is None else [following])]
+                given.append(_FOR_ANY_TIME if word == "--wait" else word)
         return super().parse_args(ctx, given)
 
 
@@ -82,7 +79,13 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
             help="Wait for the resources, at most TIME. Default: not at all.",
         ),
         click.option("--duration", type=Duration(), metavar="D", help="Limit of its run time; the same as --time."),
-        click.option("--priority", type=int, default=0, metavar="N", help="In the queue, the higher goes first. Default: 0."),
+        click.option(
+            "--priority",
+            type=click.IntRange(-limits.PRIORITY_MAX, limits.PRIORITY_MAX),
+            default=0,
+            metavar="N",
+            help="In the queue, the higher goes first. Default: 0.",
+        ),
         click.option("--job", metavar="J", shell_complete=completing.job, help="Id of the job. Default: a new one."),
         click.option("--name", metavar="NAME", help="Name of the job, for lists."),
         click.option("--dry-run", is_flag=True, help="Show what it would get and its environment, without running it."),
