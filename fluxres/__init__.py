@@ -13,20 +13,26 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fluxres.errors import (
         FluxresError,
+        Forbidden,
         InfeasibleRequest,
         InputError,
         InputWarning,
         InsufficientResources,
+        KeyReused,
         LimitExceeded,
         MergeConflict,
         NotHeld,
         PolicyError,
+        RevisionConflict,
         RunFailed,
+        ServiceFault,
         StaleHandle,
         StillHeld,
         StoreBusy,
         StoreConflict,
         StoreError,
+        Unauthorized,
+        Unavailable,
         UnknownGraph,
         UnknownJob,
         UnknownPool,
@@ -38,6 +44,7 @@ if TYPE_CHECKING:
     from fluxres.match import Policy
     from fluxres.model import Allocation, Pool, Problem, ResourceGraph, Selection, Span, Stage
     from fluxres.model.match import Match
+    from fluxres.service.client import connect
     from fluxres.store.attached import open
     from fluxres.store.files import dumps, load, loads, save
     from fluxres.syntax.hostlist import Hostlist
@@ -52,6 +59,7 @@ __all__ = [
     "AuxiliaryGraph",
     "Edge",
     "FluxresError",
+    "Forbidden",
     "Hostlist",
     "IDset",
     "InfeasibleRequest",
@@ -60,6 +68,7 @@ __all__ = [
     "Instance",
     "InsufficientResources",
     "Job",
+    "KeyReused",
     "LimitExceeded",
     "Match",
     "MergeConflict",
@@ -73,8 +82,10 @@ __all__ = [
     "Resource",
     "ResourceGraph",
     "ResourceSet",
+    "RevisionConflict",
     "RunFailed",
     "Selection",
+    "ServiceFault",
     "Span",
     "Stage",
     "StaleHandle",
@@ -82,6 +93,8 @@ __all__ = [
     "StoreBusy",
     "StoreConflict",
     "StoreError",
+    "Unauthorized",
+    "Unavailable",
     "UnknownGraph",
     "UnknownJob",
     "UnknownPool",
@@ -89,6 +102,7 @@ __all__ = [
     "UsageError",
     "__version__",
     "build",
+    "connect",
     "dumps",
     "load",
     "loads",
@@ -100,6 +114,7 @@ _MODULE = {
     **dict.fromkeys(("ResourceGraph", "Pool", "Selection", "Allocation", "Span", "Stage", "Problem"), "fluxres.model"),
     **dict.fromkeys(("dumps", "load", "loads", "save"), "fluxres.store.files"),
     **dict.fromkeys(("Instance", "Job", "QueuePolicy"), "fluxres.instance"),
+    "connect": "fluxres.service.client",
     "open": "fluxres.store.attached",
     "Match": "fluxres.model.match",
     "Policy": "fluxres.match",

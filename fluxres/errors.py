@@ -332,6 +332,50 @@ class StoreConflict(StoreError):
     code = "store-conflict"
 
 
+class RevisionConflict(StoreConflict):
+    """The graph is not at the revision that a conditional change names; nothing was changed."""
+
+    code = "revision"
+
+
+class Unavailable(StoreError):
+    """The service does not answer this now: it stops, has too much to do, or a question took too long.
+
+    Args:
+        retry_after_s: seconds after which it may.
+    """
+
+    code = "unavailable"
+
+    def __init__(self, message: str, *, where: str = "", hint: str = "", retry_after_s: int = 1) -> None:
+        super().__init__(message, where=where, hint=hint)
+        self.retry_after_s = retry_after_s
+
+
+class ServiceFault(StoreError):
+    """A mistake of the service itself; its log has the details."""
+
+    code = "fault"
+
+
+class Unauthorized(FluxresError):
+    """A request to the service without a token, or with one that it does not know."""
+
+    code = "unauthorized"
+
+
+class Forbidden(FluxresError):
+    """A request to the service that the token does not allow: its role, its graphs or its part of the machine."""
+
+    code = "forbidden"
+
+
+class KeyReused(FluxresError):
+    """An idempotency key that was sent before with another request."""
+
+    code = "key-reused"
+
+
 #: error class -> (exit status of the commands, HTTP status of the service)
 STATUS: dict[type[FluxresError], tuple[int, int]] = {
     FluxresError: (2, 400),
@@ -353,6 +397,12 @@ STATUS: dict[type[FluxresError], tuple[int, int]] = {
     StoreError: (4, 500),
     StoreBusy: (4, 503),
     StoreConflict: (4, 409),
+    RevisionConflict: (4, 412),
+    Unavailable: (4, 503),
+    ServiceFault: (4, 500),
+    Unauthorized: (2, 401),
+    Forbidden: (2, 403),
+    KeyReused: (2, 409),
 }
 
 

@@ -315,3 +315,48 @@ UNDO_BYTES_MAX: Final = 64 << 20
 
 HTML_ROWS_MAX: Final = 60
 """Rows of a table in a notebook, as pandas has it: the rest is counted."""
+
+SERVICE_BODY_BYTES_MAX: Final = 1 << 20
+"""Bytes of the body of a request to the service, other than a description of a machine: a jobspec of thousands of vertices."""
+
+SERVICE_DOCUMENT_BYTES_MAX: Final = 64 << 20
+"""Bytes of a description of a machine that the service loads: they are in memory at once, several requests at a time."""
+
+SERVICE_BODY_SECONDS_MAX: Final = 30.0
+"""Seconds in which the body of a request arrives: a client that sends a byte now and then would keep its connection for ever."""
+
+SERVICE_SEND_SECONDS_MAX: Final = 20.0
+"""Seconds in which a client takes a part of an answer: who does not read is dropped, and can resume an event stream."""
+
+SERVICE_PAGE_DEFAULT: Final = 100
+"""Items of one page of the service, if the request does not say."""
+
+SERVICE_PAGE_MAX: Final = 1_000
+"""Items of one page of the service: a page of pools takes some milliseconds, in which nobody else is answered."""
+
+SERVICE_STREAMS_MAX: Final = 10_000
+"""Event streams that are open at a time: each is a connection of some kilobytes."""
+
+SERVICE_EVENTS_READ_MAX: Final = 1_000
+"""Events that the service reads from the journal at once for its streams."""
+
+SERVICE_WAITING_MAX: Final = 512
+"""Requests that wait for a thread of the service: beyond, it says so instead of answering late."""
+
+SERVICE_QUESTION_SECONDS_MAX: Final = 10.0
+"""Seconds that a question or the search for a match may take in the service: a graph answers one at a time."""
+
+SERVICE_KEYS_KEPT: Final = 10_000
+"""Idempotency keys whose answers the service remembers: a client repeats a request within seconds."""
+
+SERVICE_KEY_LENGTH_MAX: Final = 255
+"""Characters of an idempotency key."""
+
+SERVICE_DRAIN_SECONDS: Final = 10.0
+"""Seconds in which the service ends what it is doing after SIGTERM; event streams end at once."""
+
+TOKENS_MAX: Final = 1_000
+"""Tokens of a service: each request is compared with all of them."""
+
+TOKEN_LENGTH_MIN: Final = 16
+"""Characters of a token: shorter ones can be guessed."""

@@ -101,8 +101,9 @@ def match(
         return _plan(records, targets, job, job, start, end, implies=True)
     size, stop = records.accounts.size, records.accounts.end
     if len(vertices) <= FEW_POOLS_MAX:
-        few = zip(vertices.tolist(), amounts.tolist(), strict=True)
-        covered = [v for v, amount in few if amount > 1 and amount == size.item(v) and stop.item(v) > v + 1]
+        units = amounts.tolist()
+        several = [] if max(units) == 1 else [(v, n) for v, n in zip(vertices.tolist(), units, strict=True) if n > 1]
+        covered = [v for v, amount in several if amount == size.item(v) and stop.item(v) > v + 1]
     elif amounts.max() > 1:
         covered = vertices[(amounts > 1) & (amounts == size[vertices]) & (stop[vertices] > vertices + 1)].tolist()
     else:

@@ -144,9 +144,10 @@ class ExecutionTargets:
         self._hosts = Hosts(self.tops)
         child_of = {structure.types.index(child): at for at, child in enumerate(CHILDREN) if child in structure.types}
         tables = list(zip([table.data for table in self._pools], [first.data for first in self._first], strict=True))
-        #: For reading one pool at a time: ranks, ends and types of all; tops of targets; by type number the sort of children; and
-        #: of each sort its pools, and the first one of each target.
-        self._views = structure.rank.data, structure.end.data, structure.type.data, self.tops.data, child_of, tables
+        #: For reading one pool at a time: ranks, ends, types and sizes of all; tops of targets; by type number the sort of
+        #: children; and of each sort its pools, and the first one of each target.
+        columns = structure.rank.data, structure.end.data, structure.type.data, structure.size.data
+        self._views = *columns, self.tops.data, child_of, tables
         self._kinds = structure.kind[self.tops]
         self._table = structure.kinds
 
@@ -161,20 +162,24 @@ class ExecutionTargets:
         rank = structure.rank[: structure.tree_end]
         return bool((lengths >= 0).all()) and bool((np.repeat(values, lengths) == rank).all())
 
-    def describe(self, structure: Structure, pools: Int32) -> tuple[list[dict[str, Any]], str, dict[str, str], int]:
+    def describe(
+        self, structure: Structure, vertices: Int32, amounts: NDArray[np.int64]
+    ) -> tuple[list[dict[str, Any]], str, dict[str, str], int]:
         """Parts of R for these pools: `R_lite`, the host list, the properties, and the number of targets.
 
         Args:
             structure: of this machine.
-            pools: ascending, each with everything below it; those outside the containment tree are not part of R.
+            vertices, amounts: ascending, and the units of each; a pool held exclusively includes everything below it. Pools
+                outside the containment tree are not part of R.
         """
-        if len(pools) and pools.item(-1) >= structure.tree_end:
-            pools = pools[pools < structure.tree_end]
-        few = self._few(structure, pools.tolist()) if len(pools) <= FEW_POOLS_MAX and self._is_plain else None
+        few = None
+        if len(vertices) <= FEW_POOLS_MAX and self._is_plain:
+            few = self._few(vertices.tolist(), amounts.tolist(), structure.tree_end)
         if few is not None and len(few) == 1:
             ((at, parts),) = few.items()
             return self._describe_one(structure, at, parts)
         if few is None:
+            pools = _counted(structure, vertices, amounts)
             positions, texts = self._whole(pools) or self._any(structure, pools)
         else:
             positions, texts = np.array(sorted(few), np.int64), {at: parts for at, parts in few.items() if parts is not None}
@@ -190,16 +195,18 @@ class ExecutionTargets:
         at = np.minimum(self._sorted.searchsorted(pools), len(self.tops) - 1)
         return (np.sort(self._by_vertex[at]), {}) if (self._sorted[at] == pools).all() else None
 
-    def _few(self, structure: Structure, pools: list[int]) -> dict[int, Texts | None] | None:
+    def _few(self, pools: list[int], amounts: list[int], tree_end: int) -> dict[int, Texts | None] | None:
         """Positions of targets, each with its held ids, None for all; None if a pool has several targets below it."""
-        rank_of, stop_of, type_of, tops, child_of, tables = self._views
+        rank_of, stop_of, type_of, size_of, tops, child_of, tables = self._views
         parts: dict[int, list[list[int]] | None] = {}
         # The last child, and its rank and type: if the next vertex has the same, it is the next child of the same target.
         child_before, rank_before, type_before = -1, -1, -1
         ids: list[int] = []
-        for v in pools:
-            rank = rank_of[v]
+        for v, amount in zip(pools, amounts, strict=True):
             is_leaf = stop_of[v] == v + 1
+            if v >= tree_end or (not is_leaf and amount != size_of[v]):
+                continue
+            rank = rank_of[v]
             if v == child_before + 1 and is_leaf and rank == rank_before and type_of[v] == type_before:
                 ids.append(ids[-1] + 1)
                 child_before = v
@@ -330,9 +337,19 @@ def folded(ids: Sequence[int]) -> str:
     >>> folded([4, 5, 6]), folded([1, 7]), folded([])
     ('4-6', '1,7', '')
     """
-    if ids and ids[-1] - ids[0] == len(ids) - 1:
+    if not ids:
+        return ""
+    if ids[-1] - ids[0] == len(ids) - 1:
         return _run(ids[0], ids[-1])
     return idset.format(ids)
+
+
+def _counted(structure: Structure, vertices: Int32, amounts: NDArray[np.int64]) -> Int32:
+    """The pools of the containment tree that R is about: without those that have pools below and are held in part."""
+    counts = (amounts == structure.size[vertices]) | (structure.end[vertices] == vertices + 1)
+    if len(vertices) and vertices.item(-1) >= structure.tree_end:
+        counts &= vertices < structure.tree_end
+    return vertices if counts.all() else vertices[counts]
 
 
 def _within(structure: Structure, table: Int32, tops: Int32) -> Int32:
@@ -372,11 +389,7 @@ def resource_set(
     Cost: a few microseconds for complete targets or parts of one, and a microsecond per target that is held in part.
     Source: RFC 20.
     """
-    are_complete = amounts == structure.size[vertices]
-    tops = vertices
-    if not are_complete.all():
-        tops = vertices[are_complete | (structure.end[vertices] == vertices + 1)]
-    entries, hosts, properties, number = execution_targets(structure).describe(structure, tops)
+    entries, hosts, properties, number = execution_targets(structure).describe(structure, vertices, amounts)
     execution: dict[str, Any] = {
         "R_lite": entries,
         "starttime": seconds(start),

@@ -13,7 +13,7 @@ from fluxres.cli.failures import tell
 from fluxres.cli.settings import R_OUTPUTS, TABLE_OUTPUTS, Settings, no_output
 from fluxres.clock import FOREVER
 from fluxres.documents.document import plural
-from fluxres.render.text import Column, Style, printable, seconds_or_none, table
+from fluxres.render.text import Column, Style, printable, table
 
 if TYPE_CHECKING:
     from fluxres.model import Allocation, ResourceGraph, Selection
@@ -229,21 +229,16 @@ def note_unmet(graph: ResourceGraph, text: str) -> None:
 
 def answer_granted(settings: Settings, graph: ResourceGraph, granted: Allocation) -> None:
     """What a job has just been allocated."""
-    _answer(settings, graph, [granted], lambda: _granted(granted))
+    from fluxres.render import documents
+
+    _answer(settings, graph, [granted], lambda: documents.granted(granted))
 
 
 def answer_granted_together(settings: Settings, graph: ResourceGraph, granted: Sequence[Allocation]) -> None:
     """What several jobs have been allocated together."""
-    _answer(settings, graph, granted, lambda: {"allocations": [_granted(one) for one in granted]})
+    from fluxres.render import documents
 
-
-def _granted(granted: Allocation) -> dict[str, Any]:
-    return {
-        "job": granted.job,
-        "start": granted.start,
-        "end": seconds_or_none(granted.end),
-        "pools": [{"path": s.pool, "amount": s.amount} for s in granted.spans],
-    }
+    _answer(settings, graph, granted, lambda: {"allocations": [documents.granted(one) for one in granted]})
 
 
 def _answer(
@@ -279,7 +274,7 @@ def answer_shrunk(settings: Settings, graph: ResourceGraph, taken: Allocation) -
     held = listings.held_within(graph, 0, FOREVER, job) if graph.records.is_holder(job) else []
 
     def document() -> dict[str, Any]:
-        return {"job": job, "taken": [documents.span(span) for span in taken.spans], **_spans(graph, job, held, "left")}
+        return {"job": job, "taken": [documents.span(span) for span in taken.spans], "left": documents.left(graph, job)}
 
     def lines(style: Style) -> Iterable[str]:
         gone = listings.records(graph, _rows(taken), style=style)
@@ -290,32 +285,26 @@ def answer_shrunk(settings: Settings, graph: ResourceGraph, taken: Allocation) -
 
 def answer_held(settings: Settings, graph: ResourceGraph, job: str) -> None:
     """Everything that a job holds, by pool and window."""
-    from fluxres.render import listings
+    from fluxres.render import documents, listings
 
     held = listings.held_within(graph, graph.now(), FOREVER, job)
     answer(
         settings,
-        document=lambda: {"job": job, **_spans(graph, job, held, "held")},
+        document=lambda: {"job": job, "held": documents.spans(graph, sorted({v for _, v, *_ in held}), 0, FOREVER, job)},
         lines=lambda style: listings.records(graph, held, style=style),
     )
 
 
 def answer_left(settings: Settings, graph: ResourceGraph, job: str) -> None:
     """What a job still holds after a release."""
-    from fluxres.render import listings
+    from fluxres.render import documents, listings
 
     held = listings.held_within(graph, 0, FOREVER, job) if graph.records.is_holder(job) else []
     answer(
         settings,
-        document=lambda: {"job": job, **_spans(graph, job, held, "left")},
+        document=lambda: {"job": job, "left": documents.left(graph, job)},
         lines=lambda style: _left_lines(graph, job, held, style),
     )
-
-
-def _spans(graph: ResourceGraph, job: str, held: Sequence[tuple[str, int, int, int, int]], key: str) -> dict[str, Any]:
-    from fluxres.render import documents
-
-    return {key: documents.spans(graph, sorted({v for _, v, *_ in held}), 0, FOREVER, job)}
 
 
 def _left_lines(graph: ResourceGraph, job: str, held: Sequence[tuple[str, int, int, int, int]], style: Style) -> Iterable[str]:

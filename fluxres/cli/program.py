@@ -18,7 +18,7 @@ from fluxres import __version__
 from fluxres.cli.failures import report, tell
 from fluxres.cli.settings import ALL_OUTPUTS, PLAIN_OUTPUTS, Settings, everywhere, keep, no_output
 from fluxres.cli.words import ELSEWHERE, OLD_COMMANDS, command_name, note_old, old_options
-from fluxres.errors import FluxresError, InputWarning, UsageError
+from fluxres.errors import FluxresError, InputWarning, RevisionConflict, UsageError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -57,6 +57,7 @@ COMMANDS: Final = {
     "undo": "Undo the last change of the graph.",
     "edge": "Add, change or remove an edge of an auxiliary graph.",
     "save": "Write the graph to a file or another store.",
+    "serve": "Serve the graphs of the store over HTTP.",
     "simulate": "Simulate a workload on a machine.",
     "experiment": "Run the simulations described by a study, and compare them.",
     "instance": "Run the jobs of a workload in one instance, in real time.",
@@ -73,7 +74,7 @@ GROUPS: Final = {
     "Ask about requests and jobs": ("when", "why", "jobs", "timeline", "log"),
     "Hold and release resources": ("allocate", "free", "grow", "shrink", "extend"),
     "Run programs": ("run", "shell", "ps", "wait", "cancel"),
-    "Operate the machine": ("state", "reserve", "tag", "merge", "unlink", "move", "edge", "copy", "undo", "check"),
+    "Operate the machine": ("state", "reserve", "tag", "merge", "unlink", "move", "edge", "copy", "undo", "check", "serve"),
     "Simulate and run schedulers": ("simulate", "experiment", "instance", "hierarchy", "stage"),
     "Files, shell and help": ("save", "convert", "formats", "completion", "help"),
 }
@@ -197,6 +198,8 @@ class Program(Group):
         try:
             value = super().invoke(ctx)
             sys.stdout.flush()
+        except RevisionConflict:
+            raise
         except _EXPECTED as error:
             raise click.exceptions.Exit(report(error, as_json=ctx.ensure_object(Settings).wants_json())) from None
         return value
@@ -206,6 +209,7 @@ class Program(Group):
         sys.exit(run(sys.argv[1:] if args is None else args))
 
 
+_DECISIONS_MAX: Final = 8
 _EXPECTED: Final = (FluxresError, click.ClickException, click.Abort, OSError, MemoryError, KeyboardInterrupt)
 
 program = Program(
@@ -232,7 +236,7 @@ def run(argv: Sequence[str]) -> int:
         warnings.simplefilter("always", InputWarning)
         warnings.showwarning = _show
         try:
-            status = click.Group.main(program, list(argv) or ["--help"], prog_name="fluxres", standalone_mode=False, obj=settings)
+            status = _decided(list(argv) or ["--help"], settings)
         except _EXPECTED as error:
             return report(error, as_json=settings.wants_json())
         except UnicodeEncodeError:
@@ -246,6 +250,16 @@ def run(argv: Sequence[str]) -> int:
 def _is_utf8(word: str) -> bool:
     """Whether a word can be written to a file; the bytes of one that is not UTF-8 are surrogates."""
     return not any("\ud800" <= character <= "\udfff" for character in word)
+
+
+def _decided(argv: list[str], settings: Settings) -> object:
+    """Run a command, again if the graph of a server changed while it decided: it has printed nothing by then."""
+    for _ in range(_DECISIONS_MAX - 1):
+        try:
+            return click.Group.main(program, list(argv), prog_name="fluxres", standalone_mode=False, obj=settings)
+        except RevisionConflict:
+            settings = Settings(argv=settings.argv)
+    return click.Group.main(program, list(argv), prog_name="fluxres", standalone_mode=False, obj=settings)
 
 
 def _show(

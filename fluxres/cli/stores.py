@@ -1,4 +1,7 @@
-"""The graph of a command: read it, change it under the store's lock, or save it elsewhere and report what was lost."""
+"""The graph of a command: read it, change it under the store's lock, or save it elsewhere and report what was lost.
+
+The store may be a server (`fluxres serve`); what a server does not do is refused here.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from fluxres import clock
 from fluxres.cli.output import answer, note
 from fluxres.cli.settings import Settings
-from fluxres.errors import StoreError
+from fluxres.errors import StoreError, UsageError
 
 _BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"
 
@@ -20,16 +23,40 @@ if TYPE_CHECKING:
     from fluxres.clock import Clock
     from fluxres.graph.structure import Structure
     from fluxres.model import ResourceGraph
-    from fluxres.store import Holder, SqliteStore
+    from fluxres.service.client.store import RemoteStore
+    from fluxres.store import Holder, Store
     from fluxres.store.files import SaveReport
 
 
-def store(settings: Settings, *, is_quiet: bool = False) -> SqliteStore:
+def server(settings: Settings) -> RemoteStore | None:
+    """The server that --store or the environment names, if it does name one."""
+    from fluxres.store.url import VARIABLE
+
+    url = settings.store if settings.store is not None else os.environ.get(VARIABLE)
+    if url is None or not url.startswith(("http://", "https://")):
+        return None
+    _import_numpy()
+    from fluxres.service.client.store import RemoteStore
+
+    return RemoteStore(url)
+
+
+def source(settings: Settings) -> Store | RemoteStore:
+    """The store given by --store, or the default one, or a server: what graphs and their log can be read from."""
+    return server(settings) or store(settings)
+
+
+def store(settings: Settings, *, is_quiet: bool = False) -> Store:
     """The store given by --store, or the default one; it is not read yet.
 
     Args:
         is_quiet: whether a wait for its lock is not reported.
+
+    Errors: UsageError for a server.
     """
+    if (found := server(settings)) is not None:
+        hint = "run it on the machine of the server, with the store that it serves"
+        raise UsageError("this command does not work on a server", where=found.url, hint=hint)
     _import_numpy()
     from fluxres.store import open_store
 
@@ -51,6 +78,8 @@ def _tell_waiting(holder: Holder) -> None:
 
 def reading(settings: Settings) -> ResourceGraph:
     """The graph given by --graph, or the one in use, with the wall clock, and without what dead processes held."""
+    if (remote := server(settings)) is not None:
+        return remote.load(settings.graph)
     graph = store(settings).load(settings.graph, clock=clock.system)
     if any(facts.launch is not None for facts in graph.records.facts.values()):
         from fluxres.launch import orphans
@@ -81,6 +110,10 @@ def os_user() -> str:
 @contextmanager
 def changing(settings: Settings) -> Iterator[ResourceGraph]:
     """The same graph under the lock: when the block ends, its changes are on disk; if it raises, none are made."""
+    if (remote := server(settings)) is not None:
+        with remote.changing(settings.graph, command=settings.command, clock=_present(settings)) as graph:
+            yield graph
+        return
     opened, attended = store(settings), None
     with opened.writing(
         settings.graph, command=settings.command, wait_s=settings.wait_s, clock=_present(settings)
@@ -105,7 +138,7 @@ def _present(settings: Settings) -> Clock:
 @contextmanager
 def trying(settings: Settings) -> Iterator[ResourceGraph]:
     """The same graph, read for a dry run: changes stay in memory."""
-    yield store(settings).load(settings.graph, clock=_present(settings))
+    yield source(settings).load(settings.graph, clock=_present(settings))
 
 
 def is_file(dest: str) -> bool:

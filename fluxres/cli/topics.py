@@ -43,6 +43,7 @@ TOPICS: Final = {
     "hwloc": Topic("files of lstopo, and the local machine by libhwloc", "hwloc.md"),
     "matching": Topic("how requests are matched, and the match policies", "matching.md"),
     "store": Topic("the files on disk, and how to back them up", "store.md"),
+    "service": Topic("the HTTP API, its clients, tokens and limits", "service.md"),
     "programs": Topic("programs in allocations: environment, queue, what happens if one is killed", "run.md"),
     "rules": Topic("the invariants that check tests", "rules.md"),
     "peer-systems": Topic("HyperQueue, canary, CTest and JQM: their requests and variables", "seed-systems.md"),

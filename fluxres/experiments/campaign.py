@@ -16,7 +16,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from multiprocessing import connection
@@ -25,6 +25,7 @@ from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from fluxres.errors import StoreError, UsageError
+from fluxres.experiments.comparison import compare, repeats_needed
 from fluxres.experiments.execution import Outcome, Progress, execute
 from fluxres.experiments.folder import ResultsFolder, cannot, translated
 from fluxres.experiments.study import Run, Study
@@ -68,18 +69,28 @@ def run(
     """
     folder, report = ResultsFolder(out), on_progress or (lambda _done, _text: None)
     with folder.writing(study):
-        left = [run for run in study.runs if not folder.is_done(run)]
-        kept = len(study.runs) - len(left)
+        kept = sum(map(folder.is_done, study.runs))
         failed: dict[str, str] = {}
         made = 0
-        if left:
-            folder.note(command or "fluxres.experiments.campaign.run")
         report(kept, "")
-        for outcome in _outcomes(left, folder, processes, cluster, lambda done, text: report(kept + done, text)):
-            made += 1
-            if outcome.error:
-                failed[outcome.key] = outcome.error
+        while left := _wanted(study, folder, failed):
+            if not made:
+                folder.note(command or "fluxres.experiments.campaign.run")
+            ready = kept + made
+            for outcome in _outcomes(left, folder, processes, cluster, lambda done, text: report(ready + done, text)):  # noqa: B023
+                made += 1
+                if outcome.error:
+                    failed[outcome.key] = outcome.error
     return Campaign(made - len(failed), kept, failed)
+
+
+def _wanted(study: Study, folder: ResultsFolder, failed: Mapping[str, str]) -> list[Run]:
+    """The runs to make next: with a stopping rule, some of those that are left, or none if there are enough."""
+    left = [run for run in study.runs if not folder.is_done(run) and run.key not in failed]
+    if study.page.stop is None or not left:
+        return left
+    needed = repeats_needed(compare(study, folder))
+    return [run for run in left if run.repeat < needed]
 
 
 def _outcomes(

@@ -139,9 +139,12 @@ def _panel(
 
 
 def spread(given: Estimate | None, shown: Scale) -> str:
-    """A mean with the half of its confidence interval, where there is one."""
+    """A mean with the half of its confidence interval, or with an interval that is not around it, where there is one."""
     if given is None:
         return "-"
+    if given.method not in ("", "t") and given.low is not None and given.high is not None:
+        low, high = (number(float(f"{bound / shown.factor:.2g}")) for bound in (given.low, given.high))
+        return f"{number(given.mean / shown.factor)} [{low}, {high}]"
     half = given.half / shown.factor
     return number(given.mean / shown.factor) + (f" ± {number(float(f'{half:.2g}'))}" if given.is_spread else "")
 

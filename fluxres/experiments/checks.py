@@ -33,7 +33,7 @@ def check(study: Study) -> None:
 
 def _check_run(seen: dict[bytes, Any], study: Study, run: Run) -> None:
     page, entry = run.page, run.workload
-    levels = _once(seen, study, run, "hierarchy", page.hierarchy, lambda: parts.hierarchy(page.hierarchy))
+    levels = _once(seen, study, run, "hierarchy", page.hierarchy, lambda: parts.hierarchy(page.hierarchy, run.folder))
     _once(seen, study, run, "cost", page.cost, lambda: parts.cost(page.cost))
     machine: Machine = _once(seen, study, run, "machine", (page.machine, page.unit), lambda: parts.machine(run))
     fits = (page.machine, page.unit, page.hierarchy)

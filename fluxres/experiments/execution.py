@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields, replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from fluxres.experiments import parts
 from fluxres.experiments.figures import figures, share
 from fluxres.experiments.study import Run
 from fluxres.simulation.cost import Fit
+from fluxres.simulation.distribution import Trim, classes, counted
 from fluxres.simulation.metrics import Metrics, RunningMetrics, Series
 from fluxres.simulation.numbering import Translated, host_count, hosts, laid_out
 from fluxres.simulation.results import COLUMNS, BatsimCsv, SwfText
@@ -38,6 +40,7 @@ Progress = Callable[[float, str], None]
 JOBS: Final = "jobs.csv"
 SWF: Final = "jobs.swf"
 INSTANCES: Final = "instances.csv"
+CLASSES: Final = "classes.csv"
 METRICS: Final = "metrics.json"
 LAID_OUT_UNITS_MAX: Final = 20_000_000
 """Bound on the units of all jobs together for laying out units without numbers, which takes a Python step each."""
@@ -56,6 +59,23 @@ class Outcome:
     key: str
     figures: Mapping[str, float | None]
     error: str = ""
+
+
+class JobSet:
+    """A sink: which jobs ran, as a number that is the same for the same jobs in any order."""
+
+    def __init__(self) -> None:
+        self._sum = 0
+
+    def add(self, job: Finished) -> None:
+        if job.start >= 0:
+            self._sum += int.from_bytes(blake2b(str(job.id).encode(), digest_size=8).digest(), "big")
+
+    def close(self) -> None:
+        """No-op: nothing is buffered."""
+
+    def digest(self) -> str:
+        return f"{self._sum % 2**64:016x}"
 
 
 class ByInstance:
@@ -103,7 +123,7 @@ def execute(run: Run, folder: Path, progress: Callable[[float], None] | None = N
 def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -> Outcome:
     machine = parts.machine(run)
     workload = parts.workload(run, machine.count)
-    levels = parts.hierarchy(run.page.hierarchy)
+    levels = parts.hierarchy(run.page.hierarchy, run.folder)
     parts.require_room(machine, levels, has_requests=workload.has_requests)
     count = workload.count
 
@@ -118,7 +138,8 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
         swf = files.enter_context((folder / SWF).open("w", encoding="utf-8"))
         table = Translated(BatsimCsv(jobs, workload.name), machine.graph.structure, machine.unit)
         header = {"Version": "2.2", "Computer": machine.graph.name, "MaxProcs": str(machine.count), "Note": run.key}
-        sinks: list[Sink] = [table, SwfText(swf, header), series, by_instance, *drawn]
+        ran = JobSet()
+        sinks: list[Sink] = [table, SwfText(swf, header), series, by_instance, ran, *drawn]
         cost = parts.cost(run.page.cost)
         fit = Fit(cost) if cost is not None and cost.measures else None
         simulator = Simulator(
@@ -134,8 +155,12 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
     if not table.count:
         _lay_out(folder / JOBS, series, machine.count)
     _write_instances(folder / INSTANCES, result, by_instance, levels)
-    found = figures(result)
+    trim = Trim(run.page.trim.warm_up, run.page.trim.drain)
+    found = figures(result, series, machine.count, cut=workload.notes[parts.CUT], trim=trim)
     document = _document(run, result, found, series, levels)
+    document["ran"] = ran.digest()
+    document["classes"] = list(classes(counted(series, trim), series.users()[0]))
+    _write_classes(folder / CLASSES, document["classes"])
     document["over_time"]["supplies"] = list(_supplies(drawn, document["over_time"]))
     document["machine"] = {
         "name": machine.graph.name,
@@ -166,6 +191,13 @@ def _lay_out(path: Path, series: Series, units: int) -> None:
             line[at] = idset.format(numbers).replace(",", " ")
             out.writerow(line)
     beside.replace(path)
+
+
+def _write_classes(path: Path, rows: list[dict[str, Any]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        out = csv.DictWriter(file, list(rows[0]) if rows else ["kind", "class", "jobs"], lineterminator="\n")
+        out.writeheader()
+        out.writerows(rows)
 
 
 def _write_instances(path: Path, result: Result, by_instance: ByInstance, levels: Any) -> None:

@@ -10,8 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fluxres.documents.document import plural
+from fluxres.simulation.distribution import Trim, offered_load, percentiles, trimmed
+from fluxres.simulation.distribution import counted as counted_jobs
 
 if TYPE_CHECKING:
+    from fluxres.simulation.metrics import Series
     from fluxres.simulation.simulator import Result
 
 
@@ -35,13 +38,21 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "max_stretch": Figure("largest stretch", "×"),
     "mean_bounded_slowdown": Figure("mean bounded slowdown", "×"),
     "max_bounded_slowdown": Figure("largest bounded slowdown", "×"),
+    "median_wait_s": Figure("median wait", "s"),
+    "p90_wait_s": Figure("wait, 90 %", "s"),
+    "p99_wait_s": Figure("wait, 99 %", "s"),
+    "median_bounded_slowdown": Figure("median bounded slowdown", "×"),
+    "p90_bounded_slowdown": Figure("bounded slowdown, 90 %", "×"),
+    "p99_bounded_slowdown": Figure("bounded slowdown, 99 %", "×"),
     "makespan_s": Figure("makespan", "s"),
     "utilisation": Figure("utilisation", "%"),
     "throughput_per_s": Figure("throughput", "jobs/s"),
     "peak": Figure("most units held at once", "units"),
+    "offered_load": Figure("offered load", "%"),
     "jobs": Figure("jobs that ran", "number"),
     "refused": Figure("refused", "jobs"),
     "left": Figure("left waiting", "jobs"),
+    "cut": Figure("cut to the machine", "jobs"),
     "instances": Figure("schedulers", "number"),
     "decisions": Figure("decisions", "number"),
     "busiest_share": Figure("busiest scheduler", "%"),
@@ -52,18 +63,32 @@ SHOWN: Final = ("mean_wait_s", "mean_bounded_slowdown", "utilisation", "makespan
 """The metrics shown first unless a study specifies others."""
 
 
-def figures(result: Result) -> dict[str, float | None]:
+def figures(result: Result, series: Series, units: int, *, cut: int = 0, trim: Trim = Trim()) -> dict[str, float | None]:  # noqa: B008
     """The metrics of a result; None if there was no job.
+
+    Args:
+        series: its jobs.
+        units: of the machine.
+        cut: the number of jobs that were cut to the machine.
+        trim: what is left out of the metrics of jobs, of utilisation and of throughput.
 
     `busiest_share` is the largest fraction of the makespan that one instance spent on decisions.
     """
     found: dict[str, Any] = result.metrics.to_dict()
-    found["refused"], found["left"] = len(result.refusals), result.left
+    found |= of_jobs(series, units, trim)
+    found["refused"], found["left"], found["cut"] = len(result.refusals), result.left, cut
     found["instances"] = len(result.instances)
     found["decisions"] = sum(row.decisions for row in result.instances)
     busy = max((row.busy_s for row in result.instances), default=0.0)
     found["busiest_share"] = share(busy, result.metrics.makespan_s)
     return {name: found[name] for name in FIGURES}
+
+
+def of_jobs(series: Series, units: int, trim: Trim) -> dict[str, float | None]:
+    """The metrics that are computed from all jobs at once."""
+    jobs = counted_jobs(series, trim)
+    found = percentiles(jobs) | {"offered_load": offered_load(jobs, units)}
+    return found | trimmed(jobs, units) if trim != Trim() else found
 
 
 def share(busy_s: float, makespan_s: float | None) -> float | None:

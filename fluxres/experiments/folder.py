@@ -25,6 +25,7 @@ from fluxres.errors import InputError, StoreBusy, StoreError, UsageError
 from fluxres.experiments import parts
 from fluxres.experiments.execution import METRICS, Outcome
 from fluxres.experiments.study import Run, Study, load
+from fluxres.instance.policy import IN_FILE
 from fluxres.store.lock import writer_lock
 
 STUDY: Final = "study.yaml"
@@ -194,7 +195,8 @@ def _identity(study: Study) -> dict[str, Any]:
     files: dict[str, str] = {}
     for run in study.runs:
         machine, workload = parts.machine_file(run.page.machine, run.folder), parts.workload_file(run.workload, run.folder)
-        for name, path in ((str(run.page.machine), machine), (str(run.workload.file), workload)):
+        policies = [(str(path), path) for path in parts.policy_files(run.page.hierarchy, run.folder)]
+        for name, path in ((str(run.page.machine), machine), (str(run.workload.file), workload), *policies):
             if path is not None and name not in files:
                 files[name] = hashlib.sha256(path.read_bytes()).hexdigest()
     return {"study": msgspec.to_builtins(study.page), "inputs": files}
@@ -210,10 +212,20 @@ def _plain(study: Study) -> Any:
         vary["machine"] = [_absolute(value, study.folder) for value in vary["machine"]]
     if "workload.file" in vary:
         vary["workload.file"] = [str((study.folder / value).resolve()) for value in vary["workload.file"]]
+    for holder, key in ((values.get("hierarchy", {}), "queue_policy"), (vary, "hierarchy.queue_policy")):
+        if key in holder:
+            holder[key] = _placed_policies(holder[key], study.folder)
     for entry in [*entries, *vary.get("workload", ())]:
         if isinstance(entry, dict) and "file" in entry:
             entry["file"] = str((study.folder / entry["file"]).resolve())
     return values
+
+
+def _placed_policies(given: Any, folder: Path) -> Any:
+    if isinstance(given, list):
+        return [_placed_policies(each, folder) for each in given]
+    found = IN_FILE.fullmatch(given) if isinstance(given, str) else None
+    return given if found is None else f"{(folder / found['file']).resolve()}{given[found.end('file') :]}"
 
 
 def _absolute(given: Any, folder: Path) -> Any:

@@ -11,7 +11,7 @@ import msgspec
 
 from fluxres.documents.document import plural
 from fluxres.experiments.charts import spread
-from fluxres.experiments.comparison import Checked, Comparison, Estimate, Row, between
+from fluxres.experiments.comparison import Checked, Comparison, Estimate, Row, between, repeats_needed, sets_of, warnings
 from fluxres.experiments.figures import FIGURES, Scale, columns, counted, number, scale, title
 from fluxres.experiments.study import label, readable, value_text
 from fluxres.experiments.style import Chart, schemes
@@ -37,12 +37,16 @@ def page(
     over_time = [chart for chart in drawn if chart.name == "over-time"]
     gantts = [chart for chart in drawn if chart.name.startswith("gantt")]
     levels = _levels(found)
+    guards, theirs = ([each for each in checked if each.is_guard is which] for which in (True, False))
     body = [
         _section("Comparison", _warning(found) + _comparison(found) + _images(compared)),
-        _section("Expected results", _expected(checked)) if checked else "",
+        _section("Pairs of settings", _PAIRS + pairs) if (pairs := _pairs(found)) else "",
+        _section("Published values", _PUBLISHED + _expected(theirs)) if theirs else "",
+        _section("Guards of these results", _GUARDS + _expected(guards)) if guards else "",
         _section("Over time", _OVER_TIME + _images(over_time)) if over_time else "",
         _section("Allocation over time", _GANTTS + _captioned(gantts)) if gantts else "",
         _section("Scheduler levels", levels) if levels else "",
+        _section("Classes of jobs", _CLASSES + classes) if (classes := _classes(found)) else "",
         _section("Failed runs", _failures(failed)) if failed else "",
         _section("All metrics", _all(found)),
         _section("Notes", "".join(f"<p>{escape(note)}</p>" for note in notes)) if notes else "",
@@ -57,6 +61,20 @@ def page(
     )
 
 
+_GUARDS: Final = (
+    "<p>Guards report unintended changes of this study's own results. They say nothing about other systems or publications.</p>"
+)
+_PUBLISHED: Final = (
+    "<p>Results beside values that others have published. Agreement is claimed only where the study gives bounds for it.</p>"
+)
+_PAIRS: Final = (
+    "<p>Ratio of the setting of the row to that of the column, between runs with the same seed, then averaged; bold if its 95 %"
+    " confidence interval does not contain 1. pairs.csv has all metrics.</p>"
+)
+_CLASSES: Final = (
+    "<p>Means over the runs of a setting. Sizes in units of the machine; run times as they were. classes.csv of each run also has"
+    " users.</p>"
+)
 _OVER_TIME: Final = (
     "<p>First run of each setting. Time starts with the first submission; all settings have the same axes. Dotted"
     " lines, if there are any, are limits.</p>"
@@ -71,9 +89,21 @@ def _about(found: Comparison, failed: int) -> list[str]:
     study = found.study
     done = sum(len(row.runs) for row in found.rows)
     repeats = f", {study.page.repeats} of each of {plural(len(found.rows), 'setting')}" if study.page.repeats > 1 else ""
-    sentences = [f"{done} of {plural(len(study.runs), 'run')}{repeats}."]
+    made = f"{done} of {plural(len(study.runs), 'run')}{repeats}."
+    sentences = [made if study.page.stop is None else _stopped(found, done)]
     sentences += [f"{failed} failed."] * bool(failed)
     return sentences + [f"{len(found.missing)} have not been made yet."] * bool(found.missing)
+
+
+def _stopped(found: Comparison, done: int) -> str:
+    """Runs and repeats of a study with a stopping rule."""
+    page, needed, settings = found.study.page, repeats_needed(found), len(found.rows)
+    assert page.stop is not None  # the caller has checked that
+    what = FIGURES[page.stop.metric].title + " relative to the baseline" * bool(page.stop.against)
+    return (
+        f"{done} of {plural(needed * settings, 'run')}, {needed} of each of {plural(settings, 'setting')}: repeated until the"
+        f" 95 % confidence intervals of the {what} were within {page.stop.within:.0%} of it, at most {page.repeats} times."
+    )
 
 
 def _section(heading: str, content: str) -> str:
@@ -112,11 +142,18 @@ def _comparison(found: Comparison) -> str:
     scales = _scales(found, names)
     headings = _settings(found)
     words = len(headings)
+    sets = sets_of(found)
+    headings += [title(name, Scale(1.0, FIGURES[name].unit)) for name in sets]
+    if has_common := any(row.common for row in found.rows):
+        headings.append("jobs compared (number)")
     for name in names:
         headings += [title(name, scales[name]), *(["ratio to baseline"] * bool(base))]
     rows = []
     for row in found.rows:
         cells = _names(found, row)
+        cells += [_cell(row.figures.get(name), Scale(1.0, "")) for name in sets]
+        if has_common:
+            cells.append(number(sum(row.common.values()) / len(row.common)) if row.common else "all")
         for name in names:
             cells.append(_cell(row.figures.get(name), scales[name]))
             cells += [_cell(row.ratios.get(name), Scale(1.0, ""))] * bool(base)
@@ -124,38 +161,92 @@ def _comparison(found: Comparison) -> str:
     legend = []
     if study.page.repeats > 1:
         legend.append("Means of the runs of a setting, with 95 % confidence intervals (Student's t).")
+    if any(own and own.method not in ("", "t") for row in found.rows for own in (*row.figures.values(), *row.ratios.values())):
+        legend.append("In brackets where Student's would reach below 0: of the mean of a log-normal distribution, or cut at 0.")
+    if (trim := study.page.trim) and (trim.warm_up or trim.drain):
+        legend.append(f"Without the first {trim.warm_up:.0%} and the last {trim.drain:.0%} of the jobs, by submission.")
     if base:
         legend.append(f"Ratios are to {label(base, study.page.labels)}, between runs with the same seed, then averaged.")
     return _table("Comparison", headings, rows, words) + f"<p class=small>{escape(' '.join(legend))}</p>" * bool(legend)
 
 
 def _warning(found: Comparison) -> str:
-    """Settings that refuse different numbers of jobs are not comparable."""
-    refused = {row.label: own.mean for row in found.rows if (own := row.figures.get("refused"))}
-    if len(set(refused.values())) < 2:
-        return ""
-    each = ", ".join(f"{number(count)} by {name}" for name, count in refused.items() if count)
-    return f"<p class=bad><b>Settings ran different jobs.</b> Refused: {escape(each)}. The metrics cover the other jobs only.</p>"
+    """Settings that ran different jobs are not comparable without further ado."""
+    return "".join(f"<p class=bad><b>Warning:</b> {escape(text)}</p>" for text in warnings(found))
 
 
 def _cell(given: Estimate | None, own: Scale) -> str:
-    text = escape(spread(given, own))
-    mean, plus, half = text.partition(" ± ")
-    return f"{mean} <small>± {half}</small>" if plus else text
+    mean, *rest = escape(spread(given, own)).split(" ", 1)
+    return f"{mean} <small>{rest[0]}</small>" if rest else mean
+
+
+def _pairs(found: Comparison) -> str:
+    """A table of each with each for every metric that is shown first; empty if there is nothing more than the baseline says."""
+    rows = [row for row in found.rows if row.runs]
+    if not 3 <= len(rows) <= PAIRS_SHOWN_MAX or found.study.page.repeats < 2:
+        return ""
+    tables = []
+    for name in found.study.shown:
+        cells = [[escape(row.label), *(_pair(found, row, other, name) for other in rows)] for row in rows]
+        tables.append(_table(FIGURES[name].title, [FIGURES[name].title, *(row.label for row in rows)], cells, 1))
+    return "".join(tables)
+
+
+PAIRS_SHOWN_MAX: Final = 12
+"""The number of settings up to which a table of each with each is readable."""
+
+
+def _pair(found: Comparison, row: Row, other: Row, name: str) -> str:
+    if row is other:
+        return ""
+    own = found.paired(row, other).ratio(name)
+    text = _cell(own, Scale(1.0, ""))
+    is_apart = own is not None and own.low is not None and own.high is not None and not own.low <= 1.0 <= own.high
+    return f"<b>{text}</b>" if is_apart else text
+
+
+def _classes(found: Comparison) -> str:
+    """Waits and slowdowns by size and by run time; empty if all jobs are alike."""
+    return "".join(_classes_by(found, kind) for kind in ("size", "run time"))
+
+
+def _classes_by(found: Comparison, kind: str) -> str:
+    by_row = [
+        (row, [each for _, one in row.runs for each in one.get("classes", ()) if each["kind"] == kind]) for row in found.rows
+    ]
+    names = list(dict.fromkeys(each["class"] for _, classes in by_row for each in classes))
+    if len(names) < 2:
+        return ""
+    cells = []
+    for row, classes in by_row:
+        for name in names:
+            own = [each for each in classes if each["class"] == name]
+            if own:
+                means = [sum(each[key] for each in own) / len(own) for key in _OF_CLASS]
+                cells.append([escape(row.label), escape(name), *map(number, means)])
+    headings = ["setting", kind, "jobs (number)", "mean wait (s)", "wait, 90 % (s)", "mean bounded slowdown (×)"]
+    return _table(f"Classes by {kind}", headings, cells, 2)
+
+
+_OF_CLASS: Final = ("jobs", "mean_wait_s", "p90_wait_s", "mean_bounded_slowdown")
 
 
 def _expected(checked: Sequence[Checked]) -> str:
     rows = []
+    is_guard = checked[0].is_guard
     for each in checked:
         name = each.expected.metric
-        own = Scale(1.0, "") if each.against else scale(name, each.bounds)
+        own = Scale(1.0, "") if each.against else scale(name, each.bounds or [each.expected.published])
         what = f"{FIGURES[name].title}, ratio to {each.against}" if each.against else title(name, own)
-        mark = "<b class=good>pass</b>" if each.holds else "<b class=bad>fail</b>"
-        value = [own.text(each.value), between(*each.bounds, own.text)]
-        rows.append([mark, escape(each.label), escape(what), *value, escape(each.expected.source)])
-    headings = ["result", "setting", "metric (unit)", "value", "expected", "reason"]
-    width = 6 if any(row[-1] for row in rows) else 5
-    return _table("Expected results", headings[:width], [row[:width] for row in rows], width)
+        style = "" if each.bounds is None else " class=good" if each.holds else " class=bad"
+        cells = [f"<b{style}>{escape(each.verdict.lower())}</b>", escape(each.label), escape(what), own.text(each.value)]
+        cells += [own.text(each.expected.published)] * (not is_guard)
+        cells += [between(*each.bounds, own.text) if each.bounds is not None else "-", escape(each.expected.source)]
+        rows.append(cells)
+    headings = ["result", "setting", "metric (unit)", "value"]
+    headings += ["guarded", "reason"] if is_guard else ["published", "accepted", "source"]
+    width = len(headings) if any(row[-1] for row in rows) else len(headings) - 1
+    return _table(headings[0], headings[:width], [row[:width] for row in rows], width)
 
 
 def _levels(found: Comparison) -> str:

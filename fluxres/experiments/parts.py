@@ -20,6 +20,7 @@ from fluxres import limits
 from fluxres.documents.source import Source
 from fluxres.errors import InfeasibleRequest, LimitExceeded, UsageError
 from fluxres.formats import registry
+from fluxres.instance.policy import IN_FILE
 from fluxres.simulation import machine as machines
 from fluxres.simulation import reading
 from fluxres.simulation import workload as workloads
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 
 _SIZE: Final = re.compile(r"\{size(?:/([1-9][0-9]{0,8}))?\}")
 
+
+CUT: Final = "a job larger than the machine was cut to it"
+"""The note on such a job."""
 
 # -- the machine -----------------------------------------------------------------------------------------------------
 
@@ -95,10 +99,35 @@ def workload(run: Run, size: int) -> Workload:
         jobs = list(jobs)[: entry.jobs]
     if leaves > 1 and hierarchy.jobs != "even":
         jobs = Dealt(jobs, by_work=hierarchy.jobs == "work")
-    if entry.load != 1.0 or entry.request is not None or entry.cut:
-        jobs = Changed(jobs, entry.load, entry.request, size if entry.cut else None, found.notes)
+    rate = _rate(entry, jobs, size)
+    if rate != 1.0 or entry.request is not None or entry.cut:
+        jobs = Changed(jobs, rate, entry.request, size if entry.cut else None, found.notes)
     found.submissions = jobs
     return found
+
+
+def _rate(entry: WorkloadEntry, jobs: Iterable[Submission], size: int) -> float:
+    """The factor by which jobs arrive faster than written.
+
+    Errors: UsageError if it is given more than once, or an offered load is wanted of jobs that have none.
+    """
+    given = {name: value for name in ("rate", "load", "offered_load") if (value := getattr(entry, name)) is not None}
+    if len(given) > 1:
+        raise UsageError(
+            f"expected one of {', '.join(given)}", where="workload", hint="rate is a factor, offered_load a fraction"
+        )
+    if entry.offered_load is None:
+        return float(next(iter(given.values()), 1.0))
+    first = last = area = 0
+    for number, job in enumerate(jobs):
+        if not isinstance(job.ask, int):
+            raise UsageError("an offered load needs jobs that request a number", where="workload", hint="give a rate")
+        asked = min(job.ask, size) if entry.cut else job.ask
+        first, last = job.submit if not number else first, job.submit
+        area += min(job.run, job.limit) * asked * (asked <= size)
+    if not area or last <= first:
+        raise UsageError("jobs without a span of submissions have no offered load", where="workload", hint="give a rate")
+    return entry.offered_load * size * (last - first) / area
 
 
 def _source(entry: WorkloadEntry, run: Run, size: int) -> Workload:
@@ -180,14 +209,14 @@ class Changed:
 
     Args:
         jobs: the original jobs.
-        load: factor by which submissions are faster.
+        rate: factor by which submissions are faster.
         request: a shape in which `{size}` is the number of a job, and `{size/36}` that divided by 36, rounded up.
         size_max: the size given to larger jobs.
         notes: counts such jobs.
     """
 
     jobs: Any
-    load: float = 1.0
+    rate: float = 1.0
     request: str | None = None
     size_max: int | None = None
     notes: Counter[str] = field(default_factory=Counter)
@@ -204,10 +233,10 @@ class Changed:
         return map(self._changed, workloads.share(self.jobs, index, number))
 
     def _changed(self, job: Submission) -> Submission:
-        if self.load != 1.0:
-            job = job._replace(submit=round(job.submit / self.load))
+        if self.rate != 1.0:
+            job = job._replace(submit=round(job.submit / self.rate))
         if self.size_max is not None and isinstance(job.ask, int) and job.ask > self.size_max:
-            self.notes["a job larger than the machine was cut to it"] += 1
+            self.notes[CUT] += 1
             job = job._replace(ask=self.size_max)
         if self.request is None or not isinstance(job.ask, int):
             return job
@@ -231,19 +260,33 @@ def asking(text: str, size: int) -> Request:
 # -- the hierarchy and the cost --------------------------------------------------------------------------------------
 
 
-def hierarchy(entry: HierarchyEntry) -> Hierarchy:
+def hierarchy(entry: HierarchyEntry, folder: Path = Path()) -> Hierarchy:  # immutable
     """Levels of instances.
+
+    Args:
+        folder: base of the relative paths of policies in files.
 
     Errors: UsageError for fan-outs and policies that do not exist.
     """
     return Hierarchy(
         fan_outs(str(entry.topology)),
-        _levels(entry.queue_policy),
+        tuple(_placed(name, folder) for name in _levels(entry.queue_policy)),
         _levels(entry.match_policy),
         entry.boot_s,
         entry.ahead,
         _levels(entry.divide or []),
     )
+
+
+def policy_files(entry: HierarchyEntry, folder: Path) -> list[Path]:
+    """The files from which queue policies are read."""
+    names = (IN_FILE.fullmatch(name) for name in _levels(entry.queue_policy))
+    return [folder / found["file"] for found in names if found is not None]
+
+
+def _placed(name: str, folder: Path) -> str:
+    found = IN_FILE.fullmatch(name)
+    return name if found is None else f"{folder / found['file']}{name[found.end('file') :]}"
 
 
 def _levels(given: str | list[str]) -> tuple[str, ...]:

@@ -38,6 +38,7 @@ Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 Above = Annotated[float, Meta(ge=1e-6, le=1e9)]
 Days = Annotated[float, Meta(gt=0, lt=DAYS_MAX)]
 Units = Annotated[int, Meta(ge=1, le=limits.SIZE_MAX)]
+Fraction = Annotated[float, Meta(ge=0, lt=0.5)]
 Policies = Word | Annotated[list[Word], Meta(min_length=1)]
 Interval = Annotated[list[float], Meta(min_length=2, max_length=2)]
 
@@ -84,7 +85,9 @@ class WorkloadEntry(Struct, forbid_unknown_fields=True):
     bursts: BurstsModel | None = None
     jobs: Jobs | None = None
     days: Days | None = None
-    load: Above = 1.0
+    load: Above | None = None
+    rate: Above | None = None
+    offered_load: Above | None = None
     request: Word | None = None
     cut: bool = False
     processors: Literal["requested", "allocated", "larger"] = "requested"
@@ -127,14 +130,39 @@ class CostEntry(Struct, forbid_unknown_fields=True):
     measured: MeasuredCost | None = None
 
 
+class TrimEntry(Struct, forbid_unknown_fields=True):
+    """The fractions of the jobs, in order of submission, that are in no metric (`distribution.Trim`)."""
+
+    warm_up: Fraction = 0.0
+    drain: Fraction = 0.0
+
+
+class StopEntry(Struct, forbid_unknown_fields=True):
+    """When there are enough repeats: from `least` on, as soon as the intervals of a metric are within a fraction of its mean.
+
+    `against: baseline` asks this of the ratio to the baseline.
+    """
+
+    metric: Word
+    within: Annotated[float, Meta(gt=0, lt=10)]
+    least: Annotated[int, Meta(ge=2, le=10_000)] = 3
+    against: Literal["baseline"] | None = None
+
+
 class Expectation(Struct, forbid_unknown_fields=True):
-    """An expected metric: a value, or a ratio to other settings, within two bounds."""
+    """An expected metric: a value, or a ratio to other settings, within two bounds.
+
+    Without `published` it guards the results of the study against unintended changes.  With it, the value is one that others have
+    published in `source`, and agreement with it is claimed if there are bounds, or `within`: a fraction of it.
+    """
 
     metric: Word
     of: dict[str, Any] = {}
     against: Literal["baseline"] | dict[str, Any] | None = None
     ratio: Interval | None = None
     range: Interval | None = None
+    published: float | None = None
+    within: Annotated[float, Meta(gt=0, lt=10)] | None = None
     source: str = ""
 
 
@@ -157,6 +185,8 @@ class StudyDocument(Struct, forbid_unknown_fields=True, rename={"version": "flux
     labels: dict[str, Word] = {}
     baseline: dict[str, Any] = {}
     metrics: Annotated[list[Word], Meta(min_length=1)] | None = None
+    trim: TrimEntry = msgspec.field(default_factory=TrimEntry)
+    stop: StopEntry | None = None
     expect: list[Expectation] = []
 
 
@@ -386,6 +416,7 @@ def _check_values(study: Study) -> None:
             "baseline",
             "expect",
             "metrics",
+            "stop",
             "labels",
             "name",
             "title",
@@ -411,21 +442,49 @@ def _check_names(study: Study) -> None:
         if path not in study.varied:
             raise InputError(f"{path} does not vary", where=document.where(["labels", path], key=True))
     _check_settings(study, page.baseline, "baseline")
+    if page.stop is not None:
+        if page.stop.metric not in FIGURES:
+            hint = typed.nearest(page.stop.metric, list(FIGURES))
+            raise InputError(f"no metric {page.stop.metric!r:.80}", where=document.where(["stop", "metric"]), hint=hint)
+        if page.stop.against is not None and not page.baseline:
+            raise InputError("the study has no baseline", where=document.where(["stop", "against"]))
+        if page.stop.least > page.repeats:
+            message = f"at least {page.stop.least} repeats, but 'repeats' allows {page.repeats}"
+            raise InputError(message, where=document.where(["stop", "least"]), hint="'repeats' is the largest number then")
     for at, expected in enumerate(page.expect):
         where = document.where(["expect", at])
         if expected.metric not in FIGURES:
             hint = typed.nearest(expected.metric, list(FIGURES))
             raise InputError(f"no metric {expected.metric!r:.80}", where=document.where(["expect", at, "metric"]), hint=hint)
-        if (expected.ratio is None) == (expected.range is None) or (expected.ratio is None) != (expected.against is None):
-            raise InputError("expected either a 'range', or a 'ratio' and 'against'", where=where)
-        low, high = expected.ratio or expected.range or (0.0, 0.0)
-        if not low <= high:
-            raise InputError(f"expected two bounds, the lower one first, got [{low:g}, {high:g}]", where=where)
+        _check_bounds(expected, where)
         if expected.against == "baseline" and not page.baseline:
             raise InputError("the study has no baseline", where=document.where(["expect", at, "against"]))
         _check_settings(study, expected.of, "expect", at, "of")
         if isinstance(expected.against, dict):
             _check_settings(study, expected.against, "expect", at, "against")
+
+
+def _check_bounds(expected: Expectation, where: str) -> None:
+    if expected.published is not None:
+        if not expected.source:
+            raise InputError("a published value needs a 'source'", where=where)
+        if sum(bound is not None for bound in (expected.ratio, expected.range, expected.within)) > 1:
+            raise InputError("expected at most one of 'range', 'ratio' and 'within'", where=where)
+        if (expected.ratio and expected.against is None) or (expected.range and expected.against is not None):
+            raise InputError("expected a 'range', or a 'ratio' and 'against'", where=where)
+    elif expected.within is not None:
+        raise InputError("'within' is a fraction of a published value, which is not given", where=where)
+    elif (expected.ratio is None) == (expected.range is None) or (expected.ratio is None) != (expected.against is None):
+        raise InputError("expected either a 'range', or a 'ratio' and 'against'", where=where)
+    low, high = expected.ratio or expected.range or (0.0, 0.0)
+    if not low <= high:
+        raise InputError(f"expected two bounds, the lower one first, got [{low:g}, {high:g}]", where=where)
+    if expected.published is not None and (expected.ratio or expected.range) and not low <= expected.published <= high:
+        raise InputError(
+            f"the published value {expected.published:g} is not within [{low:g}, {high:g}]",
+            where=where,
+            hint="bounds of an agreement contain the published value; without 'published', they guard this study's own result",
+        )
 
 
 def _check_settings(study: Study, settings: Mapping[str, Any], *place: Key) -> None:

@@ -86,6 +86,10 @@ class CountedInventory:
         """Whether no unit is free."""
         return self.free <= 0 or not self.is_up
 
+    @property
+    def free_units(self) -> int:
+        return max(self.free, 0) if self.is_up else 0
+
     def start(self, key: int, ask: int, now: int, end: int) -> Hold | None:
         if ask > self.free or not self.is_up:
             return None

@@ -88,6 +88,10 @@ class GraphInventory:
         """Always False: it depends on the request."""
         return False
 
+    @property
+    def free_units(self) -> int:
+        return self.graph.aggregate().get(self.measure, 0)
+
     def start(self, key: int, ask: Request, now: int, end: int) -> Hold | None:
         signature = _signature(ask)
         if end - now >= self._failed.get(signature, FOREVER + 1):

@@ -58,7 +58,7 @@ from fluxres.instance.tree import Branch
 from fluxres.instance.upstream import ParentSupply
 from fluxres.match.policy import policy as require_match_policy
 from fluxres.model import changes, joining, matching, targets
-from fluxres.model.resource_graph import locked
+from fluxres.model.resource_graph import writing
 from fluxres.model.targets import Targets
 from fluxres.shown import Tabular
 from fluxres.syntax import fluid
@@ -78,7 +78,8 @@ class Instance(Tabular):
     Args:
         graph: a machine or part of one. With inventory "graph", every job is an allocation in it, under the id of the job.
         queue_policy: fcfs, easy, easy-count, easy-sjbf, hybrid, conservative, priority, fairshare, hyperqueue, jqm-poller,
-            jqm-tours, canary, with parameters as in ``hybrid:depth=8``; the name of one of another package; or a QueuePolicy.
+            jqm-tours, canary, with parameters as in ``hybrid:depth=8``; the name of one of another package; a file and a class,
+            ``policies.py:Class``; a QueuePolicy, or its class.
         match_policy: which pools to prefer.
         clock: returns now in seconds; default: that of the graph, which does not advance unless the graph was given one.
         name: default: that of the graph.
@@ -126,7 +127,7 @@ class Instance(Tabular):
         self,
         graph: ResourceGraph,
         *,
-        queue_policy: str | QueuePolicy = "fcfs",
+        queue_policy: str | QueuePolicy | type[QueuePolicy] = "fcfs",
         match_policy: str = "first",
         clock: Clock | None = None,
         name: str | None = None,
@@ -142,6 +143,8 @@ class Instance(Tabular):
         self.name = name if name is not None else graph.name
         self.lock = graph.lock
         """The lock of the graph, and of all instances of the tree."""
+        self.write_lock = graph.write_lock
+        """The same, and that of the store that the graph at the top is attached to: even a question may let time pass."""
         if clock is not None:
             graph.clock = clock
         self.clock = graph.clock
@@ -186,7 +189,7 @@ class Instance(Tabular):
 
     # -- jobs by id --------------------------------------------------------------------------------------------------
 
-    @locked
+    @writing
     def job(self, job: AnyJob) -> Job:
         """A job by its id, in any form of RFC 19.
 
@@ -222,20 +225,20 @@ class Instance(Tabular):
             raise UsageError(f"job {found.id} has finished", hint="jobs in its child have not ended yet")
         return found
 
-    @locked
+    @writing
     def jobs(self, *wanted: State) -> list[Job]:
         """The active jobs and the finished ones that are kept, in order of submission; optionally only those in some states."""
         found = sorted((*self._finished.values(), *self._jobs.values()), key=lambda job: job.number)
         return [job for job in found if job.state in wanted] if wanted else found
 
     @property
-    @locked
+    @writing
     def pending(self) -> int:
         """The number of jobs that have no resources yet."""
         return sum(job.state in states.PENDING for job in self._jobs.values())
 
     @property
-    @locked
+    @writing
     def running(self) -> int:
         """The number of jobs that hold resources."""
         return len(self._jobs) - self.pending
@@ -252,7 +255,7 @@ class Instance(Tabular):
 
     # -- submission --------------------------------------------------------------------------------------------------
 
-    @locked
+    @writing
     def submit(
         self,
         wanted: Wanted,
@@ -424,6 +427,8 @@ class Instance(Tabular):
         if job.urgency != URGENCY_HELD:
             self.queue.add(job)
             self.queue.request_round()
+            with Guard(self.policy):
+                self.policy.submitted(job, seconds(self.now))
         if self._log:
             self._log_event(job, "priority", priority=job.priority)
 
@@ -455,7 +460,7 @@ class Instance(Tabular):
             if self._note_exception(job, states.EXEC, states.FATAL, note) is State.RUN:
                 self._finish(job, NOT_STARTED)
 
-    @locked
+    @writing
     def finish(self, job: AnyJob, status: int = 0) -> None:
         """Report the end of a job: its resources are free from now on, or when the jobs in its child have ended too.
 
@@ -521,7 +526,7 @@ class Instance(Tabular):
 
     # -- exceptions and changes of jobs ------------------------------------------------------------------------------
 
-    @locked
+    @writing
     def cancel(self, job: AnyJob, note: str = "") -> None:
         """Cancel a pending or running job, and all jobs in its child.
 
@@ -529,7 +534,7 @@ class Instance(Tabular):
         """
         self.exception(job, "cancel", note=note)
 
-    @locked
+    @writing
     def exception(self, job: AnyJob, kind: str, severity: int = 0, note: str = "") -> None:
         """Raise an exception on a job (RFC 21); severity 0 ends it.
 
@@ -576,7 +581,7 @@ class Instance(Tabular):
             job.state = states.after(before, "exception")
         return before
 
-    @locked
+    @writing
     def set_urgency(self, job: AnyJob, urgency: int) -> None:
         """Change the urgency of a pending job, and so its place in the queue.
 
@@ -589,7 +594,7 @@ class Instance(Tabular):
         self._update(found, "urgency", was_held=was_held, urgency=urgency, userid=found.user)
         self._follow_up()
 
-    @locked
+    @writing
     def set_duration(self, job: AnyJob, duration_s: Length | None) -> None:
         """Change the limit of a job; None for none. The limit of a running job counts from its start.
 
@@ -640,7 +645,7 @@ class Instance(Tabular):
         if is_scheduled:
             self._prioritize(job, again=again)
 
-    @locked
+    @writing
     def add_dependency(self, job: AnyJob, dependency: Dependency | str | Mapping[str, Any]) -> None:
         """Add a dependency to a pending job.
 
@@ -666,7 +671,7 @@ class Instance(Tabular):
 
     # -- time --------------------------------------------------------------------------------------------------------
 
-    @locked
+    @writing
     def advance(self) -> None:
         """Handle all events due by now, here and in the children (limits, begin times, reservations, expiry); then make a pass.
 
@@ -682,7 +687,7 @@ class Instance(Tabular):
                 one.owe_pass()
         self._make_owed_passes()
 
-    @locked
+    @writing
     def next_due(self) -> float | None:
         """When `advance` has to be called next, in seconds; None for never."""
         if self.is_closed:
@@ -697,7 +702,7 @@ class Instance(Tabular):
         """When the next event is due, here or below."""
         return min(self.next_wakeup(), *(child._next_tick() for child in self._children.values()), FOREVER)
 
-    @locked
+    @writing
     def schedule(self, limit: int | None = None) -> int:
         """Make one pass of the policy.
 
@@ -978,7 +983,7 @@ class Instance(Tabular):
     # -- the machine -------------------------------------------------------------------------------------------------
 
     @property
-    @locked
+    @writing
     def graph(self) -> ResourceGraph:
         """The resource graph with everything that running jobs hold, after handling what is due."""
         if not self.is_closed:
@@ -986,7 +991,7 @@ class Instance(Tabular):
         self.holdings.record_jobs()
         return self._graph
 
-    @locked
+    @writing
     def set_state(self, where: Targets, state: str) -> None:
         """Set the state of pools (RFC 4), here and in the children that have them.
 
@@ -1015,13 +1020,13 @@ class Instance(Tabular):
         """Put pools back in service."""
         self.set_state(where, "up")
 
-    @locked
+    @writing
     def measure_in(self, type_name: str | None) -> None:
         """Measure the size of jobs in units of a type; default: in cores, or in what the inventory allocates."""
         self._measure = type_name
         self.inventory.measure_in(type_name)
 
-    @locked
+    @writing
     def check(self) -> list[Problem]:
         """Audit this instance, its children and their graphs; returns an empty list if all rules hold."""
         now = self.time.read_clock()
@@ -1033,7 +1038,7 @@ class Instance(Tabular):
     # -- the tree ----------------------------------------------------------------------------------------------------
 
     @property
-    @locked
+    @writing
     def children(self) -> list[Instance]:
         return list(self._children.values())
 
@@ -1069,7 +1074,7 @@ class Instance(Tabular):
             yield found
             todo += reversed(found.children)
 
-    @locked
+    @writing
     def tree(self) -> list[Branch]:
         """The values of this instance and all below it, depth first."""
         top = self.depth
@@ -1087,7 +1092,7 @@ class Instance(Tabular):
             for one in self.walk()
         ]
 
-    @locked
+    @writing
     def find(self, address: str) -> Instance:
         """An instance by its address, which may be complete or relative to this instance.
 
@@ -1107,12 +1112,12 @@ class Instance(Tabular):
 
     # -- children ----------------------------------------------------------------------------------------------------
 
-    @locked
+    @writing
     def spawn(
         self,
         job: AnyJob,
         *,
-        queue_policy: str | QueuePolicy | None = None,
+        queue_policy: str | QueuePolicy | type[QueuePolicy] | None = None,
         match_policy: str | None = None,
         name: str | None = None,
         inventory: str | None = None,
@@ -1152,6 +1157,7 @@ class Instance(Tabular):
             events=events if events is not None else self._events,
             passes=passes if passes is not None else self.passes,
         )
+        child.write_lock = self.write_lock
         child.measure_in(self._measure)
         if (linked := graph.structure.accounts.linked) is not None and linked.any():
             self.time.has_suppliers = True
@@ -1171,9 +1177,9 @@ class Instance(Tabular):
         self.now = self._ids.epoch = self.time.now
         self._expire_at(job.limit)
 
-    def _policy_for_child(self) -> str | QueuePolicy:
+    def _policy_for_child(self) -> str | QueuePolicy | type[QueuePolicy]:
         given = self._queue_policy
-        if isinstance(given, str):
+        if isinstance(given, str | type):
             return given
         made = type(given)
         try:
@@ -1182,7 +1188,7 @@ class Instance(Tabular):
             message = f"a child needs a policy of its own, and {given.name} cannot be made without arguments"
             raise UsageError(message, hint="give queue_policy") from None
 
-    @locked
+    @writing
     def grow(self, wanted: Targets | Wanted) -> list[str]:
         """Get more resources from the parent (RFC 4 Merge).
 
@@ -1205,7 +1211,7 @@ class Instance(Tabular):
         finally:
             self._follow_up()
 
-    @locked
+    @writing
     def shrink(self, wanted: Targets) -> list[str]:
         """Return pools to the parent (RFC 4 Unlink), which may allocate them immediately.
 
@@ -1287,7 +1293,7 @@ class Instance(Tabular):
 
     # -- the end of an instance --------------------------------------------------------------------------------------
 
-    @locked
+    @writing
     def close(self, status: int = 0) -> None:
         """End this instance, and its job with `status`: cancel its jobs and close its children.
 
@@ -1303,7 +1309,7 @@ class Instance(Tabular):
             parent._finish(job, status)
             parent._follow_up()
 
-    @locked
+    @writing
     def fail(self, note: str = "") -> None:
         """End this instance and its job in the parent as failed."""
         parent, upstream = self._require_parent()
@@ -1311,7 +1317,7 @@ class Instance(Tabular):
         self.shut(note or "the instance failed")
         parent._raise_from_child(upstream.job, states.EXEC, note)
 
-    @locked
+    @writing
     def shut(self, why: str, kind: str = "cancel") -> None:
         """End all jobs here and below, but not the job in the parent.  The instance closes when the last of them has ended.
 
@@ -1365,7 +1371,7 @@ class Instance(Tabular):
             self.raise_exception(job, kind, states.FATAL, note)
             self._follow_up()
 
-    @locked
+    @writing
     def set_expiration(self, at_s: Time | None) -> None:
         """Set when this instance expires, with exception timelimit on its jobs; None for when its job ends.
 
@@ -1382,7 +1388,7 @@ class Instance(Tabular):
         self._advance_to(self.time.read_clock())
 
     @property
-    @locked
+    @writing
     def expires_at(self) -> float | None:
         """When this instance expires, in seconds; None for never."""
         return None if self.expires >= FOREVER else seconds(self.expires)

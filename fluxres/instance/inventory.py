@@ -136,6 +136,10 @@ class Inventory(Protocol):
     def is_full(self) -> bool:
         """Whether nothing at all is free now; False if unsure."""
 
+    @property
+    def free_units(self) -> int:
+        """The units of `measure` that are in service and that nobody holds now."""
+
     def pools(self, claim: Claim) -> list[tuple[str, int]]:
         """The paths of the pools of a claim, with their units."""
 

@@ -218,6 +218,10 @@ class Job:
             self._requested = measure, requested_units(self.request, measure)
         return self._requested[1]
 
+    def waited_s(self, now_s: float) -> float:
+        """How long the job has waited by a moment, since its submission."""
+        return now_s - seconds(self.submitted)
+
     @property
     def duration_s(self) -> float:
         """The duration requested; infinity for no limit."""

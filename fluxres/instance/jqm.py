@@ -285,7 +285,7 @@ class Poll:
             return None
         if not self._queue.start(job):
             return list(poller.managers)
-        definition = _highlander(job)
+        definition = jobs.facts(job.request).get("definition")
         if definition is not None and self._running is not None:
             self._running.add(definition)
         for manager in poller.managers:

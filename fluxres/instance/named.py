@@ -118,6 +118,12 @@ class NamedInventory:
     def is_full(self) -> bool:
         return self.free_count == 0
 
+    @property
+    def free_units(self) -> int:
+        if self._measure == self.type:
+            return self.free_count
+        return self._measured(self.free & self._usable)
+
     def start(self, key: int, ask: int, now: int, end: int) -> Hold | None:
         if ask > self.free_count:
             return None
@@ -423,11 +429,13 @@ class NamedInventory:
         return Measure(self.structure, self._measure).ids(self.vertex_numbers[members(self._given_to(claim))])
 
     def count(self, claim: Hold) -> int:
-        if self._measure == self.type:
-            return self._given_to(claim).bit_count()
-        held = self.vertex_numbers[members(self._given_to(claim))]
-        ones = np.ones(len(held), np.int64)
-        return Measure(self.structure, self._measure).units(held, ones, ones)
+        given = self._given_to(claim)
+        return given.bit_count() if self._measure == self.type else self._measured(given)
+
+    def _measured(self, units: int) -> int:
+        pools = self.vertex_numbers[members(units)]
+        ones = np.ones(len(pools), np.int64)
+        return Measure(self.structure, self._measure).units(pools, ones, ones)
 
 
 def _to_set(chosen: NDArray[np.bool_]) -> int:

@@ -13,17 +13,25 @@ cannot break a rule.  A custom policy is a `QueuePolicy` with a method `schedule
 >>> policy(ShortestFirst()).name
 'shortest-first'
 
-It can be used as `queue_policy="shortest-first"` if its package has an entry point of that name in `fluxres.queue_policies`.
+It can be used as `queue_policy="policies.py:ShortestFirst"` from a file of that name, or as `queue_policy="shortest-first"` if
+its package has an entry point of that name in `fluxres.queue_policies`.
 """
 
 from __future__ import annotations
 
+import json
+import re
+import sys
 from collections.abc import Iterable
+from functools import lru_cache, partial
 from importlib import import_module
 from importlib.metadata import entry_points
+from importlib.util import module_from_spec, spec_from_file_location
 from inspect import Parameter, signature
 from math import isfinite, log, nan
 from operator import attrgetter
+from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 from fluxres.clock import Length, length_s
@@ -35,20 +43,33 @@ ENTRY_POINTS: Final = "fluxres.queue_policies"
 """The entry point group of custom policies."""
 
 
-def policy(given: str | QueuePolicy) -> QueuePolicy:
-    """A policy by its name, with optional parameters after a colon; a policy object is returned as it is.
+IN_FILE: Final = re.compile(r"(?P<file>.+\.py):(?P<class>[A-Za-z_]\w*)(?::(?P<parameters>.*))?", re.DOTALL)
+"""A policy by its file and class."""
 
-    Errors: UsageError for an unknown name or parameter, and for any other object.
 
-    >>> policy("hybrid:depth=8").depth
-    8
+def policy(given: str | QueuePolicy | type[QueuePolicy]) -> QueuePolicy:
+    """A policy by its name, or by a file and the name of its class, with optional parameters after a colon.
+
+    A policy object is returned as it is; a class is called.  Parameters are numbers by name, or a JSON object of anything.
+
+    Errors: UsageError for an unknown name or parameter, a file that cannot be imported, and any other object.
+
+    >>> policy("hybrid:depth=8").depth, policy('hybrid:{"depth": 8}').depth
+    (8, 8)
     """
     if isinstance(given, QueuePolicy):
         return given
+    if isinstance(given, type) and issubclass(given, QueuePolicy):
+        return given()
     if not isinstance(given, str):
         raise UsageError(f"expected a queue policy or its name, got {given!r:.80}")
-    name, _, text = given.partition(":")
-    factory = _factory(name)
+    in_file = IN_FILE.fullmatch(given)
+    if in_file is not None:
+        name, text = f"{in_file['file']}:{in_file['class']}", in_file["parameters"] or ""
+        factory = _from_file(in_file["file"], in_file["class"])
+    else:
+        name, _, text = given.partition(":")
+        factory = _factory(name)
     parameters = _parameters(given, text)
     _require_known(given, factory, parameters)
     try:
@@ -104,6 +125,38 @@ def _from_entry_point(name: str) -> Any:
     raise UsageError(f"no queue policy {name!r:.80}", hint=f"known are {', '.join(names())}")
 
 
+def _from_file(file: str, name: str) -> Any:
+    """A class of a Python file, which is imported once, as long as it does not change."""
+    path = Path(file).resolve()
+    try:
+        changed = path.stat().st_mtime_ns
+    except OSError as error:
+        raise UsageError(f"cannot be read: {(error.strerror or str(error)).lower()}", where=f"queue policy {file}") from None
+    module = _imported(str(path), changed)
+    found = getattr(module, name, None)
+    if found is None:
+        here = [each for each, kind in vars(module).items() if isinstance(kind, type) and issubclass(kind, QueuePolicy)]
+        hint = f"it has {', '.join(here)}" if here else "a policy is a class with a method schedule"
+        raise UsageError(f"no class {name!r:.80}", where=f"queue policy {file}", hint=hint)
+    return found
+
+
+@lru_cache(maxsize=32)
+def _imported(path: str, changed: int) -> ModuleType:
+    name = f"fluxres_policy_{Path(path).stem}_{changed:x}"
+    spec = spec_from_file_location(name, path)
+    assert spec is not None  # as for any file that ends in .py
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look there
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise UsageError(f"cannot be imported: {type(error).__name__}: {error}", where=f"queue policy {path}") from error
+    return module
+
+
 def _require_known(given: str, factory: Any, parameters: Iterable[str]) -> None:
     """Errors: UsageError for parameters that a policy does not have."""
     try:
@@ -118,8 +171,14 @@ def _require_known(given: str, factory: Any, parameters: Iterable[str]) -> None:
             raise UsageError(f"no parameter {name!r:.80}", where=f"queue policy {given:.80}", hint=hint)
 
 
-def _parameters(given: str, text: str) -> dict[str, float | int]:
-    found: dict[str, float | int] = {}
+def _parameters(given: str, text: str) -> dict[str, Any]:
+    if text.startswith("{"):
+        try:
+            parameters: dict[str, Any] = json.loads(text)
+        except ValueError as error:
+            raise UsageError(f"not a JSON object: {error}", where=f"queue policy {given:.80}") from None
+        return parameters
+    found: dict[str, Any] = {}
     for pair in text.split(",") if text else ():
         key, equals, value = pair.partition("=")
         try:
@@ -237,6 +296,26 @@ class EasySjbf(Easy):
                     break
         for job in () if queue.is_full else sorted(waiting, key=attrgetter("duration")):
             if not queue.start(job) and queue.is_full:
+                break
+
+
+class EasyByScore(Easy):
+    """EASY backfilling in the order of a score that is computed at each pass, the highest first; equal ones as submitted.
+
+    Base class for policies such as WFP3, F1 or SAF, which are a method `score`.
+    """
+
+    def score(self, job: Job, now_s: float) -> float:
+        """How early a job comes."""
+        raise NotImplementedError(f"{type(self).__name__} has no method score")
+
+    def schedule(self, queue: Queue) -> None:
+        nothing_is_free = queue.is_full
+        if nothing_is_free:
+            return
+        queue.unreserve()
+        for job in sorted(queue, key=partial(self.score, now_s=queue.now_s), reverse=True):
+            if not queue.start(job) and not self.reserve(queue, job) and queue.is_full:
                 break
 
 

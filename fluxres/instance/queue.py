@@ -67,6 +67,9 @@ class QueuePolicy:
         """The priority of a job, from 0 to 4294967295 (RFC 21); not called for held and expedited jobs."""
         return job.urgency
 
+    def submitted(self, job: Job, now_s: float) -> None:
+        """Called when a job enters the queue: at its submission, or when it waits for nothing else any more."""
+
     def started(self, job: Job, now_s: float) -> None:
         """Called when a job has got its resources, for policies that track usage."""
 
@@ -139,7 +142,8 @@ class Queue:
     starts none are left out.
 
     A policy may use: `now_s`, `changed`, `fresh`, `reserved`, `is_full`, iteration, `len`, `candidates`, `due`, `lost`,
-    `is_early`, `start`, `reserve`, `reserve_count`, `unreserve`, `running`, `lanes`, `graph`, `instance`, `wake_at`.
+    `is_early`, `start`, `reserve`, `reserve_count`, `unreserve`, `running`, `free`, `free_at`, `earliest`, `lanes`, `graph`,
+    `instance`, `wake_at`.
     """
 
     def __init__(self, instance: QueueOwner) -> None:
@@ -200,6 +204,35 @@ class Queue:
         """The jobs that hold resources, those that are being stopped included.  Cost O(jobs that run)."""
         running, job = self._instance.inventory.running, self._instance.running_job
         return (job(hold.key) for hold in (*running.holds, *running.lapsed.values()))
+
+    @property
+    def free(self) -> int:
+        """The units that are in service and that nobody holds now, of the type in which sizes are measured.
+
+        Cost: O(pools) with the inventory `graph`.
+        """
+        return self._instance.inventory.free_units
+
+    def free_at(self, moment_s: float) -> int:
+        """The units that are free at a moment if no job starts until then and each runs until its limit, as `free`.
+
+        Cost O(jobs that run).
+        """
+        moment = ticks(moment_s)
+        return self.free + sum(job.size for job in self.running() if self._instance.now < job.limit <= moment)
+
+    def earliest(self, job: Job) -> float | None:
+        """The earliest start of a waiting job beside everything held and reserved, in seconds (the shadow time of EASY's head).
+
+        Nothing remains reserved, unless the job is reserved already.  None if there is no such moment, since jobs have no limit.
+        """
+        if job.reserved >= 0:
+            return seconds(job.reserved)
+        inventory, now = self._instance.inventory, self._instance.now
+        self._count_action()
+        found = self._attempt(job, inventory.reserve, job.number, job.ask, job.duration, now)
+        inventory.unreserve(job.number)
+        return None if found is None else seconds(found)
 
     def wake_at(self, moment_s: float) -> None:
         """Make a pass at this time, in seconds, even if nothing happens until then."""

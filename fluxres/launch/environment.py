@@ -76,7 +76,9 @@ def setting(
             made.memory = _memory_nodes(made.cpus or ())
     amounts = {v: held[v] for v in structure.of_type("memory").tolist() if v in held}
     if amounts:
-        made.memory_bytes = sum(amount * _bytes(structure.kinds[structure.kind.item(v)].unit) for v, amount in amounts.items())
+        made.memory_bytes = _in_bytes(structure, amounts)
+        if made.memory_bytes is None:
+            made.notes.append("memory is not limited: its unit is not known")
     return made
 
 
@@ -93,6 +95,10 @@ def _of_system(request: Request, granted: Allocation, given: Mapping[str, str]) 
             from fluxres.formats.peers.ctest import environment as ctest
 
             return ctest.environment(request, granted)
+        case "jqm":
+            from fluxres.formats.peers.jqm import jobs as jqm
+
+            return jqm.environment(request, granted)
         case "hyperqueue":
             from fluxres.formats.peers.hyperqueue import environment as hyperqueue
 
@@ -185,11 +191,18 @@ def _memory_nodes(cpus: Iterable[int]) -> tuple[int, ...] | None:
     return tuple(sorted(nodes)) if nodes and len(nodes) < every else None
 
 
-def _bytes(name: str | None) -> int:
-    try:
-        return unit.exactly(f"1{name}", _MEMORY_UNITS_BYTES) if name else 1
-    except FluxresError:
-        return 1
+def _in_bytes(structure: Structure, amounts: Mapping[int, int]) -> int | None:
+    """Amounts of pools in bytes; None if the unit of one is none of memory."""
+    total = 0
+    for v, amount in amounts.items():
+        name = structure.kinds[structure.kind.item(v)].unit
+        try:
+            total += amount * (unit.exactly(f"1{name}", _MEMORY_UNITS_BYTES) if name else 0)
+        except FluxresError:
+            return None
+        if not name:
+            return None
+    return total
 
 
 def of_job(job: str, mark: str, store: str, graph: str) -> dict[str, str]:

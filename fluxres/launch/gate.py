@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 from fluxres import limits
-from fluxres.launch import mailbox
+from fluxres.store import mailbox
 
 
 class Gate:

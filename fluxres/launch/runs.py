@@ -30,7 +30,6 @@ from fluxres.launch import (
     guardian,
     identity,
     lifeline,
-    mailbox,
     orphans,
     program,
     terminal,
@@ -39,17 +38,17 @@ from fluxres.launch import (
 from fluxres.launch.environment import Setting
 from fluxres.launch.guardian import Crew
 from fluxres.launch.loop import Loop
-from fluxres.launch.mailbox import Mailbox
 from fluxres.launch.program import Start
 from fluxres.launch.wait import Reporter, Wait
 from fluxres.model import changes, matching
-from fluxres.store import Ticket
+from fluxres.store import Ticket, mailbox
+from fluxres.store.mailbox import Mailbox
 from fluxres.syntax import jobspec
 
 if TYPE_CHECKING:
     from fluxres.launch.gate import Gate
     from fluxres.model import Allocation, ResourceGraph
-    from fluxres.store import SqliteStore, Transaction
+    from fluxres.store import Store, Transaction
     from fluxres.syntax.jobspec import Request
 
 _FORWARDED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -115,7 +114,7 @@ class Run:
         gate: which it has passed; it leaves it once it has its place in the queue.
     """
 
-    def __init__(self, store: SqliteStore, graph: str, order: Order, reporter: Reporter, gate: Gate) -> None:
+    def __init__(self, store: Store, graph: str, order: Order, reporter: Reporter, gate: Gate) -> None:
         self.store, self.graph, self.order, self.reporter = store, graph, order, reporter
         self._gate = gate
         self._mark = os.urandom(12).hex()
@@ -142,7 +141,7 @@ class Run:
                 try:
                     setting, granted = self._allocated()
                     with self._files(granted, setting) as argv:
-                        return self._run(argv, setting, self._until_s(granted))
+                        return self._run(argv, setting, granted.end)
                 except _Ended as ended:
                     return 128 + ended.number
                 finally:
@@ -281,12 +280,6 @@ class Run:
         attendance.tell()
         mailbox.discard(self.store.path, self._mark)
 
-    def _until_s(self, granted: Allocation) -> float:
-        """When the time of the program is over; infinity for no limit."""
-        if math.isinf(self.order.grace_s):
-            return math.inf if self._limit_s is None else granted.start + self._limit_s
-        return granted.end - self.order.grace_s
-
     # -- the program -----------------------------------------------------------------------------------------------------
 
     def _run(self, argv: tuple[str, ...], setting: Setting, until_s: float) -> int:
@@ -308,7 +301,9 @@ class Run:
         self._is_started = True
         guardian.leave_streams()
         if not math.isinf(until_s):
-            self._loop.after(max(0.0, until_s - clock.system()), self._end)
+            self._loop.after(max(0.0, until_s - clock.system() - order.grace_s), partial(self._end, until_s))
+        elif self._limit_s is not None and not math.isinf(self._limit_s):  # without an end of the grace period
+            self._loop.after(self._limit_s, self._ask_to_end)
         if order.lease_s is not None:
             self._renew_later(order.lease_s)
         while self._status is None:
@@ -345,10 +340,26 @@ class Run:
                 self.reporter.note("the guardian process was killed, and the program with it")
                 self._status = signal.SIGKILL
 
-    def _end(self) -> None:
-        """Ask the program to end: its time is over."""
+    def _end(self, until_s: float) -> None:
+        """Ask the program to end, for its time is over, unless `extend` has moved the end of its allocation."""
+        later_s = self._end_in_store()
+        more_s = min(later_s - until_s, later_s - clock.system() - self.order.grace_s)  # the clock may have jumped
+        if more_s > 0:
+            if not math.isinf(more_s):
+                self._loop.after(more_s, partial(self._end, later_s))
+            return
+        self._ask_to_end()
+
+    def _ask_to_end(self) -> None:
         self.reporter.note(f"the time of job {self._job} is over")
         self._crew.send(f"end {self.order.grace_s}")
+
+    def _end_in_store(self) -> float:
+        with suppress(FluxresError):
+            graph = self.store.load(self.graph)
+            if graph.records.is_holder(self._job):
+                return graph.allocation(self._job).end
+        return -math.inf
 
     def _renew_later(self, lease_s: float) -> None:
         self._loop.after(lease_s / 3, partial(self._renew, lease_s))
@@ -411,7 +422,7 @@ class Plan(msgspec.Struct, frozen=True):
     notes: list[str]
 
 
-def plan(store: SqliteStore, name: str, order: Order) -> Plan:
+def plan(store: Store, name: str, order: Order) -> Plan:
     """What a run would get now; nothing is recorded.
 
     Errors: InsufficientResources, InfeasibleRequest, UsageError.

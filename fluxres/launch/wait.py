@@ -19,9 +19,9 @@ from fluxres.launch import control, waiting
 
 if TYPE_CHECKING:
     from fluxres.launch.loop import Loop, Timer
-    from fluxres.launch.mailbox import Mailbox, News
     from fluxres.model import ResourceGraph
-    from fluxres.store import SqliteStore
+    from fluxres.store import Store
+    from fluxres.store.mailbox import Mailbox, News
 
 _STAGGER_S: Final = 0.15
 _LOCK_WAIT_S: Final = 300.0
@@ -57,7 +57,7 @@ class Wait:
     """
 
     def __init__(
-        self, store: SqliteStore, graph: str, job: str, wait_s: float, reporter: Reporter, loop: Loop, mailbox: Mailbox
+        self, store: Store, graph: str, job: str, wait_s: float, reporter: Reporter, loop: Loop, mailbox: Mailbox
     ) -> None:
         self.store, self.graph, self.job, self.wait_s = store, graph, job, wait_s
         self.reporter, self.loop, self.mailbox = reporter, loop, mailbox
@@ -68,6 +68,8 @@ class Wait:
         self._timers: list[Timer] = []
         self._due: Timer | None = None
         self._soon: Timer | None = None
+        self._asked: Timer | None = None
+        """Apart from `_soon`, which a later message with a place cancels."""
 
     def until_granted(self) -> ResourceGraph:
         """Wait, and return the graph in which the job has its resources.
@@ -86,15 +88,20 @@ class Wait:
                     if graph.records.is_holder(self.job):
                         return graph
                     self._is_granted = False
+                if self._is_canceled or self._is_late:
+                    self.reporter.begins()
                 if self._is_canceled:
                     raise RunFailed(self._reason or "it was canceled", where=f"job '{self.job}'")
                 if self._is_late:
-                    raise InsufficientResources(f"not free within {self.wait_s:g} s", where=f"job '{self.job}'")
+                    raise InsufficientResources(
+                        f"its resources were not free within {self.wait_s:g} s", where=f"job '{self.job}'"
+                    )
         finally:
             self.loop.unwatch(self.mailbox.fileno())
             self._forget()
-            for timer in self._timers:
-                timer.cancel()
+            for timer in (*self._timers, self._asked):
+                if timer is not None:
+                    timer.cancel()
 
     def _give_up(self) -> None:
         self._is_late = True
@@ -125,6 +132,8 @@ class Wait:
             self._is_granted |= news.is_granted
             self._is_canceled |= news.is_canceled
             self._reason = news.reason or self._reason
+            if news.look and (self._asked is None or self._asked.call is None):
+                self._asked = self.loop.after(max(0, self._place[0] - 1) * _STAGGER_S, self.look)
             if news.place:
                 if (news.place, news.waiting) != self._place:
                     self._place = news.place, news.waiting

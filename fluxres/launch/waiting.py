@@ -23,10 +23,11 @@ from fluxres import limits
 from fluxres.allocation.facts import JobFacts
 from fluxres.clock import FOREVER, fixed, seconds, ticks
 from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources, UnknownPool, UsageError
-from fluxres.launch import identity, mailbox, orphans
+from fluxres.launch import identity, orphans
 from fluxres.launch.identity import Presence
-from fluxres.launch.mailbox import News
 from fluxres.model import changes, holdings, matching
+from fluxres.store import mailbox
+from fluxres.store.mailbox import News
 from fluxres.syntax import jobspec
 
 if TYPE_CHECKING:
@@ -209,6 +210,7 @@ class Attendance:
 
     def __init__(self, transaction: Transaction, store: Path) -> None:
         self._transaction, self._store = transaction, store
+        transaction.passes_queue = True
         self._news: list[tuple[str, News]] = []
         self._void: list[str] = []
 

@@ -25,8 +25,7 @@ from fluxres.clock import FOREVER
 from fluxres.match.query import Query
 from fluxres.match.result import Placement
 from fluxres.match.vector import Search
-from fluxres.planner.block import Words
-from fluxres.planner.marks import Marks
+from fluxres.planner.marks import Bits, Marks, bits_of
 from fluxres.planner.planner import Planner
 
 BOUNDS_MAX: Final = 512
@@ -133,7 +132,7 @@ class WindowSkipper:
         start = self._marks.roomy_start(self._level.length - needed, duration, after)
         while start is not None:
             end = min(start + duration, FOREVER)
-            if int(np.bitwise_count(self._wanted & ~self._marks.folded(start, end)).sum()) >= needed:
+            if (self._wanted & ~self._marks.folded(start, end)).bit_count() >= needed:
                 return start
             start = self._marks.blocked_until(self._wanted, needed, start, end)
             start = None if start >= FOREVER else self._marks.roomy_start(self._level.length - needed, duration, start)
@@ -168,13 +167,13 @@ class WindowSkipper:
         return sorted(found.union(*(typology.below[kind] for kind in np.unique(accounts.type[supply.pools]).tolist())))
 
     @cached_property
-    def _wanted(self) -> Words:
+    def _wanted(self) -> Bits:
         """The nodes that would be suitable if nothing were held."""
         found = self._node_table.open(self._query.eligible, whole=self._clear)
         for kind, units in self._needs.items():
             capacity, least = self._node_table.capacity(kind)
             if units > least:
-                found = found & self._level.roof.words(np.flatnonzero(capacity >= units))
+                found &= bits_of(capacity >= units)
         return found
 
     def next_start(self, start: int, end: int) -> int | None:

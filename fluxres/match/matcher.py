@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from fluxres.match.reasons import Holders, PartReport, Refusal
     from fluxres.match.together import Below, Together
     from fluxres.match.traverser import Budget
-    from fluxres.match.workers import Returned
 
 MULTINODE: Final = "allow_multinode"
 """canary: whether a test may use several nodes of the pool; a property of the root."""

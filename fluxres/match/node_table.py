@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from fluxres.match.situation import PERFORMANCE_CLASS, Eligible, Situation
 from fluxres.match.typology import Typology
-from fluxres.planner.block import Words
 from fluxres.planner.level import Level
+from fluxres.planner.marks import Bits, bits_of
 from fluxres.planner.planner import Planner
 
 Int64 = NDArray[np.int64]
@@ -53,7 +53,7 @@ class NodeTable:
     def forget(self) -> None:
         """Drop what was derived from states and kinds."""
         self.forget_states()
-        self._eligible: dict[Eligible, Words] = {}
+        self._eligible: dict[Eligible, Bits] = {}
         self._units: dict[int, Int64] = {}
         self._classes: list[NDArray[np.float64] | None] = []
         self._even: dict[int, bool] = {}
@@ -63,8 +63,8 @@ class NodeTable:
         """Drop what was derived from states."""
         #: The topmost pools that take no new work.
         self._out = _NOTHING if self.ideal else self.typology.structure.unavailable_roots()
-        self._up: Words | None = None
-        self._takeable: Words | None = None
+        self._up: Bits | None = None
+        self._takeable: Bits | None = None
         self._capacity: dict[int, tuple[Int64, int]] = {}
         self._up_pools: dict[int, NDArray[np.bool_] | None] = {}
 
@@ -78,20 +78,20 @@ class NodeTable:
         at = roots.searchsorted(vertices, "right") - 1
         return (at < 0) | (vertices >= structure.end[roots[at]])
 
-    def open(self, eligible: Eligible, *, whole: bool) -> Words:
-        """Nodes in service that satisfy a constraint, as bits; for exclusive use, without pass-through nodes."""
+    def open(self, eligible: Eligible, *, whole: bool) -> Bits:
+        """Nodes in service that satisfy a constraint; for exclusive use, without pass-through nodes."""
         level = self.level
         if self._up is None or self._takeable is None:
             up = self.is_up(level.vertices)
-            self._up = level.roof.words(np.flatnonzero(up))
-            self._takeable = level.roof.words(np.flatnonzero(up & ~self.typology.structure.ways[level.vertices]))
+            self._up = bits_of(up)
+            self._takeable = bits_of(up & ~self.typology.structure.ways[level.vertices])
         found = self._takeable if whole else self._up
         if eligible.everywhere:
             return found
-        words = self._eligible.get(eligible)
-        if words is None:
-            words = self._eligible[eligible] = level.roof.words(np.flatnonzero(eligible.mask))
-        return found & words
+        allowed = self._eligible.get(eligible)
+        if allowed is None:
+            allowed = self._eligible[eligible] = bits_of(eligible.mask)
+        return found & allowed
 
     def classes(self, situation: Callable[[], Situation]) -> NDArray[np.float64] | None:
         """The performance class of each node; None if all are equal.  Calls `situation` only the first time."""

@@ -26,8 +26,7 @@ from fluxres.match.policy import POLICIES, nearest
 from fluxres.match.query import Query
 from fluxres.match.result import NO_ROWS, MatchBuilder, Placement, SlotGroup
 from fluxres.match.situation import Situation
-from fluxres.planner.block import Words
-from fluxres.planner.marks import ordinals_of
+from fluxres.planner.marks import Bits, bits_of, ordinals_of
 
 Int64 = NDArray[np.int64]
 Pools = tuple[Int64, Int64]
@@ -69,7 +68,7 @@ class Search:
         if not node_table.ideal:
             marks = self.level.touched if self.clear else self.level.roof
             #: Nodes in service and eligible that holdings do not rule out.
-            self._open = self._open & ~marks.folded(start, end)
+            self._open &= ~marks.folded(start, end)
             #: Whether a pool between a node and what is requested in it may be held exclusively.
             self._covered = not self.clear and self.level.is_ever_held(query.between)
         self._peaks: dict[int, Int64 | None] = {}
@@ -135,8 +134,17 @@ class Search:
         """Vertices of the pools that a request takes of a node, ascending."""
         if single.takes_node:
             return self.level.vertices[node : node + 1]
-        found = [part.pools[self.pools(node, part)[0][: single.needs[part.demand.kind]]] for part in self.form.parts]
+        found = [self._first_of(node, part, single.needs[part.demand.kind]) for part in self.form.parts]
         return np.sort(found[0] if len(found) == 1 else np.concatenate(found)) if len(single.amounts) > 1 else found[0]
+
+    def _first_of(self, node: int, part: LeafDemand, number: int) -> NDArray[np.int32]:
+        """Vertices of the first pools for a part in one node, in the order of the policy."""
+        kind, policy = part.demand.kind, self.policy
+        if policy.score is None and self._are_free(node, part):
+            first, stop = self.level.edges(kind)
+            at = stop.item(node) - number if policy.descending else first.item(node)
+            return part.pools[at : at + number]
+        return part.pools[self.pools(node, part)[0][:number]]
 
     def match(self, counts: tuple[int, ...]) -> Placement | None:
         """The match for fixed counts.
@@ -144,7 +152,7 @@ class Search:
         Errors: NeedsTraverser if only a search can decide.
         """
         amounts = self.form.amounts(counts)
-        if self.form.sort == "nodes" and amounts.number > 1 and int(np.bitwise_count(self._open).sum()) < amounts.number:
+        if self.form.sort == "nodes" and amounts.number > 1 and self._open.bit_count() < amounts.number:
             return None
         drawing = self.drawing(counts) if self.form.draws else None
         chosen = self._choose(amounts, drawing)
@@ -164,7 +172,7 @@ class Search:
         """
         amounts = self.form.amounts(counts)
         if self.form.sort == "nodes" and not self.form.parts and not self.form.draws:
-            return int(np.bitwise_count(self._open).sum()) >= amounts.number
+            return self._open.bit_count() >= amounts.number
         return self._choose(amounts, self.drawing(counts) if self.form.draws else None, any_will_do=True) is not None
 
     def drawing(self, counts: tuple[int, ...]) -> Drawing:
@@ -186,7 +194,7 @@ class Search:
                 self._peaks[kind] = self.level.peaks(kind, self.start, self.end, self._open)
         return self._peaks[kind]
 
-    def candidates(self, needs: dict[int, int]) -> Words:
+    def candidates(self, needs: dict[int, int]) -> Bits:
         """Nodes with room by count."""
         found = self._open
         for kind, units in needs.items():
@@ -194,16 +202,10 @@ class Search:
             peaks = self.peaks(kind)
             if peaks is not None:
                 # Used units may be out of service, so they are not subtracted from those in service.
-                found = found & self._words(self.node_table.units(kind) - peaks >= units)
+                found &= bits_of(self.node_table.units(kind) - peaks >= units)
             if units > least:
-                found = found & self._words(capacity >= units)
+                found &= bits_of(capacity >= units)
         return found
-
-    def _words(self, flags: NDArray[np.bool_]) -> Words:
-        packed = np.zeros(self.level.roof.width * 8, np.uint8)
-        octets = np.packbits(flags, bitorder="little")
-        packed[: len(octets)] = octets
-        return packed.view("<u8")
 
     @cached_property
     def _unsure(self) -> NDArray[np.bool_] | None:
@@ -220,9 +222,9 @@ class Search:
         """Positions of the nodes for which a count may be too optimistic."""
         return _NOWHERE if self._unsure is None else self._unsure[nodes].nonzero()[0]
 
-    def ordered(self, words: Words) -> Int64:
+    def ordered(self, among: Bits) -> Int64:
         """Nodes in the order of the policy."""
-        nodes = ordinals_of(words, self.level.length)
+        nodes = ordinals_of(among, self.level.length)
         policy = self.policy
         if policy.score is None:
             return nodes[::-1] if policy.descending else nodes
@@ -290,7 +292,7 @@ class Search:
                 return True
         return self._covered
 
-    def first_node(self, words: Words, needs: dict[int, int]) -> int | None:
+    def first_node(self, among: Bits, needs: dict[int, int]) -> int | None:
         """The first of these nodes in numerical order that has what is needed, checked unit by unit.
 
         Later nodes are not looked at.
@@ -299,14 +301,11 @@ class Search:
             needs: units by type number.
         """
         descending = self.policy.descending and not self.policy.near
-        for at in words.nonzero()[0][:: -1 if descending else 1].tolist():
-            word = words.item(at)
-            while word:
-                bit = (word if descending else word & -word).bit_length() - 1
-                node = at << 6 | bit
-                if not self.is_doubtful(node, needs) or self.fits_into(node, needs):
-                    return int(node)
-                word ^= 1 << bit
+        while among:
+            node = (among if descending else among & -among).bit_length() - 1
+            if not self.is_doubtful(node, needs) or self.fits_into(node, needs):
+                return node
+            among ^= 1 << node
         return None
 
     # -- the choice of nodes -------------------------------------------------------------------------------------------
@@ -323,26 +322,26 @@ class Search:
         """
         form, number, needs = self.form, amounts.number, amounts.needs
         one_each = form.sort == "nodes"
-        words = self.candidates(needs)
-        if not words.any():
+        among = self.candidates(needs)
+        if not among:
             return None
         evened = self.policy.evened and form.sort == "bundles" and number > 1 and not any_will_do
         if drawing is not None:
             if evened:
                 raise NeedsTraverser
             if number == 1 and not self.policy.near and (self.policy.score is None or self.scores is None):
-                node = self.first_node(words, needs)
+                node = self.first_node(among, needs)
                 if node is None:
                     return None
                 first = Chosen(np.array([node]), np.ones(1, np.int64))
                 if drawing.few(first.nodes, first.amounts)[0]:
                     return first
-            return self._supplied(self.ordered(words), needs, drawing, number)
+            return self._supplied(self.ordered(among), needs, drawing, number)
         near = self.policy.near and form.sort != "units"
         if number == 1 and (near or self.policy.score is None or self.scores is None):
-            node = self.first_node(words, needs)
+            node = self.first_node(among, needs)
             return None if node is None else Chosen(np.array([node]), np.ones(1, np.int64))
-        nodes = self.ordered(words)
+        nodes = self.ordered(among)
         if one_each and len(nodes) < number:
             return None
         if near:
@@ -516,6 +515,11 @@ class Search:
             units = np.where(up[first:stop], units, 0)
         ordinals = units.nonzero()[0]
         return ordinals + first, units[ordinals]
+
+    def _are_free(self, node: int, part: LeafDemand) -> bool:
+        """Whether all pools for a part in one node are known to be free, each with one unit."""
+        kind = part.demand.kind
+        return part.is_single and not self.is_doubtful(node, (kind,)) and self.node_table.up_pools(kind) is None
 
     def _inner_order(self, part: LeafDemand, ordinals: Int64) -> Int64 | slice | None:
         policy, is_varied = self.policy, self.node_table.is_varied

@@ -99,11 +99,21 @@ def locked(method: Callable[Concatenate[Self, Given], Answer]) -> Callable[Conca
     return call
 
 
-def writing(method: Callable[Concatenate[ResourceGraph, Given], Answer]) -> Callable[Concatenate[ResourceGraph, Given], Answer]:
-    """Decorate a method of a graph that changes it."""
+class Writable(Protocol):
+    """What has a lock for changes."""
+
+    @property
+    def write_lock(self) -> RLock | Attachment: ...
+
+
+Changed = TypeVar("Changed", bound=Writable)
+
+
+def writing(method: Callable[Concatenate[Changed, Given], Answer]) -> Callable[Concatenate[Changed, Given], Answer]:
+    """Decorate a method that changes its object to hold the lock for changes."""
 
     @wraps(method)
-    def call(self: ResourceGraph, /, *args: Given.args, **kwargs: Given.kwargs) -> Answer:
+    def call(self: Changed, /, *args: Given.args, **kwargs: Given.kwargs) -> Answer:
         with self.write_lock:
             return method(self, *args, **kwargs)
 

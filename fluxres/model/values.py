@@ -216,7 +216,6 @@ class Allocation(Tabular):
         Errors: UsageError for another form of the graph.
         """
         from fluxres.allocation.resource_set import resource_set
-        from fluxres.allocation.resource_set import scheduling as graph_of
 
         held = vertices, amounts = self.held
         accounts, n = self._structure.accounts, self._structure.n
@@ -226,6 +225,8 @@ class Allocation(Tabular):
         r = resource_set(self._structure, vertices, amounts, *self.window, self._nslots)
         if not scheduling:
             return r
+        from fluxres.allocation.resource_set import scheduling as graph_of
+
         linked = accounts.linked
         asked = [(v, amount) for v, amount in self._implied if linked is not None and linked[v]]
         if asked:

@@ -56,13 +56,12 @@ def too_many_breakpoints() -> LimitExceeded:
 
 
 class Breakpoints(ABC):
-    """Ascending moments, and the row that holds from each to the next, as an index into a matrix."""
+    """Ascending moments, with something that holds from each to the next."""
 
-    __slots__ = ("rows", "times")
+    __slots__ = ("times",)
 
     def __init__(self) -> None:
         self.times = array("q", [BEGINNING])
-        self.rows = array("q", [0])
 
     @abstractmethod
     def _insert(self, k: int, time: int) -> None:
@@ -126,7 +125,7 @@ class Block(Breakpoints):
         per_word: pools per word; a power of two.
     """
 
-    __slots__ = ("_column", "_flat", "_low", "_mask", "_spare", "_width", "changes", "length", "matrix")
+    __slots__ = ("_column", "_flat", "_low", "_mask", "_spare", "_width", "changes", "length", "matrix", "rows")
 
     def __init__(self, length: int, width: int, dtype: npt.DTypeLike, per_word: int) -> None:
         self.length = length
@@ -136,6 +135,8 @@ class Block(Breakpoints):
         word = np.dtype(dtype)
         self._mask = (1 << (word.itemsize * 8 // per_word)) - 1
         super().__init__()
+        #: By breakpoint, the row of the matrix that holds from there on.
+        self.rows = array("q", [0])
         self.changes = array("q", [0])
         self._allot(np.zeros((ROWS_FIRST, width), word), 1)
 
@@ -225,10 +226,14 @@ class Block(Breakpoints):
             if (max(values) + amount > limit) if amount > 0 else (min(values) + amount < 0):
                 return False
             first, last = values[0], values[-1]
+        known = len(times)
         i, j = self._cut(i, j, start, end, room)
         flat, rows, changes = self._flat, self.rows, self.changes
         if within_row:
             flat[rows[i] * width + column] += amount << shift
+            if len(times) == known + 2:  # the row goes on before and after
+                changes[i] = changes[j] = number
+                return True
         else:
             self._add_to_column(column, amount << shift, i, j)
         before: int = flat[rows[i - 1] * width + column] >> shift & mask

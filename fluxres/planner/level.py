@@ -21,9 +21,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from fluxres.planner.block import BEGINNING, Ints, Words
+from fluxres.planner.block import BEGINNING, Ints
 from fluxres.planner.columns import Columns, distinct
-from fluxres.planner.marks import Marks, ordinals_of
+from fluxres.planner.marks import Bits, Marks, ordinals_of
 from fluxres.planner.timeline import Finding, Timeline, narrowest
 
 Changes = Sequence[tuple[int, int, int]]
@@ -95,11 +95,11 @@ class Level:
             self._edges[kind] = found
         return found
 
-    def peaks(self, kind: int, start: int, end: int, among: Words | None = None) -> npt.NDArray[np.int64] | None:
+    def peaks(self, kind: int, start: int, end: int, among: Bits | None = None) -> npt.NDArray[np.int64] | None:
         """Per pool, the units of a type used below it at the busiest moment; None if none are used.
 
         Args:
-            among: the pools of interest, as bits; others may be returned as 0.
+            among: the pools of interest; others may be returned as 0.
         """
         line = self._counts.get(kind)
         if line is None or not line.breakpoints:
@@ -107,11 +107,11 @@ class Level:
         found: npt.NDArray[np.int64] | None = None
         for number, block in line.blocks.items():
             lo, hi, base = 0, block.length, number * SPAN
-            if among is not None:  # a row is as wide as the block, and mostly a few of its words are of interest
-                words = among[base >> 6 : (base + hi + 63) >> 6].nonzero()[0]
-                if not words.size:
+            if among is not None:  # a row is as wide as the block, and mostly a small part of it is of interest
+                part = among >> base & (1 << hi) - 1
+                if not part:
                     continue
-                lo, hi = words.item(0) << 6, min(words.item(-1) + 1 << 6, hi)
+                lo, hi = (part & -part).bit_length() - 1, part.bit_length()
             used = block.peaks(lo, hi, start, end)
             if used is not None:
                 if found is None:
@@ -161,27 +161,29 @@ class Level:
     def change(self, runs: Changes, start: int, end: int) -> None:
         """Record that the own use of a few pools grew over the window, or that of all of them shrank."""
         types, sizes, ordinal_of = self._columns.type, self._columns.size, self._ordinal_of
-        #: By pool of the level, the units by type.
-        below: dict[int, dict[int, int]] = {}
+        #: By pool of the level and type, the units below it.
+        below: dict[tuple[int, int], int] = {}
         for v, length, amount in runs:
-            kind = types[v]
+            kind, pool = types[v], ordinal_of[v]
             # A run is within one pool of the level, or is one of such pools, or goes on beyond the last one.
-            is_within = ordinal_of[v] == ordinal_of[v + length - 1]
-            for u, number in [(v, length)] if is_within else [(u, 1) for u in range(v, v + length)]:
+            if pool >= 0 and kind != self.kind and (length == 1 or ordinal_of[v + length - 1] == pool):
+                below[pool, kind] = below.get((pool, kind), 0) + length * amount
+                continue
+            for u in range(v, v + length):
                 pool = ordinal_of[u]
                 if kind == self.kind:
                     self._roof_one(pool, amount > 0, start, end)
                 elif pool >= 0:
-                    units = below.setdefault(pool, {})
-                    units[kind] = units.get(kind, 0) + number * amount
+                    below[pool, kind] = below.get((pool, kind), 0) + amount
                 elif sizes[u] == 1:
-                    for w in range(u, u + number):
-                        self.cover(w, amount > 0, start, end)
-        for pool, units in below.items():
-            for kind, amount in units.items():
-                counts = self._counts.get(kind) or self.open(kind)
-                counts.change(pool, 1, amount, UNITS_MAX, start, end, 2)
-            if amount > 0:
+                    self.cover(u, amount > 0, start, end)
+        pools: set[int] = set()
+        for (pool, kind), amount in below.items():
+            counts = self._counts.get(kind) or self.open(kind)
+            counts.change(pool, 1, amount, UNITS_MAX, start, end, 2)
+            pools.add(pool)
+        for pool in pools:
+            if runs[0][2] > 0:
                 self.touched.mark_one(pool, True, start, end)
             else:
                 self._clear_one(pool, self.roof.gaps(pool, start, end))
@@ -200,9 +202,9 @@ class Level:
             counts = self._counts.get(kind) or self.open(kind)
             counts.add(which, sums, start, end)
             if amounts[0] > 0:
-                self.touched.mark(self.touched.words(which), True, start, end)
+                self.touched.mark(self.touched.bits(which), True, start, end)
             else:
-                self._clear_many(which, self.touched.words(which), start, end)
+                self._clear_many(which, self.touched.bits(which), start, end)
         for v, units in zip(vertices[~there].tolist(), amounts[~there].tolist(), strict=True):
             if self._columns.size[v] == 1:
                 self.cover(v, units > 0, start, end)
@@ -228,15 +230,15 @@ class Level:
             self._clear_one(pool, [(start, end)])
 
     def _roof_many(self, pools: Ints, on: bool, start: int, end: int, *, own: bool) -> None:
-        words = self.roof.words(pools)
-        self.roof.mark(words, on, start, end)
+        bits = self.roof.bits(pools)
+        self.roof.mark(bits, on, start, end)
         if on:
-            self.touched.mark(words, True, start, end)
+            self.touched.mark(bits, True, start, end)
             return
         if self.is_ever_held(self._types_above if own else (self.kind, *self._types_above)):
             for pool in pools.tolist():
                 self._roof_again(pool, start, end)
-        self._clear_many(pools, words, start, end)
+        self._clear_many(pools, bits, start, end)
 
     def _roof_again(self, pool: int, start: int, end: int) -> None:
         """Over a window in which the mark was just cleared, mark a pool where it or one above it is still held."""
@@ -255,16 +257,20 @@ class Level:
         for start, end in windows:
             self.touched.mark_one(pool, False, start, end)
 
-    def _clear_many(self, pools: Ints, words: Words, start: int, end: int) -> None:
-        """Clear `touched` of many ascending pools, which `words` has as bits, where nothing of them is held or used any more."""
-        left = words & self.roof.folded(start, end)
+    def _clear_many(self, pools: Ints, bits: Bits, start: int, end: int) -> None:
+        """Clear `touched` of many ascending pools, where nothing of them is held or used any more.
+
+        Args:
+            bits: the same pools.
+        """
+        left = bits & self.roof.folded(start, end)
         for counts in self._counts.values():
             if counts.breakpoints:
-                left |= self.touched.words(pools[counts.extremes(pools, start, end) > 0])
-        if not left.any():
-            self.touched.mark(words, False, start, end)
+                left |= self.touched.bits(pools[counts.extremes(pools, start, end) > 0])
+        if not left:
+            self.touched.mark(bits, False, start, end)
             return
-        self.touched.mark(words & ~left, False, start, end)
+        self.touched.mark(bits & ~left, False, start, end)
         for pool in ordinals_of(left, self.length).tolist():
             self._clear_one(pool, self.roof.gaps(pool, start, end))
 

@@ -5,23 +5,26 @@ Keys are always present and lists are never null, so a script needs no special c
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fluxres.allocation.planned import Staged
-from fluxres.clock import seconds
+from fluxres.clock import FOREVER, seconds
 from fluxres.graph import state_notes
 from fluxres.graph.kinds import STATES
-from fluxres.model import Pool, Problem, ResourceGraph, Span
+from fluxres.model import Allocation, Pool, Problem, ResourceGraph, Span
 from fluxres.model.pool import units_free, units_held
 from fluxres.model.totals import by_type
 from fluxres.render.text import seconds_or_none
 
 if TYPE_CHECKING:
     from fluxres.instance import Instance
+    from fluxres.match.result import Placement
     from fluxres.model.targets import Place
+    from fluxres.store import Entry
+    from fluxres.store.store import GraphRow
 
 Document = dict[str, Any]
 
@@ -90,6 +93,46 @@ def spans(graph: ResourceGraph, vertices: Iterable[int], start: int, end: int, j
 
 def span(s: Span) -> Document:
     return {"job": s.job, "path": s.pool, "amount": s.amount, "start": s.start, "end": seconds_or_none(s.end)}
+
+
+def granted(allocation: Allocation) -> Document:
+    """What a job has just been allocated."""
+    return {
+        "job": allocation.job,
+        "start": allocation.start,
+        "end": seconds_or_none(allocation.end),
+        "pools": [{"path": s.pool, "amount": s.amount} for s in allocation.spans],
+    }
+
+
+def left(graph: ResourceGraph, job: str) -> list[Document]:
+    """What a job still holds after a release, by job, start and pool."""
+    held = graph.records.require_job(job) if graph.records.is_holder(job) else ()
+    return spans(graph, sorted(held), 0, FOREVER, job)
+
+
+def matched(graph: ResourceGraph, found: Placement, now: float) -> Document:
+    """What a request would get, and when; `now` is in seconds."""
+    return {
+        "start": seconds(found.start),
+        "end": seconds_or_none(seconds(found.end)),
+        "now": seconds(found.start) <= now,
+        "pools": [{"path": graph.structure.accounts.where(v), "amount": amount} for v, amount in found.targets],
+        "shared": [graph.structure.where(v) for v in found.shared.tolist()],
+    }
+
+
+def graphs(rows: Sequence[GraphRow], in_use: str | None) -> list[Document]:
+    """The graphs of a store."""
+    return [
+        {"graph": row.name, "in_use": row.name == in_use, "pools": row.pools, "events": row.seq, "created": row.created}
+        for row in rows
+    ]
+
+
+def entry(e: Entry) -> Document:
+    """One event of the journal; its times are ticks."""
+    return {"number": e.seq, "time": e.time, "by": e.user or None, "command": e.command, **e.event}
 
 
 def totals(

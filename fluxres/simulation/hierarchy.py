@@ -16,6 +16,7 @@ import numpy as np
 from fluxres.errors import InfeasibleRequest, UsageError
 from fluxres.graph.kinds import WAY
 from fluxres.instance.policy import policy
+from fluxres.instance.queue import QueuePolicy
 from fluxres.match.policy import policy as match_policy
 from fluxres.model import ResourceGraph
 
@@ -48,6 +49,11 @@ class Hierarchy:
             raise UsageError(f"expected fan-outs of at least 1 and a policy, got {self.fan_outs!r:.80}", where="hierarchy")
         if self.boot_s < 0 or (self.ahead or 0) < 0:
             raise UsageError("expected a boot time and a number of jobs of at least 0", where="hierarchy")
+        given: tuple[object, ...] = self.queue_policies
+        for each in given:
+            if isinstance(each, QueuePolicy) and self.fan_outs:
+                message = f"a policy object ({each.name}) would be shared by all instances of a level"
+                raise UsageError(message, where="hierarchy", hint="give its name, of which each instance gets its own")
         for name in self.queue_policies:
             policy(name)
         for name in self.match_policies:
@@ -93,10 +99,14 @@ def by_level(text: str) -> tuple[str, ...]:
 
     >>> by_level("easy:fcfs"), by_level("hybrid:depth=8:fcfs")
     (('easy', 'fcfs'), ('hybrid:depth=8', 'fcfs'))
+    >>> by_level('wfp.py:Wfp3:{"power": 2, "depth": 1}:fcfs')
+    ('wfp.py:Wfp3:{"power": 2, "depth": 1}', 'fcfs')
     """
     found: list[str] = []
     for word in text.split(":"):
-        if "=" in word and found:
+        last = found[-1] if found else ""
+        is_open = last.endswith(".py") or last.count("{") > last.count("}")
+        if found and (is_open or "=" in word or word.startswith("{")):
             found[-1] += f":{word}"
         else:
             found.append(word)

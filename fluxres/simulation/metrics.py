@@ -146,10 +146,12 @@ class OverTime(NamedTuple):
 
 
 class Series:
-    """A sink that stores the data for curves: 32 bytes per job."""
+    """A sink that stores what curves, percentiles and classes are computed from: 40 bytes per job."""
 
     def __init__(self) -> None:
         self._submit, self._start, self._end, self._size = array("q"), array("q"), array("q"), array("q")
+        self._user = array("l")
+        self._users: dict[str | None, int] = {}
 
     def __len__(self) -> int:
         return len(self._submit)
@@ -159,9 +161,14 @@ class Series:
         self._start.append(job.start)
         self._end.append(job.end)
         self._size.append(job.size)
+        self._user.append(self._users.setdefault(job.user, len(self._users)))
 
     def close(self) -> None:
         """No-op: nothing is buffered."""
+
+    def users(self) -> tuple[list[str | None], Numbers]:
+        """The names of users, and by job the index of its user."""
+        return list(self._users), np.array(self._user, np.int64)
 
     def columns(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
         """submit, start, end (ticks; start -1 for a job that never ran) and size, in the order of the ends."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TYPE_CHECKING, NamedTuple
 
 from fluxres.clock import FOREVER, seconds
@@ -35,6 +36,24 @@ class InstanceRow:
     end_s: float
     busy_s: float
     decisions: int
+
+
+def _checked(job: Submission | None) -> Submission | None:
+    """A submission with whole times.
+
+    Errors: InputError for one with fractions.
+    """
+    if job is not None and not type(job.submit) is type(job.run) is type(job.limit) is int:
+        for name in ("submit", "run", "limit"):
+            value: object = getattr(job, name)
+            if not isinstance(value, Integral):
+                raise InputError(
+                    f"{name}: expected whole microseconds, got {value!r:.80}",
+                    where=f"job {job.id}",
+                    hint="round(seconds * 1_000_000)",
+                )
+        return job._replace(submit=int(job.submit), run=int(job.run), limit=int(job.limit))
+    return job
 
 
 class Site:
@@ -81,7 +100,7 @@ class Site:
         self.feed = feed
         self.ahead = ahead
         self.begin = begin
-        self.upcoming = next(feed, None)
+        self.upcoming = _checked(next(feed, None))
         self.parent: Site | None = None
         self.job: Job | None = None
         self.children_left = 0
@@ -98,7 +117,7 @@ class Site:
 
         Errors: InputError for one before the last.
         """
-        last, found = self.upcoming, next(self.feed, None)
+        last, found = self.upcoming, _checked(next(self.feed, None))
         if found is not None and last is not None and found.submit < last.submit:
             raise InputError(
                 f"job {found.id} is submitted at {seconds(found.submit)} s, after one submitted at {seconds(last.submit)} s",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fluxres.store.journal import Entry
 from fluxres.store.lock import Holder, Notify
-from fluxres.store.sqlite import GraphRow, Position, SqliteStore, Transaction, open_store
+from fluxres.store.store import GraphRow, Position, Store, Transaction, open_store
 from fluxres.store.tickets import Ticket
 from fluxres.store.url import StoreUrl, is_store_url
 
@@ -18,7 +18,7 @@ __all__ = [
     "Holder",
     "Notify",
     "Position",
-    "SqliteStore",
+    "Store",
     "StoreUrl",
     "Ticket",
     "Transaction",

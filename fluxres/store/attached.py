@@ -20,9 +20,10 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Final
+
+import msgspec
 
 from fluxres import clock as clocks
 from fluxres import limits
@@ -31,9 +32,9 @@ from fluxres.errors import FluxresError, StoreError, UsageError
 from fluxres.model.events import Event, PatientSink
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.store import encoding, journal, records
+from fluxres.store.database import Durability
 from fluxres.store.lock import Notify
-from fluxres.store.schema import Durability
-from fluxres.store.sqlite import WEIGHT_MAX, Change, SqliteStore, open_store
+from fluxres.store.store import WEIGHT_MAX, Change, Store, open_store
 from fluxres.store.url import is_store_url
 
 _SNAPSHOT_PART: Final = 16
@@ -54,8 +55,7 @@ class _Thread(threading.local):
     depth = 0
 
 
-@dataclass(slots=True, eq=False)
-class _Waiting:
+class _Waiting(msgspec.Struct, eq=False):
     """A change that waits for its commit.
 
     Attributes:
@@ -83,9 +83,7 @@ class Attached(PatientSink):
     Errors: UnknownGraph, StoreBusy, StoreError.
     """
 
-    def __init__(
-        self, store: SqliteStore, name: str | None, durability: Durability, command: str, wait_s: float, clock: Clock
-    ) -> None:
+    def __init__(self, store: Store, name: str | None, durability: Durability, command: str, wait_s: float, clock: Clock) -> None:
         self.store, self.command, self._wait_s = store, command, wait_s
         self._user = journal.os_user()
         self._process = os.getpid()
@@ -259,7 +257,10 @@ class Attached(PatientSink):
         with self._gate:
             self._members -= 1
             if self._members == 0:
-                self._lock.release()
+                try:
+                    self._lock.release()
+                except StoreError:  # it was lost with its connection
+                    self._lock.close()
                 self._has_lock = self._is_closing = False
                 self._gate.notify_all()
 
@@ -311,6 +312,8 @@ class Attached(PatientSink):
                 for one in group:
                     one.error, one.is_done = error, True
                 self._is_closing = self._is_closing or self._lock.is_wanted()
+        if error is None:
+            self.store.wake(self._link.name)
 
     # -- the state of the store ------------------------------------------------------------------------------------------
 
@@ -321,8 +324,9 @@ class Attached(PatientSink):
         """
         if self._loss is not None:
             self._reload()
-        elif self._link.has_moved():
-            self._loss = StoreError("the changes of other processes could not be read", where=self.store.url)
+            return
+        self._loss = StoreError("the changes of other processes could not be read", where=self.store.url)
+        if self._link.has_moved():
             news = self._link.news()
             if news is None or sum(journal.weight(entry.event) for entry in news) > _REPLAY_MAX:
                 self._reload()
@@ -334,7 +338,7 @@ class Attached(PatientSink):
             finally:
                 self._thread.depth -= 1
             self._since_snapshot = self._link.row.weight
-            self._loss = None
+        self._loss = None
 
     def refresh(self) -> None:
         self._require_process()

@@ -33,7 +33,7 @@ from fluxres.store import encoding, journal, records
 from fluxres.store.disk import write_whole
 from fluxres.store.encoding import RecordColumns
 from fluxres.store.journal import Event
-from fluxres.store.sqlite import Position
+from fluxres.store.store import Position
 
 VERSION: Final = 1
 HEAD: Final = b'{"fluxres":"changes"'

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 import numpy as np
+from msgspec.structs import astuple
 
 from fluxres import clock as clocks
 from fluxres.allocation.drawn import Drawn
@@ -32,7 +33,7 @@ from fluxres.store import changes as documents
 from fluxres.store.changes import Mark, Pending
 from fluxres.store.disk import write_whole
 from fluxres.store.encoding import RecordColumns
-from fluxres.store.sqlite import Position, Saved, SqliteStore
+from fluxres.store.store import Position, Saved, Store
 from fluxres.store.url import is_store_url
 from fluxres.syntax.moment import EPOCH_FROM_S
 
@@ -84,7 +85,7 @@ class SaveReport:
 
 
 def load(
-    source: Source | Sequence[Source] | files.Sources | SqliteStore | Loaded | Given,
+    source: Source | Sequence[Source] | files.Sources | Store | Loaded | Given,
     *,
     name: str | None = None,
     format: str | None = None,
@@ -133,10 +134,10 @@ def load(
     elif not isinstance(source, str | os.PathLike) and isinstance(source, Sequence):
         parts = source if isinstance(source, files.Sources) else files.Sources([_text(cast("Source", each)) for each in source])
         graph, notes = _graph(registry.read_many(parts, format=format, **options), parts.names[0], clock)
-    elif isinstance(source, SqliteStore) or is_store_url(_text(source)):
-        store, usual = (source, source.clock) if isinstance(source, SqliteStore) else (open_store(_text(source)), clocks.system)
+    elif isinstance(source, Store) or is_store_url(_text(source)):
+        store, usual = (source, source.clock) if isinstance(source, Store) else (open_store(_text(source)), clocks.system)
         if format is not None or options:
-            where = store.url if isinstance(source, SqliteStore) else _text(source)
+            where = store.url if isinstance(source, Store) else _text(source)
             raise UsageError("a store has neither a format nor options", where=where, hint="leave them out")
         known = usual if clock is None else clock
         graph, position = store.open(clock=known)
@@ -282,7 +283,7 @@ def loads(
 
 
 def save_stored(
-    store: SqliteStore,
+    store: Store,
     name: str | None,
     dest: Source,
     *,
@@ -297,7 +298,7 @@ def save_stored(
 
     Args:
         store, name: the graph; the store's default one if None.
-        command, wait_s: as for :meth:`fluxres.store.SqliteStore.writing`.
+        command, wait_s: as for :meth:`fluxres.store.Store.writing`.
 
     Errors: as :func:`save`; UnknownGraph; UsageError for a save of the graph over itself.
     """
@@ -366,7 +367,7 @@ def _save_stream(g: ResourceGraph, stream: Writable, how: _Writing) -> SaveRepor
     return SaveReport(name, written.format, len(g), left_out=written.left_out, note=written.note)
 
 
-def _save_to_store(g: ResourceGraph, store: SqliteStore, how: _Writing) -> SaveReport:
+def _save_to_store(g: ResourceGraph, store: Store, how: _Writing) -> SaveReport:
     place, pending = _place(store, g.name), Pending.of(g)
     name = store.address.graph or g.name
     mark = None if pending is None else pending.marks.get(place)
@@ -472,7 +473,7 @@ def _other_clock(g: ResourceGraph) -> str:
     return "its times are not calendar times, but a graph from a store has the system clock: load it with a clock of your own"
 
 
-def _place(store: SqliteStore, name: str) -> str:
+def _place(store: Store, name: str) -> str:
     return f"{store.url}?graph={store.address.graph or name}"
 
 

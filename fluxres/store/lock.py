@@ -21,6 +21,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -32,7 +33,7 @@ from fluxres.errors import StoreBusy, StoreError, UsageError
 TELL_AFTER_S: Final = 0.5
 """A shorter wait is not reported on the terminal."""
 _TEXT_BYTES_MAX: Final = 4096
-_FLOCK: Final = "@hhqqi4x"
+_FLOCK: Final = struct.Struct("@hhqqi4x")
 """struct flock: type, whence, start, length, process."""
 _FIRST_PLACE: Final = _TEXT_BYTES_MAX
 """Places in the queue are bytes from here on."""
@@ -80,6 +81,7 @@ class WriterLock:
     def __init__(self, path: Path, *, clock: Clock, notify: Notify | None = None, mode: int = 0o666) -> None:
         self.path, self.clock, self.notify, self.mode = path, clock, notify, mode
         self._fd = -1
+        self._inode = (0, 0)
         self._place = 0
         self._process = os.getpid()
 
@@ -102,7 +104,7 @@ class WriterLock:
                     self.close()
                     raise self._busy(wait_s)
                 self._wait(fd, wait_s)
-            if _is_current(fd, self.path):
+            if self._is_current():
                 break
             self.close()
         _sign(fd, command, self.clock)
@@ -127,7 +129,17 @@ class WriterLock:
             self._process = os.getpid()
         if self._fd < 0:
             self._fd = _open(self.path, self.mode)
+            own = os.fstat(self._fd)
+            self._inode = own.st_ino, own.st_dev
         return self._fd
+
+    def _is_current(self) -> bool:
+        """Whether the locked file still has its name; it may have been removed in the meantime."""
+        try:
+            named = os.stat(self.path)
+        except FileNotFoundError:
+            return False
+        return (named.st_ino, named.st_dev) == self._inode
 
     def _wait(self, fd: int, wait_s: float) -> None:
         """Wait in the queue, then for the lock.
@@ -218,7 +230,7 @@ def writer_lock(
 
 
 def _record(kind: int, start: int, length: int) -> bytes:
-    return struct.pack(_FLOCK, kind, os.SEEK_SET, start, length, 0)
+    return _FLOCK.pack(kind, os.SEEK_SET, start, length, 0)
 
 
 def _place_in_queue(fd: int, path: Path) -> int:
@@ -246,7 +258,7 @@ def _queue(fd: int, place: int) -> None:
 def _is_locked(fd: int, start: int, length: int = 0) -> bool:
     """Whether another writer has a place among these bytes; 0 means all that follow."""
     found = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _record(fcntl.F_WRLCK, start, length))
-    kind: int = struct.unpack(_FLOCK, found)[0]
+    kind: int = _FLOCK.unpack(found)[0]
     return kind != fcntl.F_UNLCK
 
 
@@ -283,19 +295,15 @@ def _lock(fd: int, path: Path) -> bool:
     return True
 
 
-def _is_current(fd: int, path: Path) -> bool:
-    """Whether the locked file still has its name; it may have been removed in the meantime."""
-    try:
-        named = path.stat()
-    except FileNotFoundError:
-        return False
-    own = os.fstat(fd)
-    return (own.st_ino, own.st_dev) == (named.st_ino, named.st_dev)
+@lru_cache(maxsize=64)
+def _who(process: int, command: str) -> bytes:
+    said = " ".join(command.split())[:1000].encode("utf-8", "backslashreplace")
+    return b"pid: %d\ncommand: %s\nsince: " % (process, said)
 
 
 def _sign(fd: int, command: str, clock: Clock) -> None:
     """Write who has the lock, unless that is the process that had it before."""
-    who = b"pid: %d\ncommand: %s\nsince: " % (os.getpid(), " ".join(command.split())[:1000].encode("utf-8", "backslashreplace"))
+    who = _who(os.getpid(), command)
     try:
         if os.pread(fd, len(who), 0) != who:
             os.ftruncate(fd, 0)

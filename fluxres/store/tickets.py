@@ -13,6 +13,7 @@ import msgspec
 
 from fluxres.allocation.facts import Launch
 from fluxres.errors import StoreError
+from fluxres.store.database import Connection
 
 _QUERY: Final = "SELECT number, body FROM tickets WHERE graph = ? ORDER BY priority DESC, number"
 
@@ -56,7 +57,7 @@ class Tickets:
         graph: key of its rows.
     """
 
-    def __init__(self, db: sqlite3.Connection, graph: int) -> None:
+    def __init__(self, db: Connection, graph: int) -> None:
         self._db, self._graph = db, graph
         self.have_changed = False
         """Whether the transaction has to be committed because of them."""
@@ -83,8 +84,9 @@ class Tickets:
         """Write a ticket, and return it with its number."""
         self.have_changed = True
         row = (self._graph, ticket.job, ticket.priority, msgspec.json.encode(ticket))
-        number = self._db.execute("INSERT INTO tickets (graph, job, priority, body) VALUES (?, ?, ?, ?)", row).lastrowid
-        return msgspec.structs.replace(ticket, number=number or 0)
+        statement = "INSERT INTO tickets (graph, job, priority, body) VALUES (?, ?, ?, ?) RETURNING number"
+        (number,) = self._db.execute(statement, row).fetchone()
+        return msgspec.structs.replace(ticket, number=number)
 
     def remove(self, ticket: Ticket) -> None:
         self.have_changed = True
@@ -95,6 +97,6 @@ class Tickets:
         self.have_changed = True
         row = self._db.execute(
             "INSERT INTO meta (key, value) VALUES ('runs', '1')"
-            " ON CONFLICT (key) DO UPDATE SET value = CAST(value AS INTEGER) + 1 RETURNING value"
+            " ON CONFLICT (key) DO UPDATE SET value = CAST(CAST(meta.value AS INTEGER) + 1 AS TEXT) RETURNING value"
         ).fetchone()
         return f"r{row[0]}"

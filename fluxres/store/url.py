@@ -6,17 +6,18 @@ as by most tools, as a file in the current directory; a store in the root direct
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 import msgspec
 
 from fluxres.errors import StoreError
 
-SCHEMES: Final = ("sqlite",)
-_FOLLOWING: Final = ("etcd", "postgresql")
+SCHEMES: Final = ("sqlite", "postgresql")
+_FOLLOWING: Final = ("etcd",)
 _SUFFIXES: Final = (".db", ".sqlite", ".sqlite3")
 VARIABLE: Final = "FLUXRES_STORE"
 
@@ -38,6 +39,24 @@ class StoreUrl(msgspec.Struct, frozen=True):
         return f"sqlite://{self.path}"
 
 
+class ServerUrl(msgspec.Struct, frozen=True):
+    """The address of a store that a server keeps.
+
+    Args:
+        address: as the client library of the server reads it.
+        graph: name of the graph, None for the default one.
+    """
+
+    address: str
+    graph: str | None = None
+
+    @property
+    def path(self) -> Path:
+        """A file of this machine that stands for the store."""
+        number = hashlib.blake2b(self.address.encode(), digest_size=8).hexdigest()
+        return _data_folder() / f"{urlsplit(self.address).scheme}-{number}"
+
+
 def is_store_url(text: str) -> bool:
     """Whether this is the address of a store and not of a file to read: a store scheme, or a path with the extension of a
     database.
@@ -49,7 +68,7 @@ def is_store_url(text: str) -> bool:
     return (bool(colon) and scheme in (*SCHEMES, *_FOLLOWING)) or text.endswith(_SUFFIXES)
 
 
-def parse(text: str) -> StoreUrl:
+def parse(text: str) -> StoreUrl | ServerUrl:
     """Parse the address of a store.
 
     Args:
@@ -68,15 +87,22 @@ def parse(text: str) -> StoreUrl:
     scheme, colon, rest = text.partition(":")
     if not colon or "/" in scheme or Path(text).exists():
         return StoreUrl(_absolute(text, text))
+    if scheme == "postgresql":
+        return _server(text)
     if scheme not in SCHEMES:
-        follow = " and ".join(_FOLLOWING)
-        raise StoreError(
-            f"unknown store scheme '{scheme}'",
-            where=text,
-            hint=f"known: {', '.join(SCHEMES)}:///path/to/file.db; {follow} follow",
-        )
+        known = "sqlite:///path/to/file.db and postgresql://user@host/name"
+        raise StoreError(f"unknown store scheme '{scheme}'", where=text, hint=f"known: {known}; {_FOLLOWING[0]} follows")
     address, _, query = rest.partition("?")
     return StoreUrl(_absolute(_file(unquote(address)), text), _graph(query, text))
+
+
+def _server(text: str) -> ServerUrl:
+    """The address of a server: options other than the graph are those of its client library."""
+    parts = urlsplit(text)
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    graph = next((value for key, value in options if key == "graph" and value), None)
+    rest = urlencode([(key, value) for key, value in options if key != "graph"])
+    return ServerUrl(urlunsplit(parts._replace(query=rest)), graph)
 
 
 def _file(address: str) -> str:
@@ -103,7 +129,7 @@ def _graph(query: str, text: str) -> str | None:
     return graph
 
 
-def default() -> StoreUrl:
+def default() -> StoreUrl | ServerUrl:
     """``$FLUXRES_STORE``, else ``fluxres/fluxres.db`` in the XDG data directory, for the owner only.
 
     Errors: StoreError for an invalid value of the variable.
@@ -111,6 +137,9 @@ def default() -> StoreUrl:
     given = os.environ.get(VARIABLE)
     if given:
         return parse(given)
+    return StoreUrl(_data_folder() / "fluxres.db", private=True)
+
+
+def _data_folder() -> Path:
     data = os.environ.get("XDG_DATA_HOME", "")
-    folder = Path(data) if data.startswith("/") else Path.home() / ".local" / "share"
-    return StoreUrl(folder / "fluxres" / "fluxres.db", private=True)
+    return (Path(data) if data.startswith("/") else Path.home() / ".local" / "share") / "fluxres"

@@ -279,7 +279,7 @@ def joined(requests: Sequence[Request]) -> Request:
 def _chooser(attributes: Mapping[str, Any]) -> Chooser | None:
     """The rule of a request that was written in the language of another system, from what its jobspec keeps of that."""
     user = attributes.get("user")
-    if not isinstance(user, Mapping) or not ("asked" in user or "jqm" in user):
+    if user is None or not isinstance(user, Mapping) or not ("asked" in user or "jqm" in user):
         return None
     found: Chooser | None = import_module(_PEERS).chooser(user)
     return found

@@ -63,6 +63,11 @@ _BY_SPELLING: Final = {spelling: option for option in OPTIONS for spelling in op
 _ELSEWHERE: Final = {
     **dict.fromkeys(("--mem", "--mem-per-cpu"), "request memory in a shape, such as slot=4/[core=2;memory=8GiB]"),
     **dict.fromkeys(("--gres", "--gpus", "-G"), "use --gpus-per-task or --gpus-per-node, or a shape such as slot/[core=2;gpu=1]"),
+    **dict.fromkeys(
+        ("--resource", "--resources"),
+        "use --resources 'gpus=1 cpus=8' with run and shell, --request-format hyperqueue 'gpus=1 cpus=8' with others",
+    ),
+    "--cpus": "use --cores-per-task or --cores",
     "--exclude": "use --requires=-host:node[0-3]",
     **dict.fromkeys(("--begin", "--begin-time", "-b"), "use --start"),
     **dict.fromkeys(("--job-name", "-J"), "use --job for the id of the job, --name for a name in lists"),

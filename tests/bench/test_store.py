@@ -17,7 +17,7 @@ from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
 from fluxres.model import ResourceGraph
-from fluxres.store import SqliteStore, encoding, open_store, records
+from fluxres.store import Store, encoding, open_store, records
 from tests.store.graphs import machine
 
 pytestmark = pytest.mark.bench
@@ -44,7 +44,7 @@ def large() -> Structure:
 
 
 @pytest.fixture(scope="module")
-def store(large: Structure, tmp_path_factory: pytest.TempPathFactory) -> SqliteStore:
+def store(large: Structure, tmp_path_factory: pytest.TempPathFactory) -> Store:
     store = open_store(str(tmp_path_factory.mktemp("bench") / "site.db"))
     store.put("elcap", ResourceGraph(large))
     return store
@@ -72,11 +72,11 @@ def test_decode(benchmark: Any, large: Structure) -> None:
     assert np.array_equal(structure.end, large.end)
 
 
-def test_load_without_events(benchmark: Any, store: SqliteStore) -> None:
+def test_load_without_events(benchmark: Any, store: Store) -> None:
     assert len(benchmark(store.load)) == 1_258_543
 
 
-def test_load_with_the_maximum_number_of_events(benchmark: Any, store: SqliteStore, large: Structure) -> None:
+def test_load_with_the_maximum_number_of_events(benchmark: Any, store: Store, large: Structure) -> None:
     nodes = large.of_type("node")
     store.put("replay", ResourceGraph(large))
     with store.writing("replay") as tx:
@@ -85,7 +85,7 @@ def test_load_with_the_maximum_number_of_events(benchmark: Any, store: SqliteSto
     assert len(benchmark(store.load, "replay").jobs()) == 250
 
 
-def test_load_with_every_node_held(benchmark: Any, store: SqliteStore, large: Structure) -> None:
+def test_load_with_every_node_held(benchmark: Any, store: Store, large: Structure) -> None:
     graph = ResourceGraph(large)
     for i in range(0, RACKS * NODES, 16):
         graph.allocate([int(v) for v in large.of_type("node")[i : i + 16]], job=f"j{i}", start=0, end=END)
@@ -93,16 +93,16 @@ def test_load_with_every_node_held(benchmark: Any, store: SqliteStore, large: St
     assert len(benchmark(store.load, "full").jobs()) == RACKS * NODES // 16
 
 
-def tag(store: SqliteStore, name: str, numbers: Iterator[int]) -> None:
+def tag(store: Store, name: str, numbers: Iterator[int]) -> None:
     with store.writing(name) as tx:
         tx.graph.tag(1, "round", str(next(numbers)))
 
 
-def test_transaction(benchmark: Any, store: SqliteStore, numbers: Iterator[int]) -> None:
+def test_transaction(benchmark: Any, store: Store, numbers: Iterator[int]) -> None:
     benchmark(tag, store, "elcap", numbers)
 
 
-def test_transaction_of_a_small_graph(benchmark: Any, store: SqliteStore, numbers: Iterator[int]) -> None:
+def test_transaction_of_a_small_graph(benchmark: Any, store: Store, numbers: Iterator[int]) -> None:
     store.put("small", machine())
     benchmark(tag, store, "small", numbers)
 

@@ -102,7 +102,7 @@ def test_every_key_of_an_answer_is_in_its_section() -> None:
 
 def test_every_command_has_an_answer_in_the_transcript() -> None:
     without = set(COMMANDS) - {name for name, _ in answers()}
-    assert without == {"completion", "help"}
+    assert without == {"completion", "help", "serve"}  # a server goes on: tests/service has it
 
 
 def test_keys_of_a_pool_and_of_a_span_are_listed(tiny: Invoke) -> None:

@@ -131,7 +131,8 @@ def canary_step(operation: Operation, machine: Canary) -> str | None:
             wrong = same(expect.get("granted", found is not None), found is not None)
             return wrong or (None if "resources" not in expect else same(expect["resources"], machine.listed(found)))
         case "feasible":
-            return same(expect, is_feasible(machine.graph, canary_request(operation["request"])))
+            request = canary_request(operation["request"])
+            return same(expect, is_feasible(machine.graph, request))
         case "unchanged":
             return same(machine.before, free_slots(machine.graph))
         case "release":
@@ -473,7 +474,7 @@ def jqm_schedule(case: Case) -> Iterator[str | None]:
             case {"op": "submit", "queue": queue, "jobs": jobs, **rest} if rest.keys() <= {"expect_distinct_ids", "now"}:
                 ids = {node.submit(queue, job).id for job in jobs}
                 yield same(rest.get("expect_distinct_ids", len(ids)), len(ids))
-            case {"op": "end", "jobs": jobs, **rest} if rest.keys() <= {"expect_poll_triggered", "now"}:
+            case {"op": "end", "jobs": jobs, **rest} if rest.keys() <= {"expect_poll_triggered", "strictPollingPeriod", "now"}:
                 for job in jobs:
                     node.instance.finish(node.ids[job])
                 if "expect_poll_triggered" in rest:  # by the end, and not only when the period is over
@@ -493,10 +494,12 @@ def jqm_schedule(case: Case) -> Iterator[str | None]:
 
 
 def polled_at_end(rest: dict[str, Any]) -> bool:
-    """Whether the end of a job makes a poll before the period is over."""
+    """Whether the end of a job makes a poll before the period is over, which a strict period forbids."""
     now = [0.0]
     graph = jqm_graph([{"type": "quantity", "key": "thread", "quantity": 1}])
-    strict = not rest["expect_poll_triggered"]
+    strict = rest.get("strictPollingPeriod", False)
+    if not rest["expect_poll_triggered"] and not strict:
+        raise NotCovered("an end that makes no poll, with no word of a strict period")
     instance = Instance(graph, queue_policy=f"jqm-poller:period=1,strict={int(strict)}", clock=lambda: now[0])
     first, second = (instance.submit(jqm_jobs.request()) for _ in range(2))
     now[0] = 0.5

@@ -7,7 +7,7 @@ Each kind of case has one function here, which returns a sentence if we differ a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -280,6 +280,8 @@ def canary_environment(case: Case, operation: Operation) -> str | None:
 def ctest_parse(case: Case, operation: Operation) -> str | None:
     """The instances of a valid file, all of them, as they are read and as pools of the machine."""
     document = case["pool"]
+    if operation.get("grammar", "ctest 1.0") != "ctest 1.0":
+        raise NotCovered(f"grammar {operation['grammar']}")
 
     def agrees(found: ctest_files.Machine) -> str | None:
         expected = {
@@ -347,7 +349,7 @@ EXPECTED_OF_VARIABLES = (
 
 def environment(operation: Operation, got: Mapping[str, str]) -> str | None:
     """Whether variables are as expected, in each way in which a case may expect them."""
-    strange = [key for key in operation if key.startswith("expect_env") and key not in EXPECTED_OF_VARIABLES]
+    strange = [key for key in dict.keys(operation) if key.startswith("expect_env") and key not in EXPECTED_OF_VARIABLES]
     if strange:
         raise NotCovered(f"variables: {', '.join(strange)}")
     for key, value in operation.get("expect_env", {}).items():
@@ -369,6 +371,59 @@ def environment(operation: Operation, got: Mapping[str, str]) -> str | None:
     return None
 
 
+LABELS = ("op", "job", "id", "syntax", "note", "comment", "description")
+"""Keys that are known or say nothing to compare."""
+
+
+class Watched(dict[str, Any]):
+    """A part of a case that knows which of its keys were read: nobody has compared what the others say."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        super().__init__(values)
+        self.unread = set(values) - set(LABELS)
+
+    def __getitem__(self, key: str) -> Any:
+        self.unread.discard(key)
+        return super().__getitem__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.unread.discard(key)
+        return super().get(key, default)
+
+    def __iter__(self) -> Iterator[str]:  # all keys, as for a comparison, a copy, and what a pattern leaves over
+        self.unread.clear()
+        return super().__iter__()
+
+    def keys(self) -> Any:
+        self.unread.clear()
+        return super().keys()
+
+    def values(self) -> Any:
+        self.unread.clear()
+        return super().values()
+
+    def items(self) -> Any:
+        self.unread.clear()
+        return super().items()
+
+    def __eq__(self, other: object) -> bool:
+        self.unread.clear()
+        return super().__eq__(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def watched(operation: Operation) -> Watched:
+    """An operation that knows what was read of it, and of what it expects."""
+    expect = operation.get("expect")
+    return Watched({**operation, "expect": Watched(expect)} if isinstance(expect, dict) else operation)
+
+
+def unread_keys(operation: Watched) -> set[str]:
+    expect = dict.get(operation, "expect")
+    return operation.unread | expect.unread if isinstance(expect, Watched) else operation.unread
+
+
 @dataclass(frozen=True)
 class Family:
     """Cases of one kind: the operations that are known of it, and where we differ, in sentences."""
@@ -376,12 +431,19 @@ class Family:
     operations: tuple[str, ...]
     differences: Callable[[Case], Iterable[str]]
 
-    def differs(self, case: Case) -> Iterable[str]:
-        """Where we differ from a case of this kind, all of whose operations are known."""
+    def differs(self, case: Case) -> list[str]:
+        """Where we differ from a case of this kind, all of whose operations are known, and everything in them was looked at."""
         for operation in case["operations"]:
             if operation["op"] not in self.operations:
                 raise unknown(operation)
-        return self.differences(case)
+        pool = case.get("pool")
+        pool = Watched(pool) if isinstance(pool, dict) else pool
+        operations = [watched(operation) for operation in case["operations"]]
+        found = list(self.differences({**case, "pool": pool, "operations": operations}))
+        unread = set().union(*map(unread_keys, operations), pool.unread if isinstance(pool, Watched) else ())
+        if unread and not found:
+            raise NotCovered(f"a pool or operations with {', '.join(sorted(unread))}")
+        return found
 
 
 def each_alone(check: Callable[[Case, Operation], str | None], *operations: str) -> Family:

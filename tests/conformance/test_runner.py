@@ -166,6 +166,52 @@ def test_unknown_operations_do_not_fail(system: str, kind: str) -> None:
     assert found[f"{system} {kind}"].differing == []
 
 
+NEW_KEYS: list[tuple[str, str, Any, dict[str, Any]]] = [
+    ("hyperqueue", "parse-amount", None, {"op": "parse-amount", "text": "1.5", "expect": {"ok": True, "amount": "1.5"}}),
+    ("hyperqueue", "parse-coupling", {"resources": []}, {"op": "parse-coupling", "text": "a[0]:b[0]", "expect": {"ok": False}}),
+    ("hyperqueue", "format-amount", None, {"op": "format-amount", "units": 1, "fractions": 5000, "expect": "1.5"}),
+    ("hyperqueue", "env", {"resources": [{"name": "cpus", "definition": "1x2"}]}, {"op": "launch", "request": {"cpus": "1"}}),
+    ("canary", "env", None, {"op": "env", "allocated_ids": {"cpus": ["0"]}, "task_variables": {}, "expect_env": {}}),
+    ("ctest", "parse-request", None, {"op": "parse-groups", "text": "gpus:1", "expect": {"ok": True, "groups": [[["gpus", 1]]]}}),
+    ("ctest", "allocate", {"instances": {"0": 2}}, {"op": "pack", "slots_needed": [1], "expect": {"granted": True}}),
+    ("jqm", "validate", None, {"op": "set-priority", "value": 3, "expect": {"ok": True, "stored": 3}}),
+]
+
+
+@pytest.mark.parametrize(("system", "kind", "pool", "operation"), NEW_KEYS)
+def test_a_case_with_a_key_that_nobody_reads_is_not_covered(system: str, kind: str, pool: Any, operation: dict[str, Any]) -> None:
+    known = {"id": "a", "system": system, "kind": kind, "pool": pool, "operations": [operation], **MORE}
+    expect = operation.get("expect")
+    more = [{**operation, "expect-more": 1}]
+    more += [{**operation, "expect": {**expect, "more": 1}}] if isinstance(expect, dict) else []
+    cases = [known, *({**known, "operations": [each]} for each in more)]
+    if pool is not None:
+        more.append({})
+        cases.append({**known, "pool": {**pool, "more": 1}})
+    (found,) = runner.tally("others", cases, [seed_suite(system, kind)])
+    assert counts(found) == (1 + len(more), 1, 0, 0, len(more)), found
+
+
+def test_an_end_makes_a_poll_unless_the_period_is_strict() -> None:
+    pool = {"syntax": "x", "policy": "poller", "queues": [{"name": "q", "managers": [{"type": "quantity", "key": "thread"}]}]}
+    submit = {"op": "submit", "queue": "q", "jobs": [{"id": "a"}]}
+    ends = [
+        {"expect_poll_triggered": True},
+        {"expect_poll_triggered": False, "strictPollingPeriod": True},
+        {"expect_poll_triggered": True, "strictPollingPeriod": True},
+        {"expect_poll_triggered": False},
+    ]
+    poll = {"op": "poll", "expect_started": ["a"]}
+    cases = [
+        {"id": str(at), "system": "jqm", "kind": "schedule", "pool": pool,
+         "operations": [submit, poll, {"op": "end", "jobs": ["a"], **end}]}
+        for at, end in enumerate(ends)
+    ]  # fmt: skip
+    (found,) = runner.tally("others", cases, [seed_suite("jqm", "schedule")])
+    assert counts(found) == (4, 2, 1, 0, 1)
+    assert found.differing[0].startswith("2:")
+
+
 # -- what is compared ----------------------------------------------------------------------------------------------------
 
 

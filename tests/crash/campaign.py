@@ -62,9 +62,9 @@ def life(path: Path, state: State, first: int, random: Random, longest_s: float)
             traceback.print_exc()
             os._exit(1)
     os.close(fd)
-    said = b""
+    said = os.read(reader, 1 << 16)  # its life begins with its first operation, however long it took to start
     deadline = time.monotonic() + life_s
-    while (left_s := deadline - time.monotonic()) > 0:
+    while said and (left_s := deadline - time.monotonic()) > 0:
         if select.select([reader], [], [], left_s)[0]:
             more = os.read(reader, 1 << 16)
             if not more:
@@ -132,7 +132,7 @@ def campaign(path: Path, kills: int, seed: int, longest_s: float = 0.12) -> Tall
         said = life(path, state, first, random, longest_s)
         changed_main = state
         for line in said:
-            if line["word"] == "done" and line["state"].get(MAIN) != changed_main.get(MAIN):
+            if line["word"] == "done" and line["number"] and line["state"].get(MAIN) != changed_main.get(MAIN):
                 acknowledged.add(line["number"])
             changed_main = line["state"] if line["word"] == "done" else changed_main
         state = judge(path, state, said, tally)
@@ -145,12 +145,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--kills", type=int, default=500, help="how many")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the random operations and moments")
+    parser.add_argument("--longest-s", type=float, default=0.12, help="how long a writer lives at most")
     parser.add_argument("--store", type=Path, help="a file that does not exist yet; kept for inspection")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = (arguments.store or Path(folder) / "crash.db").resolve()
         begun = time.monotonic()
-        tally = campaign(path, arguments.kills, arguments.seed)
+        tally = campaign(path, arguments.kills, arguments.seed, arguments.longest_s)
         for problem in tally.problems[:20]:
             print(problem)
         print(f"seed {arguments.seed}: {tally} in {time.monotonic() - begun:.0f} s")

@@ -11,9 +11,12 @@ import os
 from contextlib import suppress
 from random import Random
 
+import fluxres
+from fluxres import clock
 from fluxres.errors import FluxresError
 from fluxres.model import ResourceGraph
-from fluxres.store import SqliteStore, files, open_store, sqlite
+from fluxres.store import Store, attached, files, open_store
+from fluxres.store import store as stores
 from tests.store.graphs import change, fingerprint, machine
 
 MAIN, OTHER = "main", "other"
@@ -30,14 +33,19 @@ class Writer:
         fd: where the lines go.
     """
 
-    def __init__(self, store: SqliteStore, state: State, random: Random, first: int, fd: int) -> None:
+    def __init__(self, store: Store, state: State, random: Random, first: int, fd: int) -> None:
         self.store, self.state, self.random, self.number, self.fd = store, dict(state), random, first, fd
         self.graph: ResourceGraph | None = None
+        self._attached: ResourceGraph | None = None
+        self._now_s = 0.0
 
     def run(self) -> None:
         """One operation after the other, until it is killed."""
         operations = (
-            [self.transaction] * 12
+            [self.transaction] * 6
+            + [self.batch] * 6
+            + [self.attached_change] * 6
+            + [self.batch_reshape] * 2
             + [self.reshape] * 3
             + [self.apply, self.undo] * 2
             + [self.save_changes] * 4
@@ -126,6 +134,57 @@ class Writer:
             files.save(graph, where, changed_only=True)
             self.done()
 
+    # -- on a graph that stays attached from one operation to the next --------------------------------------------------
+
+    @property
+    def attached(self) -> ResourceGraph:
+        if self._attached is None:
+            self._attached = fluxres.open(self.store.url, name=MAIN, clock=lambda: self._now_s)
+        self._now_s = clock.system()  # time stands still during an operation, so that its outcome is known before
+        return self._attached
+
+    def batch(self) -> None:
+        graph = self.attached
+        with graph.batch(command=self.command):
+            graph.tag(0, "operation", str(self.number))
+            for _ in range(self.random.randint(0, 5)):
+                change(graph, self.random)
+            self.expect(main=graph)
+        self.done()
+
+    def batch_reshape(self) -> None:
+        graph = self.attached
+        with graph.batch(command=self.command):
+            change(graph, self.random)
+            if len(graph) > 200:
+                with suppress(FluxresError):
+                    graph.unlink(int(self.random.randrange(1, len(graph))))
+            else:
+                with suppress(FluxresError):
+                    graph.merge(machine(self.random.randint(3, 8), self.random.randint(1, 20), origin=self.number + 2))
+            graph.tag(0, "operation", str(self.number))
+            self.expect(main=graph)
+        self.done()
+
+    def attached_change(self) -> None:
+        """One change by itself, whose outcome a duplicate tells."""
+        graph = self.attached
+        graph.refresh()
+        seed, before = self.random.randrange(2**32), self.state.get(MAIN)
+        told = graph.duplicate()
+        told.records.stages_made = graph.records.stages_made
+        change(told, Random(seed))
+        self.expect(main=told)
+        change(graph, Random(seed))
+        assert fingerprint(graph) == self.state[MAIN], (before, self.state)
+        self.said_without_number()
+
+    def said_without_number(self) -> None:
+        """Report a change that the journal has without the number of an operation."""
+        line = json.dumps({"word": "done", "number": 0, "state": self.state}) + "\n"
+        os.write(self.fd, line.encode())
+        self.number += 1
+
     def replace(self) -> None:
         graph = machine(2, self.random.randint(3, 40), origin=self.number + 2)
         self.expect(main=graph)
@@ -147,5 +206,6 @@ class Writer:
 
 def main(path: str, state: State, seed: int, first: int, fd: int, weight_max: int) -> None:
     """Write to the store until killed; snapshots after every `weight_max` pools."""
-    sqlite.WEIGHT_MAX = weight_max  # type: ignore[misc]  # a constant of the store, lowered so that snapshots are killed too
+    stores.WEIGHT_MAX = weight_max  # type: ignore[misc]  # a constant of the store, lowered so that snapshots are killed too
+    attached.WEIGHT_MAX = weight_max  # type: ignore[misc]
     Writer(open_store(path), state, Random(seed), first, fd).run()

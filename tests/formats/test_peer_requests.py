@@ -168,6 +168,8 @@ def test_damaged_jobspecs_of_other_systems_are_refused() -> None:
         ("--frob 2", "hyperqueue", "unknown option"),
         ("--cpus", "hyperqueue", "expected a value"),
         ("--nodes x", "hyperqueue", "expected a number"),
+        ("--priority high --cpus 1", "hyperqueue", "--priority: expected an integer of 32 bits"),
+        ("--priority 99999999999 --cpus 1", "hyperqueue", "--priority: expected an integer of 32 bits"),
         ("--time-request soon", "hyperqueue", "soon"),
         ("cpus", "canary", "a type and a number"),
         ("{", "canary", "expected JSON"),

@@ -209,6 +209,17 @@ def test_one_highlander_of_a_definition_runs_and_one_waits(policy: str) -> None:
     assert "h3" in site.poll()
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_no_highlander_starts_beside_a_job_of_its_definition_that_the_same_poll_started(policy: str) -> None:
+    site = Site(policy, q=[quantity("thread", 9), ONLY])
+    site.submit("q", "other", definition="H2", highlander=True)  # so what runs is known before "plain" starts
+    site.submit("q", "plain", definition="H")
+    site.submit("q", "h", definition="H", highlander=True)
+    assert site.poll() == ["other", "plain"]
+    site.end("plain")
+    assert site.poll() == ["h"]
+
+
 def test_a_waiting_highlander_may_let_the_others_of_its_queue_pass() -> None:
     for skips, expected in ((0, []), (1, ["a", "b"])):
         site = Site(f"jqm-tours:skips-highlanders={skips}", q=[quantity("thread", 9), ONLY], r=[quantity("thread", 1)])

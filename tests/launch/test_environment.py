@@ -85,3 +85,16 @@ def test_memory_is_in_bytes() -> None:
     assert setting(machine(), "slot/[core;memory=16]").memory_bytes == 16 << 20
     assert setting(machine(), "slot/node{x}").memory_bytes == 64 << 20
     assert setting(machine(), "slot/core").memory_bytes is None
+
+
+def test_an_amount_of_memory_without_a_unit_is_no_limit() -> None:
+    graph = fluxres.load(b"managers: [{type: quantity, key: memory, quantity: 2048}]", format="jqm")
+    found = environment.setting(graph, graph.allocate("slot/memory=256", job="j"), binds=False)
+    assert (found.memory_bytes, found.notes) == (None, ["memory is not limited: its unit is not known"])
+
+
+def test_a_job_of_jqm_sees_its_items() -> None:
+    graph = fluxres.load(b"managers: [{type: discrete, key: ports, list: 'a,b', consumption: 2}]", format="jqm")
+    request = fluxres.Request.parse("ports=1", format="jqm")
+    found = environment.setting(graph, graph.allocate(request, job="j"), request, binds=False)
+    assert found.variables["JQM_RM_DISCRETE_PORTS_ITEMS"] == "a"

@@ -16,8 +16,10 @@ from pathlib import Path
 
 import pytest
 
+import fluxres
 from fluxres import limits
 from fluxres.clock import FOREVER
+from fluxres.store import open_store
 from tests.launch import runs
 from tests.launch.runs import Workstation, is_running, wait_until
 
@@ -232,6 +234,21 @@ def test_a_program_ends_when_its_time_is_over(workstation: Workstation) -> None:
     assert "the time of job r1 is over" in out
 
 
+def test_a_program_runs_until_the_end_that_extend_gives_it(workstation: Workstation) -> None:
+    begun = time.monotonic()
+    process, _ = workstation.program("-g1", "--duration", "8", "--grace", "0.2")
+    workstation.command("extend", "r1", "+4s")
+    process.wait()
+    assert time.monotonic() - begun > 12
+    process, _ = workstation.program("-g1", "--duration", "1h")
+    assert "keeps its time limit" in workstation.command("extend", "r2", "-30m")
+
+
+def test_free_says_that_the_program_runs_on(workstation: Workstation) -> None:
+    process, _ = workstation.program("-g1")
+    assert f"runs on without what was freed (`kill {process.pid}` ends it)" in workstation.command("free", "r1")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM])
 def test_signals_are_passed_on(workstation: Workstation, number: signal.Signals) -> None:
     ready = workstation.folder / "ready"
@@ -388,6 +405,25 @@ def test_rule_h2_a_waiting_run_starts_as_soon_as_there_is_room(workstation: Work
     assert [file for file in (workstation.folder / "ws.db.run").iterdir() if file.is_socket()] == []
 
 
+@pytest.mark.parametrize("way", ["attached", "writing", "save"])
+def test_rule_h2_a_waiting_run_starts_when_a_program_frees_without_a_pass(workstation: Workstation, way: str) -> None:
+    url = str(workstation.store)
+    with fluxres.open(url) as attached:
+        attached.allocate("slot/gpu=2", job="all")
+        second = workstation.popen("run", "-g1", "--wait", "--", "true")
+        waiting(workstation)
+        if way == "attached":
+            attached.free("all")
+        elif way == "writing":
+            with open_store(url).writing() as transaction:
+                transaction.graph.free("all")
+        else:
+            graph = fluxres.load(url)
+            graph.free("all")
+            fluxres.save(graph, url, changed_only=True)
+        assert second.wait(limits.QUEUE_LOOK_SECONDS / 2) == 0
+
+
 def test_a_waiting_run_starts_when_launcher_and_guardian_are_killed(workstation: Workstation) -> None:
     process, _ = workstation.program("-g2")
     launcher, guardian, _ = workstation.processes("r1")
@@ -486,9 +522,9 @@ def test_a_waiter_that_is_continued_looks_at_once(workstation: Workstation) -> N
 
 def test_one_waits_no_longer_than_it_may(workstation: Workstation) -> None:
     workstation.program("-g2")
-    assert "not free within 0.3 s" in workstation.command("run", "-g1", "--wait=0.3", "--", "true", status=1)
+    assert "resources were not free within 0.3 s" in workstation.command("run", "-g1", "--wait=0.3", "--", "true", status=1)
     assert workstation.tickets() == []
-    assert "not free within 0.3 s" in workstation.command("run", "--wait", "0.3s", "-g1", "--", "true", status=1)
+    assert "resources were not free within 0.3 s" in workstation.command("run", "--wait", "0.3s", "-g1", "--", "true", status=1)
 
 
 def test_ctrl_c_takes_a_waiting_run_out_of_the_queue(workstation: Workstation) -> None:
@@ -507,6 +543,7 @@ def test_ps_shows_what_runs_and_what_waits(workstation: Workstation) -> None:
     workstation.program("-g2", "--name", "training")
     workstation.popen("run", "-g1", "--wait", "--", "hostname", "-f")
     waiting(workstation)
+    assert "it waits for resources" in workstation.command("jobs", "r2", status=2)
     running, queued = json.loads(workstation.command("ps", "--json"))["programs"]
     assert (running["job"], running["name"], running["state"], running["holds"]) == (
         "r1",

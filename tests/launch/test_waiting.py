@@ -19,11 +19,11 @@ from fluxres.clock import fixed
 from fluxres.launch import identity, waiting
 from fluxres.launch.gate import Gate
 from fluxres.launch.loop import Loop
-from fluxres.launch.mailbox import Mailbox, News, send
 from fluxres.launch.runs import Order
 from fluxres.launch.wait import Wait
 from fluxres.launch.waiting import Pass
 from fluxres.store import Ticket, open_store
+from fluxres.store.mailbox import Mailbox, News, send
 from fluxres.syntax import jobspec
 from tests.launch import runs
 

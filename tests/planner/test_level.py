@@ -84,7 +84,7 @@ def test_marks_find_the_first_window_with_room(spans: list[tuple[int, int, int]]
     for pool, start, length in spans:
         marks.mark_one(pool, True, start, start + length)
     assert marks.check() == []
-    everyone = marks.words(np.arange(70))
+    everyone = marks.bits(np.arange(70))
     for after in range(0, 20, 3):
         start = after
         while 70 - len(ordinals_of(marks.folded(start, start + 4), 70)) < need:

@@ -116,7 +116,7 @@ def test_expectations_hold_or_do_not(made: tuple[Study, ResultsFolder]) -> None:
         ("queue_policy easy", True),
         ("queue_policy easy", False),
     ]
-    assert re.fullmatch(r"mean_wait_s of queue_policy easy relative to the baseline: 0\.\d+, expected 2 to 3", checked[2].text)
+    assert re.fullmatch(r"mean_wait_s of queue_policy easy relative to the baseline: 0\.\d+, guarded 2 to 3", checked[2].text)
     assert checked[2].to_dict()["holds"] is False
 
 
@@ -339,7 +339,7 @@ def test_settings_that_refuse_other_jobs_are_marked(page: Write, tmp_path: Path)
     )
     campaign.run(study, tmp_path / "a")
     report.write(study, ResultsFolder(tmp_path / "a"))
-    assert "Settings ran different jobs." in (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
+    assert "settings ran different jobs." in (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_report_follows_the_scheme_of_the_reader(made: tuple[Study, ResultsFolder]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -252,6 +254,18 @@ def test_a_dropped_graph_takes_no_changes(graph: ResourceGraph, path: str) -> No
         graph.refresh()
 
 
+def test_rule_d1_opening_the_store_again_leaves_the_log_to_the_attached_graph(graph: ResourceGraph, path: str) -> None:
+    """The system drops the locks of a process with the first descriptor of the file that it closes, whoever opened it."""
+    graph.allocate("slot/core", job="j1")
+    open_store(path).load()
+    other = f"import sqlite3; db = sqlite3.connect({path!r}); print(db.execute('SELECT seq FROM graphs').fetchone()); db.close()"
+    done = subprocess.run([sys.executable, "-c", other], capture_output=True, text=True, check=True)
+    assert done.stdout == "(2,)\n"
+    assert Path(path + "-wal").exists()
+    graph.allocate("slot/core", job="j2")
+    assert stored(path).jobs() == ["j1", "j2"]
+
+
 # -- failures ----------------------------------------------------------------------------------------------------------
 
 
@@ -355,6 +369,20 @@ def test_what_is_not_a_store_cannot_be_opened(tmp_path: Path) -> None:
         fluxres.open(tmp_path / "none.db")
     with pytest.raises(UsageError, match="durability"):
         fluxres.open(tmp_path / "none.db", durability="fast")  # type: ignore[arg-type]
+
+
+def test_an_instance_stores_what_it_records(graph: ResourceGraph, path: str) -> None:
+    top = fluxres.Instance(graph)
+    job, nested = top.submit("slot=2/node", duration_s=60), top.submit("slot=2/node", duration_s=60)
+    child = top.spawn(nested.id)
+    inner = child.submit("slot/node", duration_s=9)
+    assert fingerprint(stored(path)) == fingerprint(graph)
+    assert len(stored(path).jobs()) == 2
+    child.finish(inner)
+    child.close()
+    top.cancel(job.id)
+    assert stored(path).jobs() == graph.jobs() == []
+    assert top.check() == []
 
 
 # -- threads -----------------------------------------------------------------------------------------------------------

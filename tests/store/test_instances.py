@@ -12,7 +12,7 @@ import pytest
 import fluxres
 from fluxres import AuxiliaryGraph, Edge, Instance, Resource, ResourceGraph
 from fluxres.instance.runner import Runner
-from fluxres.store import SqliteStore, open_store
+from fluxres.store import Store, open_store
 from tests.instance.machines import ManualClock
 from tests.store.graphs import facts
 
@@ -37,7 +37,7 @@ def lab() -> ResourceGraph:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> SqliteStore:
+def store(tmp_path: Path) -> Store:
     store = open_store(str(tmp_path / "site.db"))
     store.put("lab", lab())
     return store
@@ -88,7 +88,7 @@ COURSES = (outlast, lengthen, give_a_part_back, come_late_in_a_child)
 
 
 @pytest.mark.parametrize("course", COURSES)
-def test_rule_d1_records_on_pools_out_of_service_are_restored(store: SqliteStore, course: Callable[..., None]) -> None:
+def test_rule_d1_records_on_pools_out_of_service_are_restored(store: Store, course: Callable[..., None]) -> None:
     clock = ManualClock(BEGIN_S)
     with store.writing(clock=clock) as tx:
         course(tx.graph, clock)
@@ -123,7 +123,7 @@ def test_changes_begin_with_a_record_on_a_drained_node(tmp_path: Path) -> None:
     assert facts(back)["held"] == facts(graph)["held"]
 
 
-def test_rule_d1_draws_of_a_child_are_restored(store: SqliteStore) -> None:
+def test_rule_d1_draws_of_a_child_are_restored(store: Store) -> None:
     clock = ManualClock(BEGIN_S)
     with store.writing(clock=clock) as tx:
         top = Instance(tx.graph)

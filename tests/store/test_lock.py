@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 
 from fluxres.clock import fixed
 from fluxres.errors import StoreBusy, StoreError, UsageError
-from fluxres.store.lock import Holder, writer_lock
+from fluxres.store.lock import Holder, WriterLock, writer_lock
 
 HOLD = """
 import sys
@@ -140,4 +141,56 @@ def test_impossible_lock_file_is_a_store_error(tmp_path: Path, where: str, messa
 @pytest.mark.parametrize("wait_s", [-1, float("nan")])
 def test_an_invalid_wait_is_refused(path: Path, wait_s: float) -> None:
     with pytest.raises(UsageError, match="wait"), held(path, wait_s):
+        pass
+
+
+def test_writers_take_turns_in_the_order_in_which_they_came(path: Path) -> None:
+    first, order = WriterLock(path, clock=fixed(0)), []
+    first.acquire("first", 0)
+    waiting: list[threading.Thread] = []
+    pause = threading.Event()
+
+    def wait(number: int, lock: WriterLock) -> None:
+        lock.acquire(f"writer {number}", 60)
+        order.append(number)
+        lock.release()
+
+    for number in range(5):
+        assert first.is_wanted() == bool(number)
+        lock = WriterLock(path, clock=fixed(0))
+        waiting.append(threading.Thread(target=wait, args=(number, lock)))
+        waiting[-1].start()
+        assert any(lock._place or pause.wait(0.01) for _ in range(3000))
+    first.release()
+    first.acquire("again", 60)  # who has just had it is behind those who wait
+    order.append("again")
+    assert not first.is_wanted()
+    first.close()
+    for thread in waiting:
+        thread.join()
+    assert order == [0, 1, 2, 3, 4, "again"]
+
+
+def test_a_writer_that_gave_up_leaves_the_queue(path: Path) -> None:
+    first, second, third = (WriterLock(path, clock=fixed(0)) for _ in range(3))
+    first.acquire("first", 0)
+    with pytest.raises(StoreBusy):
+        second.acquire("second", 0.05)
+    first.release()
+    third.acquire("third", 30)
+    third.release()
+    second.acquire("second", 30)
+    second.close()
+
+
+def test_writers_take_turns_with_a_program_that_does_not_queue(path: Path, other: subprocess.Popen[str]) -> None:
+    with path.open("rb") as file:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        other.kill()
+        other.wait()
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(StoreBusy), held(path, 0.05):
+            pass
+    with held(path, 30):
         pass

@@ -20,21 +20,23 @@ from fluxres import limits
 from fluxres.clock import fixed
 from fluxres.errors import InsufficientResources, StoreBusy, StoreConflict, StoreError, UnknownGraph, UsageError
 from fluxres.model import ResourceGraph
-from fluxres.store import SqliteStore, open_store, sqlite
+from fluxres.store import Store, open_store
+from fluxres.store import store as stores
+from fluxres.store.database import end
 from tests.store.graphs import change, facts, machine
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> SqliteStore:
+def store(tmp_path: Path) -> Store:
     return open_store(str(tmp_path / "site.db"), clock=fixed(1.7e9))
 
 
-def sql(store: SqliteStore, statement: str, *values: object) -> list[tuple[object, ...]]:
+def sql(store: Store, statement: str, *values: object) -> list[tuple[object, ...]]:
     with closing(sqlite3.connect(store.path)) as db, db:
         return db.execute(statement, values).fetchall()
 
 
-def test_a_graph_is_restored(store: SqliteStore) -> None:
+def test_a_graph_is_restored(store: Store) -> None:
     graph = machine()
     graph.allocate("/demo/rack0", job="j1", start=0, end=100)
     store.put("demo", graph)
@@ -44,7 +46,7 @@ def test_a_graph_is_restored(store: SqliteStore) -> None:
     assert back.check() == []
 
 
-def test_changes_are_saved_when_the_block_is_left(store: SqliteStore) -> None:
+def test_changes_are_saved_when_the_block_is_left(store: Store) -> None:
     store.put("demo", machine())
     with store.writing("demo", command="fluxres allocate") as tx:
         tx.graph.allocate("/demo/rack0", job="j1")
@@ -55,7 +57,7 @@ def test_changes_are_saved_when_the_block_is_left(store: SqliteStore) -> None:
     assert tx.position.seq == store.graphs()[0].seq == 3
 
 
-def test_exception_rolls_everything_back(store: SqliteStore) -> None:
+def test_exception_rolls_everything_back(store: Store) -> None:
     store.put("demo", machine())
     before = store.path.read_bytes()
 
@@ -73,7 +75,7 @@ def test_exception_rolls_everything_back(store: SqliteStore) -> None:
     assert store.load().jobs() == ["j2"]
 
 
-def test_exception_of_the_caller_is_passed_on(store: SqliteStore) -> None:
+def test_exception_of_the_caller_is_passed_on(store: Store) -> None:
     store.put("demo", machine())
     with pytest.raises(OSError, match="mine"), store.writing():
         raise OSError("mine")
@@ -81,7 +83,7 @@ def test_exception_of_the_caller_is_passed_on(store: SqliteStore) -> None:
         raise sqlite3.OperationalError("mine")
 
 
-def test_a_block_without_changes_writes_nothing(store: SqliteStore) -> None:
+def test_a_block_without_changes_writes_nothing(store: Store) -> None:
     store.put("demo", machine())
     before = store.path.read_bytes()
     with store.writing() as tx:
@@ -97,7 +99,7 @@ def test_rule_s1_snapshot_and_replay_restore_the_written_graph(
     store, random = open_store(str(tmp_path_factory.mktemp("s") / "x.db")), Random(seed)
     store.put("demo", machine())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sqlite, "WEIGHT_MAX", weight_max)
+        patch.setattr(stores, "WEIGHT_MAX", weight_max)
         for _ in range(6):
             with store.writing() as tx:
                 for _ in range(random.randrange(5)):
@@ -107,7 +109,7 @@ def test_rule_s1_snapshot_and_replay_restore_the_written_graph(
             assert back.check() == []
 
 
-def test_merge_and_unlink_write_a_new_shape(store: SqliteStore) -> None:
+def test_merge_and_unlink_write_a_new_shape(store: Store) -> None:
     graph = machine()
     store.put("demo", graph)
     with store.writing() as tx:
@@ -125,7 +127,7 @@ def test_merge_and_unlink_write_a_new_shape(store: SqliteStore) -> None:
     assert [entry.event["event"] for entry in store.log()] == ["load", "allocate", "unlink", "tag", "merge", "allocate"]
 
 
-def test_many_events_become_a_snapshot(store: SqliteStore) -> None:
+def test_many_events_become_a_snapshot(store: Store) -> None:
     store.put("demo", machine(2, 60))
     for i in range(3):
         with store.writing() as tx:
@@ -133,14 +135,14 @@ def test_many_events_become_a_snapshot(store: SqliteStore) -> None:
                 tx.graph.tag(v, "round", str(i))
     (row,) = store.graphs()
     assert row.seq == 898
-    assert row.seq - row.snapshot_seq == row.weight <= sqlite.WEIGHT_MAX
+    assert row.seq - row.snapshot_seq == row.weight <= stores.WEIGHT_MAX
     assert len(store.log()) == 898
     assert store.load().pool(5).tags == {"round": "2"}
 
 
-def test_the_log_is_bounded_by_log_events_max(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_is_bounded_by_log_events_max(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "LOG_EVENTS_MAX", 10)
-    monkeypatch.setattr(sqlite, "WEIGHT_MAX", 20)
+    monkeypatch.setattr(stores, "WEIGHT_MAX", 20)
     store.put("demo", machine())
     for i in range(50):
         with store.writing() as tx:
@@ -151,9 +153,9 @@ def test_the_log_is_bounded_by_log_events_max(store: SqliteStore, monkeypatch: p
     assert store.load().pool(1).tags == {"round": "49"}
 
 
-def test_the_log_is_bounded_by_log_bytes_max(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_is_bounded_by_log_bytes_max(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "LOG_BYTES_MAX", 500)
-    monkeypatch.setattr(sqlite, "WEIGHT_MAX", 0)
+    monkeypatch.setattr(stores, "WEIGHT_MAX", 0)
     store.put("demo", machine())
     for i in range(20):
         with store.writing() as tx:
@@ -162,7 +164,7 @@ def test_the_log_is_bounded_by_log_bytes_max(store: SqliteStore, monkeypatch: py
     assert store.load().pool(1).tags == {"round": "x" * 50 + "19"}
 
 
-def test_log_is_queried_by_number_job_and_path(store: SqliteStore) -> None:
+def test_log_is_queried_by_number_job_and_path(store: Store) -> None:
     store.put("demo", machine(), command="fluxres load demo.yaml")
     with store.writing(command="fluxres  allocate\n/demo/rack0") as tx:
         tx.graph.allocate("/demo/rack0/node1", job="j1", start=0, end=1_800_000_000)
@@ -191,7 +193,7 @@ def test_log_is_queried_by_number_job_and_path(store: SqliteStore) -> None:
         store.log(limit=-1)
 
 
-def test_a_large_event_is_kept_completely(store: SqliteStore) -> None:
+def test_a_large_event_is_kept_completely(store: Store) -> None:
     store.put("demo", machine(2, 100))
     with store.writing() as tx:
         tx.graph.allocate(tx.graph.find("type=core"), job="j1")
@@ -202,7 +204,7 @@ def test_a_large_event_is_kept_completely(store: SqliteStore) -> None:
 # -- several graphs --------------------------------------------------------------------------------------------------------
 
 
-def test_a_store_keeps_several_graphs(store: SqliteStore) -> None:
+def test_a_store_keeps_several_graphs(store: Store) -> None:
     assert (store.names(), store.default) == ([], None)
     store.put("a", machine(1, 1))
     store.put("b", machine(2, 2))
@@ -231,7 +233,7 @@ def test_a_store_in_a_missing_directory_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("call", ["load", "use", "drop", "log"])
-def test_unknown_graph_is_reported_with_the_known_ones(store: SqliteStore, call: str) -> None:
+def test_unknown_graph_is_reported_with_the_known_ones(store: Store, call: str) -> None:
     with pytest.raises(UnknownGraph, match="no graphs"):
         getattr(store, call)("x")
     assert not store.path.exists()
@@ -242,7 +244,7 @@ def test_unknown_graph_is_reported_with_the_known_ones(store: SqliteStore, call:
         pass
 
 
-def test_no_graph_is_chosen_among_several(store: SqliteStore) -> None:
+def test_no_graph_is_chosen_among_several(store: Store) -> None:
     store.put("a", machine(1, 1))
     store.put("b", machine(1, 1))
     store.drop("a")
@@ -256,7 +258,7 @@ def test_no_graph_is_chosen_among_several(store: SqliteStore) -> None:
         store.load()
 
 
-def test_loading_over_a_name_reports_what_would_be_lost(store: SqliteStore) -> None:
+def test_loading_over_a_name_reports_what_would_be_lost(store: Store) -> None:
     store.put("demo", machine())
     with store.writing() as tx:
         tx.graph.allocate(["/demo/rack0", "/demo/rack1/node3"], job="j1")
@@ -271,7 +273,7 @@ def test_loading_over_a_name_reports_what_would_be_lost(store: SqliteStore) -> N
     assert len(store.log()) == 4
 
 
-def test_a_damaged_graph_can_be_replaced(store: SqliteStore) -> None:
+def test_a_damaged_graph_can_be_replaced(store: Store) -> None:
     store.put("demo", machine())
     sql(store, "UPDATE shapes SET blob = zeroblob(40)")
     with pytest.raises(UsageError, match="with 39 pools, and allocations that cannot be read"):
@@ -281,7 +283,7 @@ def test_a_damaged_graph_can_be_replaced(store: SqliteStore) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "x" * 256])
-def test_an_invalid_name_is_refused(store: SqliteStore, name: str) -> None:
+def test_an_invalid_name_is_refused(store: Store, name: str) -> None:
     with pytest.raises(UsageError, match="name"):
         store.put(name, machine(1, 1))
     assert not store.path.exists()
@@ -290,7 +292,7 @@ def test_an_invalid_name_is_refused(store: SqliteStore, name: str) -> None:
 # -- saving only what changed ----------------------------------------------------------------------------------------------
 
 
-def test_events_are_appended_only_to_the_state_they_follow(store: SqliteStore) -> None:
+def test_events_are_appended_only_to_the_state_they_follow(store: Store) -> None:
     store.put("demo", machine())
     graph, base = store.open("demo")
     events: list[dict[str, object]] = []
@@ -311,7 +313,7 @@ def test_events_are_appended_only_to_the_state_they_follow(store: SqliteStore) -
 # -- readers and writers ---------------------------------------------------------------------------------------------------
 
 
-def test_readers_see_one_state_and_do_not_wait(store: SqliteStore) -> None:
+def test_readers_see_one_state_and_do_not_wait(store: Store) -> None:
     store.put("demo", machine())
     with store.writing() as tx:
         tx.graph.allocate("/demo/rack0", job="j1")
@@ -321,7 +323,7 @@ def test_readers_see_one_state_and_do_not_wait(store: SqliteStore) -> None:
     assert store.load().jobs() == ["j1"]
 
 
-def test_second_writer_waits_and_then_sees_the_first_ones_changes(store: SqliteStore) -> None:
+def test_second_writer_waits_and_then_sees_the_first_ones_changes(store: Store) -> None:
     store.put("demo", machine())
     entered, found = threading.Event(), []
 
@@ -343,18 +345,16 @@ def test_second_writer_waits_and_then_sees_the_first_ones_changes(store: SqliteS
     assert store.load().jobs() == ["j1", "j2"]
 
 
-def test_writer_waits_lock_wait_seconds_by_default(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writer_waits_lock_wait_seconds_by_default(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.put("demo", machine())
     monkeypatch.setattr(limits, "LOCK_WAIT_SECONDS_DEFAULT", 0.1)
     with store.writing(), pytest.raises(StoreBusy, match=r"waited 0.1 s"), store.writing():
         pass
 
 
-def test_another_program_that_locks_the_database_is_waited_for_and_named(
-    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_program_that_locks_the_database_is_waited_for_and_named(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.put("demo", machine())
-    monkeypatch.setattr("fluxres.store.schema._BUSY_S", 0.1)
+    monkeypatch.setattr("fluxres.store.sqlite._BUSY_S", 0.1)
     with closing(sqlite3.connect(store.path, isolation_level=None)) as db:
         db.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreBusy, match="another program"), store.writing():
@@ -365,16 +365,14 @@ def test_another_program_that_locks_the_database_is_waited_for_and_named(
 # -- the file --------------------------------------------------------------------------------------------------------------
 
 
-def test_commits_are_flushed_to_disk(store: SqliteStore) -> None:
-    from fluxres.store import schema
-
+def test_commits_are_flushed_to_disk(store: Store) -> None:
     store.put("demo", machine())
-    db = schema.begin(store.path)
+    db = store.database.begin()
     try:
         assert db.execute("PRAGMA synchronous").fetchone() == (2,)
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     finally:
-        schema.end(db)
+        end(db)
 
 
 def test_the_default_store_is_for_its_owner_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -387,7 +385,7 @@ def test_the_default_store_is_for_its_owner_alone(tmp_path: Path, monkeypatch: p
     assert store.names() == ["demo"]
 
 
-def damaged(store: SqliteStore, statement: str, *values: object) -> StoreError:
+def damaged(store: Store, statement: str, *values: object) -> StoreError:
     store.put("demo", machine())
     with store.writing() as tx:
         tx.graph.allocate("/demo/rack0", job="j1")
@@ -416,11 +414,11 @@ def damaged(store: SqliteStore, statement: str, *values: object) -> StoreError:
         ("UPDATE shapes SET blob = 'text'", "no row in shapes"),
     ],
 )
-def test_a_damaged_row_is_named(store: SqliteStore, statement: str, message: str) -> None:
+def test_a_damaged_row_is_named(store: Store, statement: str, message: str) -> None:
     assert message in str(damaged(store, statement))
 
 
-def test_any_damaged_page_is_an_error_or_the_same_graph(store: SqliteStore) -> None:
+def test_any_damaged_page_is_an_error_or_the_same_graph(store: Store) -> None:
     store.put("demo", machine())
     whole, before, random = store.path.read_bytes(), facts(store.load()), Random(5)
     outcomes = set()
@@ -438,7 +436,7 @@ def test_any_damaged_page_is_an_error_or_the_same_graph(store: SqliteStore) -> N
 
 
 @pytest.mark.parametrize("content", [b"cluster: demo\n" * 100, b"\0" * 5000, b"SQLite format 3\0" + b"\xff" * 5000, b"x"])
-def test_files_that_are_not_databases_are_reported(store: SqliteStore, content: bytes) -> None:
+def test_files_that_are_not_databases_are_reported(store: Store, content: bytes) -> None:
     store.path.write_bytes(content)
     for call in (store.names, store.load, lambda: store.put("demo", machine())):
         with pytest.raises(StoreError) as caught:
@@ -448,14 +446,14 @@ def test_files_that_are_not_databases_are_reported(store: SqliteStore, content: 
     assert store.path.read_bytes() == content
 
 
-def test_an_empty_file_is_an_empty_store(store: SqliteStore) -> None:
+def test_an_empty_file_is_an_empty_store(store: Store) -> None:
     store.path.touch()
     assert store.names() == []
     store.put("demo", machine())
     assert store.names() == ["demo"]
 
 
-def test_another_programs_database_is_left_alone(store: SqliteStore) -> None:
+def test_another_programs_database_is_left_alone(store: Store) -> None:
     sql(store, "CREATE TABLE songs (title)")
     for call in (store.names, lambda: store.put("demo", machine())):
         with pytest.raises(StoreError, match="another program"):
@@ -473,7 +471,7 @@ def test_another_programs_database_is_left_alone(store: SqliteStore) -> None:
         ),
     ],
 )
-def test_a_store_of_another_version_is_left_alone(store: SqliteStore, version: int, way_out: str) -> None:
+def test_a_store_of_another_version_is_left_alone(store: Store, version: int, way_out: str) -> None:
     store.put("demo", machine())
     sql(store, f"PRAGMA user_version = {version}")
     said = re.escape(f"has version {version}, but this fluxres supports only version 2 ({way_out})")
@@ -500,7 +498,7 @@ def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path, path: str) -
     assert open_store(where).names() == []
 
 
-def test_full_disk_changes_nothing(store: SqliteStore) -> None:
+def test_full_disk_changes_nothing(store: Store) -> None:
     import resource
 
     store.put("demo", machine())
@@ -525,7 +523,7 @@ def test_full_disk_changes_nothing(store: SqliteStore) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_store_in_a_read_only_directory_can_be_read(store: SqliteStore) -> None:
+def test_store_in_a_read_only_directory_can_be_read(store: Store) -> None:
     store.put("demo", machine())
     store.path.parent.chmod(0o500)
     try:

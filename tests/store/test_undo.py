@@ -1,4 +1,4 @@
-"""`SqliteStore.undo`: the state before the last change, put back as a new change."""
+"""`Store.undo`: the state before the last change, put back as a new change."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ import pytest
 from fluxres import limits
 from fluxres.errors import FluxresError, StoreError, UnknownGraph, UsageError
 from fluxres.model import ResourceGraph
-from fluxres.store import SqliteStore, files, open_store, sqlite
+from fluxres.store import Store, files, open_store
+from fluxres.store import store as stores
 from tests.store.graphs import change, facts, machine
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> SqliteStore:
+def store(tmp_path: Path) -> Store:
     return open_store(str(tmp_path / "site.db"), clock=lambda: 100.0)
 
 
-def sql(store: SqliteStore, statement: str) -> list[tuple[object, ...]]:
+def sql(store: Store, statement: str) -> list[tuple[object, ...]]:
     with closing(sqlite3.connect(store.path)) as db, db:
         return db.execute(statement).fetchall()
 
 
-def put(store: SqliteStore) -> None:
+def put(store: Store) -> None:
     graph = machine()
     graph.allocate("/demo/rack0/node0", job="j1", start=0, end=900)
     graph.allocate("/demo/rack1/node3/core[0-1]", job="j2", start=0, end=900)
@@ -56,7 +57,7 @@ CHANGES: dict[str, Callable[[ResourceGraph], object]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_every_change_can_be_undone_and_redone(store: SqliteStore, name: str) -> None:
+def test_every_change_can_be_undone_and_redone(store: Store, name: str) -> None:
     put(store)
     with store.writing(command="before") as tx:
         tx.graph.tag("/demo", "seen")
@@ -87,8 +88,8 @@ def test_every_change_can_be_undone_and_redone(store: SqliteStore, name: str) ->
 
 
 @pytest.mark.parametrize("weight", [0, 3, 256])
-def test_the_last_of_many_changes_is_undone(store: SqliteStore, weight: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite, "WEIGHT_MAX", weight)
+def test_the_last_of_many_changes_is_undone(store: Store, weight: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "WEIGHT_MAX", weight)
     random = Random(weight)
     store.put("demo", machine(4, 8))
     for number in range(60):
@@ -106,7 +107,7 @@ def test_the_last_of_many_changes_is_undone(store: SqliteStore, weight: int, mon
     assert store.load().check() == []
 
 
-def test_a_graph_that_was_replaced_comes_back(store: SqliteStore) -> None:
+def test_a_graph_that_was_replaced_comes_back(store: Store) -> None:
     put(store)
     before = facts(store.load())
     store.put("demo", machine(1, 1), replace=True, command="fluxres load other.yaml --replace")
@@ -114,7 +115,7 @@ def test_a_graph_that_was_replaced_comes_back(store: SqliteStore) -> None:
     assert facts(store.load()) == before
 
 
-def test_stages_never_share_an_id(store: SqliteStore) -> None:
+def test_stages_never_share_an_id(store: Store) -> None:
     put(store)
     with store.writing() as tx:
         first = tx.graph.stage([("/demo/rack1/node4", 1)], job="j3").stage
@@ -123,7 +124,7 @@ def test_stages_never_share_an_id(store: SqliteStore) -> None:
         assert tx.graph.stage([("/demo/rack1/node4", 1)], job="j3").stage != first
 
 
-def test_what_cannot_be_undone_is_refused_with_the_reason(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_undone_is_refused_with_the_reason(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnknownGraph):
         store.undo()
     put(store)
@@ -141,7 +142,7 @@ def test_what_cannot_be_undone_is_refused_with_the_reason(store: SqliteStore, mo
     assert facts(store.load()) == state
 
 
-def test_events_that_the_journal_dropped_cannot_be_undone(store: SqliteStore) -> None:
+def test_events_that_the_journal_dropped_cannot_be_undone(store: Store) -> None:
     put(store)
     with store.writing() as tx:
         tx.graph.tag("/demo", "a")
@@ -155,7 +156,7 @@ def test_events_that_the_journal_dropped_cannot_be_undone(store: SqliteStore) ->
         store.undo()
 
 
-def test_a_damaged_previous_version_is_an_error(store: SqliteStore) -> None:
+def test_a_damaged_previous_version_is_an_error(store: Store) -> None:
     put(store)
     with store.writing() as tx:
         tx.graph.unlink("/demo/rack0/node1")
@@ -165,7 +166,7 @@ def test_a_damaged_previous_version_is_an_error(store: SqliteStore) -> None:
             store.undo()
 
 
-def test_a_store_without_the_table_gets_it(store: SqliteStore) -> None:
+def test_a_store_without_the_table_gets_it(store: Store) -> None:
     put(store)
     sql(store, "DROP TABLE previous")
     assert store.load().jobs() == ["j1", "j2"]
@@ -177,7 +178,7 @@ def test_a_store_without_the_table_gets_it(store: SqliteStore) -> None:
     assert store.load().jobs() == ["j1", "j2"]
 
 
-def test_one_version_is_kept_and_dropped_with_its_graph(store: SqliteStore) -> None:
+def test_one_version_is_kept_and_dropped_with_its_graph(store: Store) -> None:
     put(store)
     for name in ("node1", "node2"):
         with store.writing() as tx:
@@ -187,7 +188,7 @@ def test_one_version_is_kept_and_dropped_with_its_graph(store: SqliteStore) -> N
     assert sql(store, "SELECT count(*) FROM previous") == [(0,)]
 
 
-def test_of_two_who_undo_at_once_one_is_refused(store: SqliteStore) -> None:
+def test_of_two_who_undo_at_once_one_is_refused(store: Store) -> None:
     put(store)
     with store.writing() as tx:
         tx.graph.free("j1")
@@ -209,7 +210,7 @@ def test_of_two_who_undo_at_once_one_is_refused(store: SqliteStore) -> None:
     assert store.load().jobs() == ["j1", "j2"]
 
 
-def test_changes_are_saved_after_an_undo_and_an_apply(store: SqliteStore, tmp_path: Path) -> None:
+def test_changes_are_saved_after_an_undo_and_an_apply(store: Store, tmp_path: Path) -> None:
     put(store)
     files.save_stored(store, None, tmp_path / "base.yaml")
     with store.writing() as tx:

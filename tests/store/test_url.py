@@ -37,8 +37,7 @@ def test_url_may_name_a_graph() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("etcd://host:2379/site", "unknown store scheme 'etcd'.*known: sqlite.*etcd and postgresql follow"),
-        ("postgresql://host/db", "unknown store scheme 'postgresql'"),
+        ("etcd://host:2379/site", "unknown store scheme 'etcd'.*known: sqlite.*postgresql.*etcd follows"),
         ("oracle:x", "unknown store scheme 'oracle'"),
         ("sqlite:", "has no file name"),
         ("sqlite:///", "has no file name"),
@@ -68,3 +67,10 @@ def test_the_default_store_follows_the_environment(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("XDG_DATA_HOME", "not/absolute")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert open_store().path == tmp_path / ".local" / "share" / "fluxres" / "fluxres.db"
+
+
+def test_the_address_of_a_server_keeps_the_options_of_its_library() -> None:
+    found = url.parse("postgresql://ada:x@db.site:5433/cluster?graph=demo&sslmode=require")
+    assert found == url.ServerUrl("postgresql://ada:x@db.site:5433/cluster?sslmode=require", "demo")
+    assert url.is_store_url("postgresql://db.site/cluster")
+    assert url.parse("postgresql://db.site/cluster").path != found.path

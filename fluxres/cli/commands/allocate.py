@@ -11,11 +11,12 @@ import click
 
 from fluxres.cli import completing
 from fluxres.cli.arguments import Asked, Moment, RequestCommand, check_window, each_on, endless, targets
-from fluxres.cli.output import answer, answer_granted, answer_granted_together, answer_held, answer_left, answer_shrunk
+from fluxres.cli.output import answer, answer_granted, answer_granted_together, answer_held, answer_left, answer_shrunk, note
 from fluxres.cli.program import Command
 from fluxres.cli.settings import RECORD_OUTPUTS, TABLE_OUTPUTS, Duration, Settings
 from fluxres.cli.stores import changing, os_user, trying
 from fluxres.errors import InputError, UnknownPool, UsageError
+from fluxres.render.text import printable
 
 if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
@@ -201,12 +202,21 @@ def free_command(
         if job is None:
             dropped = graph.expire()
         else:
+            launcher = _launcher(graph, job)
             graph.free(job, _of_one_job(graph, pools) if pools else None, start=start, end=end)
     if job is not None:
+        if launcher is not None:
+            note(f"the program of job {printable(job)} runs on without what was freed (`kill {launcher}` ends it)")
         answer_left(settings, graph, job)
         return
     line = f"purged ended allocations of {', '.join(dropped)}" if dropped else "no allocations have ended"
     answer(settings, document=lambda: {"ended": dropped}, lines=lambda _style: [line])
+
+
+def _launcher(graph: ResourceGraph, job: str) -> int | None:
+    """The process that runs the program of a job; None without one."""
+    facts = graph.records.facts.get(job)
+    return None if facts is None or facts.launch is None else facts.launch.processes[0][0]
 
 
 def _of_one_job(graph: ResourceGraph, pools: Sequence[str]) -> list[tuple[int, int | None]]:
@@ -309,7 +319,11 @@ def extend_command(settings: Settings, job: str, change: str | None, end: float 
                 message = f"{duration} moves the current end, but job '{job}' has none"
                 raise UsageError(message, hint="set an end: --end T, or --duration D from its start")
             end, length = before + (length if sign == "+" else -length), None
+        before = graph.allocation(job).end
         graph.set_end(job, end, duration_s=length)
+        is_earlier, launcher = graph.allocation(job).end < before, _launcher(graph, job)
+    if is_earlier and launcher is not None:
+        note(f"the program of job {printable(job)} keeps its time limit (`fluxres cancel {printable(job)}` ends it)")
     answer_held(settings, graph, job)
 
 

@@ -15,7 +15,9 @@ from fluxres.documents.document import plural
 from fluxres.render.text import Column, table
 
 if TYPE_CHECKING:
-    from fluxres.experiments.comparison import Checked, Comparison
+    from collections.abc import Mapping
+
+    from fluxres.experiments.comparison import Checked, Comparison, Estimate
     from fluxres.experiments.study import Study
     from fluxres.render.text import Style
 
@@ -133,6 +135,8 @@ def _report(settings: Settings, study: Study, out: Path, *, made: int, kept: int
     found, notes = report.write(study, folder) if keeps else (comparison.compare(study, folder), [])
     for text in notes:
         note(text)
+    for text in comparison.warnings(found):
+        note(f"warning: {text}")
     failed = {key: error for row in found.rows for key, error in row.errors.items()}
     refusing = [(run.key, document) for row in found.rows for run, document in row.runs if document["metrics"]["refused"]]
     for key, each in refusing:
@@ -157,32 +161,45 @@ def _report(settings: Settings, study: Study, out: Path, *, made: int, kept: int
 
 def _row(found: Comparison, at: int) -> dict[str, Any]:
     row = found.rows[at]
-    keys = ("mean", "low", "high", "repeats")
+    keys = ("mean", "low", "high", "repeats", "interval")
+
+    def told(given: Mapping[str, Estimate | None]) -> dict[str, Any]:
+        return {
+            name: None if each is None else dict(zip(keys, (*each, each.method), strict=True)) for name, each in given.items()
+        }
+
     return {
         "settings": row.settings,
-        "figures": {name: None if each is None else dict(zip(keys, each, strict=True)) for name, each in row.figures.items()},
-        "ratios": {name: None if each is None else dict(zip(keys, each, strict=True)) for name, each in row.ratios.items()},
+        "figures": told(row.figures),
+        "ratios": told(row.ratios),
+        "jobs_compared": list(row.common.values()) or None,
     }
 
 
 def _lines(style: Style, found: Comparison, checked: list[Checked], document: dict[str, Any]) -> list[str]:
     lines = [*compared(style, found)]
-    lines += [f"{'as expected' if each.holds else 'NOT AS EXPECTED'}: {each.text}" for each in checked]
+    lines += [f"{each.verdict}: {each.text}" for each in checked]
     lines += [f"missing: {plural(len(document['missing']), 'run')}"] * bool(document["missing"])
     return [*lines, *[f"report: {document['report']}"] * bool(document["report"])]
 
 
 def compared(style: Style, found: Comparison) -> list[str]:
     """A table of all settings with their metrics, each with its ratio to the baseline."""
-    from fluxres.experiments.figures import number, scale, title
+    from fluxres.experiments.comparison import repeats_needed, sets_of
+    from fluxres.experiments.figures import FIGURES, number, scale, title
     from fluxres.experiments.study import label, value_text
 
     study = found.study
     columns = [Column(_heading(name)) for name in study.headings]
     rows = [[*map(value_text, row.settings.values())] for row in found.rows]
-    if any(len(row.runs) != study.page.repeats for row in found.rows):
+    needed = repeats_needed(found)
+    if any(len(row.runs) != needed for row in found.rows):
         columns.append(Column("RUNS", right=True))
-        rows = [[*cells, f"{len(row.runs)}/{study.page.repeats}"] for cells, row in zip(rows, found.rows, strict=True)]
+        rows = [[*cells, f"{len(row.runs)}/{needed}"] for cells, row in zip(rows, found.rows, strict=True)]
+    for name in sets_of(found):
+        columns.append(Column(_heading(FIGURES[name].title), right=True))
+        for cells, row in zip(rows, found.rows, strict=True):
+            cells.append(number(each.mean if (each := row.figures.get(name)) else None))
     for name in study.shown:
         own = [row.figures.get(name) for row in found.rows]
         shown = scale(name, [each.mean for each in own if each])
@@ -194,6 +211,8 @@ def compared(style: Style, found: Comparison) -> list[str]:
         columns, rows = [Column("STUDY"), *columns], [[study.page.name, *cells] for cells in rows]
     base = study.page.baseline
     paired = ", run by run" if study.page.repeats > 1 else ""
+    if study.page.stop is not None:
+        paired += f"; {needed} repeats, at most {study.page.repeats}"
     return [*table(columns, rows, style=style), *[f"×: ratio to {label(base, study.page.labels)}{paired}"] * bool(base)]
 
 

@@ -11,10 +11,10 @@ from fluxres.cli.arguments import Moment, vertices
 from fluxres.cli.output import answer, note
 from fluxres.cli.program import Command
 from fluxres.cli.settings import RECORD_OUTPUTS, Settings
-from fluxres.cli.stores import at_once, store
+from fluxres.cli.stores import at_once, server, source, store
 from fluxres.cli.watching import watchable
 from fluxres.clock import FOREVER
-from fluxres.errors import UsageError
+from fluxres.errors import UnknownJob, UsageError
 from fluxres.model import ResourceGraph
 from fluxres.render.text import Style
 
@@ -58,6 +58,15 @@ def jobs_command(
     now = graph.now()
     window = (now, FOREVER) if at is None else graph.window(at, None)
     wanted = jobs.PLANNED if pending else state
+    if (
+        job is not None
+        and server(settings) is None
+        and not graph.records.is_holder(job)
+        and any(one.job == job for one in store(settings).tickets(graph.name))
+    ):
+        raise UnknownJob(
+            f"job '{job}' holds nothing yet: it waits for resources", hint="`fluxres ps` shows its place in the queue"
+        )
     found = jobs.views(graph, window, job=job, on=vertices(graph, on), user=user, state=wanted)
     if job is not None:
         _one(settings, graph, found, window, at)
@@ -98,7 +107,7 @@ def _one(settings: Settings, graph: ResourceGraph, found: list[Any], window: tup
     view = found[0]
     name = view.holding.job
     planned = jobs.waits(graph, [view], window[0]) if view.state == jobs.PLANNED else []
-    entries = [entry for entry in store(settings).log(settings.graph, job=name) if entry.event["event"].startswith("allocate")]
+    entries = [entry for entry in source(settings).log(settings.graph, job=name) if entry.event["event"].startswith("allocate")]
     command = entries[-1].command if entries else ""
     held = listings.held_within(graph, *window, name)
 

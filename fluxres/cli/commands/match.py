@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -14,7 +14,7 @@ from fluxres.cli.settings import POOL_OUTPUTS, Duration, Settings
 from fluxres.cli.stores import reading
 from fluxres.clock import seconds
 from fluxres.errors import STATUS, InfeasibleRequest, InsufficientResources
-from fluxres.render.text import Style, seconds_or_none, when, when_from
+from fluxres.render.text import Style, when, when_from
 
 if TYPE_CHECKING:
     from fluxres.model import Selection
@@ -32,7 +32,7 @@ def when_command(settings: Settings, asked: Asked, after: float | None, duration
     """
     import numpy as np
 
-    from fluxres.render import listings
+    from fluxres.render import documents, listings
 
     check_window(after, None)
     graph = reading(settings)
@@ -43,15 +43,6 @@ def when_command(settings: Settings, asked: Asked, after: float | None, duration
     found = graph.match(wanted, begin if first is None else first, duration, policy)  # if there is no start, this explains why
     start = seconds(found.start)
 
-    def document() -> dict[str, Any]:
-        return {
-            "start": start,
-            "end": seconds_or_none(seconds(found.end)),
-            "now": start <= now,
-            "pools": [{"path": graph.structure.accounts.where(v), "amount": amount} for v, amount in found.targets],
-            "shared": [graph.structure.where(v) for v in found.shared.tolist()],
-        }
-
     def lines(style: Style) -> Iterator[str]:
         yield "now" if start <= now else when_from(start)
         yield from listings.matched(found, graph.structure, style=style)
@@ -60,7 +51,7 @@ def when_command(settings: Settings, asked: Asked, after: float | None, duration
         vertices = np.union1d(found.vertices, found.shared)
         return graph.select(vertices[vertices < graph.structure.n])
 
-    answer(settings, document=document, lines=lines, pools=pools)
+    answer(settings, document=lambda: documents.matched(graph, found, now), lines=lines, pools=pools)
 
 
 NOT_NOW: Final = STATUS[InsufficientResources][0]

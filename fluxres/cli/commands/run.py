@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -25,7 +26,7 @@ from fluxres.syntax import duration
 if TYPE_CHECKING:
     from fluxres.launch.runs import Plan
     from fluxres.model import ResourceGraph
-    from fluxres.store import SqliteStore
+    from fluxres.store import Store
     from fluxres.syntax.jobspec import Request
 
 _FOREVER: Final = "forever"
@@ -148,8 +149,8 @@ def _run(ctx: click.Context, argv: tuple[str, ...], *, asked: Asked, resources: 
     from fluxres.launch.gate import Gate
     from fluxres.store import url
 
-    gate = Gate((url.default() if settings.store is None else url.parse(settings.store)).path)
     opened = store(settings, is_quiet=True)
+    gate = Gate((url.default() if settings.store is None else url.parse(settings.store)).path)
     from fluxres.launch.runs import Order, Run, plan
 
     order = Order(
@@ -193,7 +194,7 @@ def _asking(asked: Asked) -> Callable[[ResourceGraph], tuple[Request | None, tup
     return on
 
 
-def _load_this_machine(settings: Settings, opened: SqliteStore) -> str:
+def _load_this_machine(settings: Settings, opened: Store) -> str:
     """Load the machine that this is into a store without graphs, and return its name.
 
     Errors: UnknownGraph if the store has several graphs, and none is in use.
@@ -257,7 +258,13 @@ class _Terminal:
         start = start_s()
         expected = "its start is not known" if start is None or math.isinf(start) else f"start expected {_when(start)}"
         line = f"fluxres: job {job} waits for resources: place {place} of {waiting}, {expected}"
-        tell(f"\r{line}\x1b[K" if self._is_terminal else f"{line}\n")
+        if self._is_terminal:
+            columns = shutil.get_terminal_size().columns
+            if len(line) >= columns:
+                line = f"fluxres: {job} waits: place {place} of {waiting}, {expected}"[: columns - 1]  # in one row, it can change
+            tell(f"\r{line}\x1b[K")
+        else:
+            tell(f"{line}\n")
         self._has_line = True
 
     def begins(self) -> None:

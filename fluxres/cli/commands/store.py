@@ -13,14 +13,14 @@ from fluxres.cli.program import Command, Group
 from fluxres.cli.progress import progress
 from fluxres.cli.settings import TABLE_OUTPUTS, Settings, no_output
 from fluxres.cli.sources import read_description, source_options
-from fluxres.cli.stores import answer_report, note_supply, reading, save_file, store
+from fluxres.cli.stores import answer_report, note_supply, reading, save_file, source, store
 from fluxres.documents.document import plural
 from fluxres.errors import MergeConflict, StoreError, UsageError
 from fluxres.render.text import Column, when
 
 if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
-    from fluxres.store import SqliteStore
+    from fluxres.store import Store
 
 
 @click.command("load", cls=Command)
@@ -67,7 +67,7 @@ def load_command(
     answer_summary(settings, there or graph, in_use=in_use == graph.name, unchanged=there is not None)
 
 
-def _same(opened: SqliteStore, graph: ResourceGraph) -> ResourceGraph | None:
+def _same(opened: Store, graph: ResourceGraph) -> ResourceGraph | None:
     """The graph of this name in the store, if it is the one described; None if it cannot be read, so that the store refuses.
 
     Errors: UsageError if it differs.
@@ -109,7 +109,9 @@ def graphs_command(ctx: click.Context) -> None:
 
 
 def _list(settings: Settings) -> None:
-    opened = store(settings)
+    from fluxres.render import documents
+
+    opened = source(settings)
     in_use, found = opened.default, opened.graphs()
     columns = [
         Column("GRAPH"),
@@ -121,9 +123,7 @@ def _list(settings: Settings) -> None:
     rows = [[g.name, "yes" if g.name == in_use else "", str(g.pools), str(g.seq), when(g.created)] for g in found]
 
     def document() -> dict[str, Any]:
-        keys = ("graph", "in_use", "pools", "events", "created")
-        values = [(g.name, g.name == in_use, g.pools, g.seq, g.created) for g in found]
-        return {"store": opened.url, "graphs": [dict(zip(keys, value, strict=True)) for value in values]}
+        return {"store": opened.url, "graphs": documents.graphs(found, in_use)}
 
     answer_table(settings, columns, rows, document)
 
@@ -142,7 +142,7 @@ def use(settings: Settings, name: str) -> None:
 @click.pass_obj
 def drop(settings: Settings, name: str) -> None:
     """Remove a graph from the store, with its jobs and its journal."""
-    store(settings).drop(name, command=settings.command, wait_s=settings.wait_s)
+    source(settings).drop(name, command=settings.command, wait_s=settings.wait_s)
     answer(settings, document=lambda: {"dropped": name}, lines=lambda _style: [f"graph {name!r} removed"])
 
 
@@ -228,13 +228,13 @@ def log_command(settings: Settings, job: str | None, path: str | None, user: str
 
     Times within an event are seconds in the table, and ticks of one microsecond in JSON.
     """
-    from fluxres.render import events
+    from fluxres.render import documents, events
 
     if path is not None and not names_pool(path):  # the journal has complete names
         from fluxres.model.targets import spelled_out
 
         path = spelled_out(reading(settings).structure, path)
-    entries = store(settings).log(settings.graph, job=job, path=path, user=user, limit=limit)
+    entries = source(settings).log(settings.graph, job=job, path=path, user=user, limit=limit)
     columns = [
         Column("NUMBER", right=True, drop=2),
         Column("TIME"),
@@ -248,9 +248,7 @@ def log_command(settings: Settings, job: str | None, path: str | None, user: str
         settings,
         columns,
         rows,
-        lambda: {
-            "log": [{"number": e.seq, "time": e.time, "by": e.user or None, "command": e.command, **e.event} for e in entries]
-        },
+        lambda: {"log": [documents.entry(e) for e in entries]},
         lambda: [
             {
                 "number": e.seq,

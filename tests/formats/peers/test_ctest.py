@@ -129,6 +129,16 @@ def test_refusal_names_what_is_requested_and_what_is_free() -> None:
         graph.allocate(Request.parse("3,gpus:2", format="ctest"), job="b")
 
 
+def test_two_words_for_one_type_share_its_instances() -> None:
+    graph = machine(gpus={"0": 2, "1": 2}, cpus={"0": 1})
+    assert given_to(graph, "gpus:2,gpu:1") == [{"gpus": [("0", 2)], "gpu": [("1", 1)]}]
+    with pytest.raises(InsufficientResources, match=r"gpus: 1, 1; free on instances gpus: 1, 0"):
+        graph.allocate(Request.parse("gpus:1,gpu:1", format="ctest"), job="more")
+    with pytest.raises(InfeasibleRequest):
+        graph.allocate(Request.parse("core:1,cpus:1", format="ctest"), job="cores")
+    assert not graph.check()
+
+
 def test_requirement_of_no_slots_names_an_instance() -> None:
     graph = machine(gpus={"0": 2, "1": 3})
     request = Request.parse("gpus:0;2", format="ctest")

@@ -59,6 +59,15 @@ def test_items_are_taken_in_their_order_and_named_to_the_job() -> None:
         environment(Request.parse("gpus=1", format="canary"), graph.allocation("d"))
 
 
+def test_a_job_is_told_the_items_of_its_own_queue() -> None:
+    listed = {"q1": "a,b", "q2": "c,d"}
+    queues = [{"name": name, "managers": [{"type": "discrete", "key": "ports", "list": items}]} for name, items in listed.items()]
+    graph = fluxres.load(json.dumps({"queues": queues}).encode())
+    for name, items in listed.items():
+        one = parse(f"queue={name} ports=2")
+        assert environment(one, graph.allocate(one, job=name)) == {"JQM_RM_DISCRETE_PORTS_ITEMS": items}
+
+
 def test_parameters_of_a_job_win_over_definition_manager_and_default() -> None:
     graph = machine({**THREADS, "quantity": 9, "consumption": 2})
     key = "com.enioka.jqm.rm.quantity.thread.consumption"

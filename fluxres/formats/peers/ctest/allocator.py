@@ -127,9 +127,11 @@ class Packing:
             return ["the slots can be packed, but the suppliers of each such node have too little left"]
         most: dict[str, list[int]] = {}
         needed: dict[str, list[int]] = {}
+        first: dict[str, str] = {}  # by type, the first word for it
         for needs in expand(self.groups):
             for need in needs:
-                needed.setdefault(need.type, []).append(need.slots)
+                word = first.setdefault(type_of(need.type, situation.structure.types), need.type)
+                needed.setdefault(word, []).append(need.slots)
         for word in needed:
             free = (self._free(situation, node, word) for node in instances.nodes(situation.structure))
             most[word] = max((sorted(each.values(), reverse=True) for each in free), default=[])
@@ -148,8 +150,10 @@ class Packing:
         """The instance of each requirement, in the order written; None if there is no packing on a node."""
         wanted = [(number, need) for number, needs in enumerate(expand(self.groups)) for need in needs]
         picked: list[Picked | None] = [None] * len(wanted)
-        for word in dict.fromkeys(need.type for _, need in wanted):
-            places = [at for at, (_, need) in enumerate(wanted) if need.type == word]
+        types = [type_of(need.type, situation.structure.types) for _, need in wanted]  # two words may mean one
+        for type_name in dict.fromkeys(types):
+            places = [at for at, each in enumerate(types) if each == type_name]
+            word = wanted[places[0]][1].type
             free = self._free(situation, node, word)
             names = {label: v for v, label in self._labels(situation, node, word).items()}
             found = pack([wanted[at][1].slots for at in places], {label: free[v] for label, v in names.items()})

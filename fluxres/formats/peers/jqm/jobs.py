@@ -293,14 +293,12 @@ def environment(request: Request, granted: Granted) -> dict[str, str]:
     if not isinstance(rule, Booking):
         raise UsageError("this is no request of JQM", hint="fluxres.formats.peers.jqm.jobs.request makes one")
     held = {v for _, v, _ in grants.everything(granted)}
-    booked = {
-        manager.rules.key: [instances.label(structure, v) for v in manager.pools.tolist() if v in held]
-        for known in pollers(structure).by_queue.values()
-        for poller in known
-        for manager in poller.managers
-        if isinstance(manager.rules, Discrete)
-    }
-    return jqm.environment({key: [item for item in items if item] for key, items in booked.items()})
+    booked: dict[str, list[str]] = {}  # several queues may have a list of that key; the job has items of one of them
+    for manager in (each for known in pollers(structure).by_queue.values() for poller in known for each in poller.managers):
+        items = [instances.label(structure, v) for v in manager.pools.tolist() if v in held]
+        if isinstance(manager.rules, Discrete) and items:
+            booked[manager.rules.key] = [item for item in items if item]
+    return jqm.environment(booked)
 
 
 def slots_available(graph: ResourceGraph, key: str, queue: str | None = None) -> int:

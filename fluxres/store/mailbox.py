@@ -33,6 +33,7 @@ class News(msgspec.Struct, frozen=True, omit_defaults=True):
         watch: whether this process should look when something becomes free without anybody saying so.
         holders: processes of each job that holds something, as (id, start time); only if it should watch.
         due_s: seconds until something that is held ends by its time; only if it should watch.
+        look: the graph was changed by something that makes no pass of the queue, so this process should.
     """
 
     is_granted: bool = False
@@ -43,6 +44,7 @@ class News(msgspec.Struct, frozen=True, omit_defaults=True):
     watch: bool = False
     holders: tuple[tuple[tuple[int, int], ...], ...] = ()
     due_s: float | None = None
+    look: bool = False
 
 
 def folder_of(store: Path) -> Path:
@@ -123,6 +125,15 @@ def _sweep(folder: Path) -> None:
                     os.unlink(folder / name)
             except OSError:
                 continue
+
+
+def is_awaited(store: Path) -> bool:
+    """Whether a process may wait for something in a store.  Cost: a look at a directory."""
+    try:
+        with os.scandir(folder_of(store)) as entries:
+            return any(entry.name != GATE for entry in entries)
+    except OSError:
+        return False
 
 
 def discard(store: Path, mark: str) -> None:

@@ -1,0 +1,64 @@
+"""The jobs of a finished run, read again to compare it with another one on the jobs that both ran."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fluxres.clock import TICKS_PER_S
+from fluxres.errors import InputError
+from fluxres.experiments.figures import of_jobs
+from fluxres.simulation.distribution import Trim
+from fluxres.simulation.metrics import RunningMetrics, Series
+from fluxres.simulation.schedule import Finished
+
+
+@dataclass
+class JobTable:
+    """The jobs that ran, by id.
+
+    Args:
+        units: of the machine.
+        trim: what is left out of metrics.
+    """
+
+    jobs: dict[str, Finished]
+    units: int
+    trim: Trim
+
+    @property
+    def ids(self) -> set[str]:
+        return set(self.jobs)
+
+    def metrics(self, ids: Iterable[str]) -> dict[str, float | None]:
+        """The metrics of some of the jobs, as if there were no others."""
+        running, series = RunningMetrics(self.units), Series()
+        for job in (self.jobs[name] for name in sorted(ids)):
+            running.add(job)
+            series.add(job)
+        return running.metrics().to_dict() | of_jobs(series, self.units, self.trim)
+
+
+def read_jobs(path: Path, units: int, trim: Trim) -> JobTable:
+    """Read `jobs.csv` of a run.
+
+    Errors: InputError for a file that is not one.
+    """
+    found: dict[str, Finished] = {}
+    nothing: Any = None
+    with path.open(encoding="utf-8", newline="") as file:
+        try:
+            for row in csv.DictReader(file):
+                if row["starting_time"]:
+                    times = (row["submission_time"], row["starting_time"], row["finish_time"])
+                    submit, start, end = (round(float(text) * TICKS_PER_S) for text in times)
+                    size = int(row["requested_number_of_resources"])
+                    found[row["job_id"]] = Finished(
+                        row["job_id"], submit, start, end, 0, size, 0, "completed", None, 0, nothing, nothing
+                    )
+        except (KeyError, ValueError, TypeError):
+            raise InputError("not a table of jobs", where=str(path), hint="remove its run and run the study again") from None
+    return JobTable(found, units, trim)

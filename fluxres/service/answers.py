@@ -1,0 +1,291 @@
+"""The answers, which are the JSON documents of the commands (specs/cli.md), as types for the OpenAPI document.
+
+The values are made by :mod:`fluxres.render`, as for the commands; a test decodes every answer as its type.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+State = str
+
+
+class _Answer(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    pass
+
+
+class Amount(_Answer):
+    path: str
+    amount: int
+
+
+class Span(_Answer):
+    job: str
+    path: str
+    amount: int
+    start: float
+    end: float | None
+
+
+class Granted(_Answer):
+    """What a job has been allocated; no end is null."""
+
+    job: str
+    start: float
+    end: float | None
+    pools: list[Amount]
+
+
+class GrantedAll(_Answer):
+    allocations: list[Granted]
+
+
+class Left(_Answer):
+    """What a job still holds."""
+
+    job: str
+    left: list[Span]
+
+
+class Shrunk(_Answer):
+    job: str
+    taken: list[Span]
+    left: list[Span]
+
+
+class Held(_Answer):
+    job: str
+    held: list[Span]
+
+
+class Ended(_Answer):
+    """The jobs of which records were dropped."""
+
+    ended: list[str]
+
+
+class Changed(_Answer):
+    """The number of pools concerned."""
+
+    pools: int
+
+
+class Matched(_Answer):
+    """When a request can start, and what it would get."""
+
+    start: float
+    end: float | None
+    now: bool
+    pools: list[Amount]
+    shared: list[str]
+
+
+class Refusal(_Answer):
+    """Why a request has no match."""
+
+    matches: bool
+    never: bool
+    earliest: float | None
+    undecided: bool
+    enough: dict[str, int]
+    partition: dict[str, Any] | None
+    parts: list[dict[str, Any]]
+    notes: list[str]
+    rule: str = ""
+    sentences: list[str] = []
+
+
+class Satisfiability(_Answer):
+    satisfiable: bool
+
+
+class Blocker(_Answer):
+    path: str
+    state: State
+
+
+class Pool(_Answer):
+    path: str
+    uris: list[str]
+    uuid: str
+    type: str
+    basename: str
+    name: str
+    id: int | None
+    rank: int | None
+    size: int
+    unit: str | None
+    state: State
+    out_of_service_by: list[Blocker]
+    properties: dict[str, Any]
+    state_reason: str | None
+    state_user: str | None
+    state_since: float | None
+    tags: dict[str, str | None]
+    exclusive_only: bool
+    available: int
+    allocated: int
+    jobs: list[str]
+    shared: list[str]
+    staged: bool
+
+
+class Pools(_Answer):
+    """A page of pools; `next` is the value of `after` for the next one, null at the end. `count` is the number of all."""
+
+    count: int
+    pools: list[Pool]
+    next: str | None
+
+
+class Aggregate(_Answer):
+    """Free units by type."""
+
+    path: str
+    available: dict[str, int]
+    units: dict[str, str | None]
+
+
+class Totals(_Answer):
+    type: str
+    pools: int
+    units: int
+    unit: str | None
+    available: int
+    mixed: int
+
+
+class Subsystem(_Answer):
+    name: str
+    hierarchy: bool
+    edges: int
+    pools: int
+
+
+class Summary(_Answer):
+    """A graph in numbers."""
+
+    graph: str
+    pools: int
+    levels: int
+    subsystems: list[Subsystem]
+    states: dict[str, int]
+    jobs: list[str]
+    reservations: list[str]
+    stages: list[str]
+    types: list[Totals]
+
+
+class Graph(_Answer):
+    graph: str
+    in_use: bool
+    pools: int
+    events: int
+    created: float
+
+
+class Graphs(_Answer):
+    graphs: list[Graph]
+
+
+class Dropped(_Answer):
+    dropped: str
+
+
+class Job(_Answer):
+    job: str
+    user: str | None
+    name: str | None
+    state: str
+    submitted: float | None
+    start: float
+    end: float | None
+    time_left: float | None
+    nodes: list[str]
+    holds: dict[str, int]
+
+
+class Jobs(_Answer):
+    """A page of jobs; `next` is the value of `after` for the next one, null at the end. `count` is the number of all."""
+
+    count: int
+    jobs: list[Job]
+    next: int | None
+
+
+class OneJob(Job):
+    """A job with all that it holds, and what its start waits for."""
+
+    waits_for: list[str]
+    allocated: list[Span]
+
+
+class ResourceSet(msgspec.Struct):
+    """R version 1 (RFC 20)."""
+
+    version: int
+    execution: dict[str, Any]
+    scheduling: dict[str, Any] | None = None
+    attributes: dict[str, Any] | None = None
+
+
+class Stage(_Answer):
+    stage: str
+    job: str
+    pools: list[Amount]
+    start: float
+    end: float | None
+    expires: float | None
+
+
+class Stages(_Answer):
+    stages: list[Stage]
+
+
+class Released(_Answer):
+    released: str
+
+
+class Nodes(_Answer):
+    """The nodes by state."""
+
+    counts: dict[str, int]
+    nodes: list[dict[str, Any]]
+    next: str | None
+
+
+class Log(_Answer):
+    """Events of the journal, oldest first; the times in them are ticks of one microsecond."""
+
+    log: list[dict[str, Any]]
+
+
+class Problem(_Answer):
+    severity: str
+    where: str
+    message: str
+
+
+class Check(_Answer):
+    graph: str
+    pools: int
+    problems: list[Problem]
+
+
+class Applied(_Answer):
+    """The number of events made."""
+
+    events: int
+
+
+class Health(_Answer):
+    status: str
+    version: str
+
+
+class Ready(_Answer):
+    status: str
+    store: str
+    graphs: int

@@ -1,0 +1,130 @@
+"""The application: the routes in the framework, the errors as problems, the OpenAPI document, and the gate around it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from litestar import Litestar, Response, Router
+from litestar.connection import ASGIConnection
+from litestar.exceptions import HTTPException, ValidationException
+from litestar.handlers import BaseRouteHandler
+from litestar.openapi.config import OpenAPIConfig
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.openapi.spec import Components, SecurityScheme
+
+from fluxres import __version__
+from fluxres.errors import FluxresError, LimitExceeded, Mistake, UsageError
+from fluxres.service import problems
+from fluxres.service.access import Access, Caller
+from fluxres.service.gate import Gate
+from fluxres.service.metrics import Metrics
+from fluxres.service.replies import Asked, Keys
+from fluxres.service.routes import changes, graphs, operations, questions, streams
+from fluxres.service.site import Site
+
+_log = logging.getLogger("fluxres.service")
+
+_PROBLEM: Final = ResponseSpec(
+    problems.Problem, media_type=problems.MEDIA_TYPE, description="Why the request failed.", generate_examples=False
+)
+_STATUSES: Final = (400, 401, 403, 404, 405, 409, 412, 413, 422, 500, 503)
+
+
+def make(site: Site, access: Access) -> Gate:
+    """The application that serves a site."""
+    metrics = Metrics()
+
+    @asynccontextmanager
+    async def lifespan(_app: Litestar) -> AsyncIterator[None]:
+        yield
+        await asyncio.get_running_loop().run_in_executor(None, site.close)
+
+    app = routes(lifespan)
+    gate = Gate(app, access, metrics)
+    app.state.site, app.state.once, app.state.metrics, app.state.gate = site, Keys(), metrics, gate
+    return gate
+
+
+def routes(lifespan: Any = None) -> Litestar:
+    """The routes, which know their site by the state of the application."""
+    specs: dict[int, ResponseSpec] = dict.fromkeys(_STATUSES, _PROBLEM)
+    of_one = Router("/graphs/{graph:str}", route_handlers=[*graphs.OF_ONE, *questions.ROUTES, *changes.ROUTES, *streams.ROUTES])
+    v1 = Router("/v1", route_handlers=[*graphs.OF_ALL, of_one])
+    for router in (v1, of_one):
+        for route in router.routes:
+            for handler in getattr(route, "route_handlers", ()):
+                handler.responses = {**specs, **(handler.responses or {})}
+    return Litestar(
+        route_handlers=[v1, *operations.ROUTES],
+        guards=[_guard],
+        exception_handlers={
+            FluxresError: _of_error,
+            HTTPException: _of_http,
+            Exception: _of_unexpected,
+        },
+        openapi_config=_openapi(),
+        request_max_body_size=None,  # the gate bounds it
+        lifespan=[lifespan] if lifespan is not None else [],
+        logging_config=None,
+        debug=False,
+    )
+
+
+def _openapi() -> OpenAPIConfig:
+    scheme = SecurityScheme(type="http", scheme="bearer", description="Not needed on the machine itself, unless it has tokens.")
+    return OpenAPIConfig(
+        title="fluxres",
+        version=__version__,
+        summary="The resource model of Flux RFC 4 and RFC 16 as a service.",
+        path="/schema",
+        render_plugins=[],
+        use_handler_docstrings=True,
+        components=Components(security_schemes={"token": scheme}),
+        security=[{"token": []}, {}],
+    )
+
+
+def _guard(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+    """Refuse what the role or the graphs of a token do not allow. Errors: Forbidden."""
+    role = handler.opt.get("role")
+    if role is None:
+        return
+    caller: Caller = connection.scope["fluxres.caller"]  # type: ignore[typeddict-item]  # the gate put it there
+    caller.require_role(role)
+    graph = connection.path_params.get("graph")
+    if graph is not None:
+        caller.require_graph(graph)
+
+
+def _problem(error: FluxresError, status: int | None = None) -> Response[bytes]:
+    status = problems.status_of(error) if status is None else status
+    return Response(
+        problems.body(error, status), status_code=status, media_type=problems.MEDIA_TYPE, headers=problems.headers(error)
+    )
+
+
+def _of_error(_request: Asked, error: FluxresError) -> Response[bytes]:
+    return _problem(error)
+
+
+def _of_http(_request: Asked, error: HTTPException) -> Response[bytes]:
+    """What the framework refuses: an unknown path, another method, a body or a parameter of the wrong form."""
+    if isinstance(error, ValidationException):
+        extra = error.extra if isinstance(error.extra, list) else []
+        mistakes = [Mistake(str(item.get("key", "")), str(item.get("message", ""))) for item in extra]
+        first = mistakes[0] if mistakes else Mistake("", error.detail)
+        return _problem(UsageError(first.message, where=first.where), 400)
+    if isinstance(error.__cause__, RecursionError):
+        return _problem(LimitExceeded("the document is nested too deeply"))
+    return _problem(UsageError(error.detail), error.status_code)
+
+
+def _of_unexpected(request: Asked, error: Exception) -> Response[bytes]:
+    if isinstance(error, RecursionError):
+        return _problem(LimitExceeded("the document is nested too deeply"))
+    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return _problem(problems.of_unexpected(error), 500)

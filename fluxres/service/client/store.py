@@ -1,0 +1,136 @@
+"""A server as the store of the commands.
+
+A command reads the complete graph, decides and draws on it as on one of its own, and sends the events of what it changed. They
+are made if the graph has not changed since, or else if they still can be made; if not, the command decides again on what is
+there now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from secrets import token_hex
+from typing import Any, Final
+
+from fluxres import clock as clocks
+from fluxres import limits
+from fluxres.clock import Clock
+from fluxres.errors import FluxresError, Forbidden, RevisionConflict, StoreError, Unauthorized, UnknownGraph, UsageError
+from fluxres.model import ResourceGraph
+from fluxres.model.changes import expire_stages
+from fluxres.service.client.connection import Connection, address, of_graph
+from fluxres.store import Entry, GraphRow, encoding, journal, records
+
+_SCHEMES: Final = ("http://", "https://")
+_LENGTH_BYTES: Final = 8
+_ENTRY: Final = ("number", "time", "by", "command")
+
+
+def is_server(url: str | None) -> bool:
+    """Whether this is the address of a server, and not that of a store.
+
+    >>> is_server("http://127.0.0.1:7390"), is_server("sqlite:///site.db"), is_server(None)
+    (True, False, False)
+    """
+    return url is not None and url.startswith(_SCHEMES)
+
+
+class RemoteStore:
+    """The graphs of a server.
+
+    Args:
+        url: its address, with ``?graph=NAME`` or without.
+    """
+
+    def __init__(self, url: str) -> None:
+        at = address(url)
+        self.url, self._chosen = str(at), at.graph
+        self._connection = Connection(at, keep=False)
+
+    def graphs(self) -> list[GraphRow]:
+        """The graphs, without reading their content."""
+        found = self._connection.get("/v1/graphs").document()["graphs"]
+        return [GraphRow(0, one["graph"], "", one["created"], 0, one["pools"], one["events"], 0, 0) for one in found]
+
+    @property
+    def default(self) -> str | None:
+        """The graph in use."""
+        found = self._connection.get("/v1/graphs").document()["graphs"]
+        return next((one["graph"] for one in found if one["in_use"]), None)
+
+    def load(self, name: str | None = None, *, clock: Clock | None = None) -> ResourceGraph:
+        """The current graph, without expired stages. Errors: UnknownGraph; those of the server."""
+        graph, _ = self._open(name, clock)
+        expire_stages(graph)
+        return graph
+
+    def log(
+        self,
+        name: str | None = None,
+        *,
+        job: str | None = None,
+        path: str | None = None,
+        user: str | None = None,
+        limit: int | None = None,
+    ) -> list[Entry]:
+        """Events of a graph, oldest first: the latest ones, at most as many as a page has."""
+        wanted = limits.SERVICE_PAGE_MAX if limit is None else min(limit, limits.SERVICE_PAGE_MAX)
+        place = of_graph(self._name(name), "log")
+        found = self._connection.get(place, job=job, path=path, user=user, limit=wanted).document()["log"]
+        return [_entry(one) for one in found]
+
+    def drop(self, name: str, *, command: str = "", wait_s: float | None = None) -> None:
+        """Remove a graph, its snapshot and its journal."""
+        self._connection.send("DELETE", of_graph(name, ""))
+
+    @contextmanager
+    def changing(self, name: str | None, *, command: str, clock: Clock) -> Iterator[ResourceGraph]:
+        """A graph whose changes are made on the server when the block ends; if it raises, none are.
+
+        Errors: RevisionConflict if others were faster, and it must be decided again.
+        """
+        graph, revision = self._open(name, clock)
+        events: list[journal.Event] = []
+        graph.sink = events.append
+        yield graph
+        graph.sink = None
+        if events:
+            self._send(graph.name, events, command, revision)
+
+    def _send(self, name: str, events: list[journal.Event], command: str, revision: str | None) -> None:
+        place = of_graph(name, "events")
+        for event in events:
+            if event["event"] in journal.STRUCTURAL:
+                hint = "run the command on the machine of the server, with the store that it serves"
+                raise UsageError(f"'{event['event']}' changes the shape of a graph, which a server does not do", hint=hint)
+        body: dict[str, Any] = {"events": events, "command": command}
+        try:
+            self._connection.post(place, body, key=token_hex(16), revision=revision)
+        except RevisionConflict:
+            try:
+                self._connection.post(place, body, key=token_hex(16))
+            except (Forbidden, Unauthorized):
+                raise
+            except StoreError:
+                raise
+            except FluxresError as error:
+                raise RevisionConflict(f"the graph changed while the command decided: {error}", hint="try again") from None
+
+    def _name(self, name: str | None) -> str:
+        found = name or self._chosen or self.default
+        if found is None:
+            raise UnknownGraph("no graph is in use", where=self.url, hint="name one with --graph")
+        return found
+
+    def _open(self, name: str | None, clock: Clock | None) -> tuple[ResourceGraph, str | None]:
+        name = self._name(name)
+        reply = self._connection.get(of_graph(name, "snapshot"))
+        length = int.from_bytes(reply.body[:_LENGTH_BYTES], "big")
+        shape, marks = reply.body[_LENGTH_BYTES:][:length], reply.body[_LENGTH_BYTES + length :]
+        structure, stored = encoding.decode(shape, marks)
+        return records.restore(structure, stored, name=name, clock=clock or clocks.system), reply.revision
+
+
+def _entry(document: dict[str, Any]) -> Entry:
+    event = {key: value for key, value in document.items() if key not in _ENTRY}
+    return Entry(document["number"], document["time"], document["command"], event, document["by"] or "")

@@ -1,0 +1,144 @@
+"""The events of a graph, as they are written to its journal, for all who follow them.
+
+The journal is the source: an event has the number there, is told only when it is on disk, and those of other processes are told
+as well. One thread reads it for all streams of a graph, woken by each change here and otherwise four times a second. A stream
+keeps the number of the last event that it has sent, so a slow one costs no memory, and one that was cut begins where it ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from fluxres import limits
+from fluxres.errors import FluxresError
+from fluxres.render import documents
+from fluxres.store import Entry, Store
+
+_LOOK_EVERY_S: Final = 0.25
+_KEPT: Final = 2_000
+"""Latest events in memory; a stream that is further behind reads the journal itself."""
+_COMMENT_EVERY_S: Final = 15.0
+"""A comment keeps a quiet stream from being taken for a dead one."""
+
+Told = tuple[int, bytes]
+"""The number of an event, and what is sent of it."""
+
+
+class Feed:
+    """The events of one graph, from the first time that somebody follows them.
+
+    Args:
+        store, name: where the graph is.
+    """
+
+    def __init__(self, store: Store, name: str) -> None:
+        self._store, self._name = store, name
+        self._last = 0
+        self._recent: deque[Told] = deque(maxlen=_KEPT)
+        self._lock = threading.Lock()
+        self._news = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._changed = asyncio.Event()
+        self._is_closed = False
+
+    def wake(self) -> None:
+        """There may be something new in the journal."""
+        self._news.set()
+
+    def close(self) -> None:
+        """End all streams."""
+        self._is_closed = True
+        self._news.set()
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._tell)
+
+    async def follow(self, after: int | None) -> AsyncIterator[bytes]:
+        """Events with a number above `after`, then those to come; None for those to come only.
+
+        Each item is an event of a stream of server-sent events, or a comment.
+
+        Errors: StoreError, UnknownGraph at the beginning.
+        """
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self._begin, loop)
+        last = self._last if after is None else after
+        yield b": following\n\n"
+        while not self._is_closed:
+            changed = self._changed
+            found = self._since(last)
+            if found is None:
+                found = await loop.run_in_executor(None, self._read, last)
+            if found:
+                if found[0][0] > last + 1:
+                    yield _gap(last + 1, found[0][0] - 1)
+                last = found[-1][0]
+                yield b"".join(text for _, text in found)
+                continue
+            try:
+                await asyncio.wait_for(changed.wait(), _COMMENT_EVERY_S)
+            except TimeoutError:
+                yield b": still there\n\n"
+        with suppress(FluxresError):  # what was done before the end
+            yield b"".join(text for _, text in await loop.run_in_executor(None, self._read, last))
+
+    def _since(self, last: int) -> list[Told] | None:
+        """The events after a number, if they are in memory."""
+        with self._lock:
+            if last >= self._last:
+                return []
+            if not self._recent or self._recent[0][0] > last + 1:
+                return None
+            missing = self._last - last
+            return list(self._recent)[-missing:][: limits.SERVICE_EVENTS_READ_MAX]
+
+    def _read(self, last: int) -> list[Told]:
+        found = self._store.log(self._name, after=last)
+        return [_told(entry) for entry in found[: limits.SERVICE_EVENTS_READ_MAX]]
+
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        with self._lock:
+            if self._thread is not None:
+                return
+            self._loop = loop
+            self._last = next((entry.seq for entry in self._store.log(self._name, limit=1)), 0)
+            self._thread = threading.Thread(target=self._run, name=f"fluxres-feed-{self._name}", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while not self._is_closed:
+            self._news.wait(_LOOK_EVERY_S)
+            self._news.clear()
+            try:
+                found = self._store.log(self._name, after=self._last)
+            except FluxresError:
+                continue  # a store that is busy or gone: there is nothing new in it
+            if found:
+                with self._lock:
+                    self._recent.extend(map(_told, found))
+                    self._last = found[-1].seq
+                if self._loop is not None and not self._loop.is_closed():
+                    self._loop.call_soon_threadsafe(self._tell)
+
+    def _tell(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+
+def _gap(first: int, last: int) -> bytes:
+    """What is sent instead of events that the journal has forgotten."""
+    return b"event: gap\ndata: %b\n\n" % msgspec.json.encode({"name": "gap", "context": {"first": first, "last": last}})
+
+
+def _told(entry: Entry) -> Told:
+    """An event as RFC 18 has it, a timestamp, a name and a context, as an event of a stream."""
+    context = {key: value for key, value in documents.entry(entry).items() if key not in ("time", "event")}
+    body = msgspec.json.encode({"timestamp": entry.time, "name": entry.event["event"], "context": context})
+    return entry.seq, b"id: %d\nevent: %b\ndata: %b\n\n" % (entry.seq, entry.event["event"].encode(), body)

@@ -1,0 +1,169 @@
+"""What every request passes before a route sees it, as an ASGI application around the routes.
+
+It knows the caller, keeps browsers of other sites out, bounds what is received and how long that takes, drops clients that do not
+read, counts, and writes the log. None of that depends on the framework.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from fluxres import limits
+from fluxres.clock import stopwatch
+from fluxres.errors import FluxresError, Forbidden, LimitExceeded, Unavailable
+from fluxres.service import problems
+from fluxres.service.access import Access, is_loopback
+from fluxres.service.metrics import Metrics
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Any, Any, Any], Awaitable[None]]
+
+OPEN: Final = frozenset(("/health", "/ready"))
+"""What needs no token: it tells nothing of the machine."""
+
+_log = logging.getLogger("fluxres.service.access")
+
+
+class Gate:
+    """An ASGI application that lets requests through to another one.
+
+    Args:
+        app: the routes.
+        access: who may ask.
+        metrics: where requests are counted.
+    """
+
+    def __init__(self, app: App, access: Access, metrics: Metrics) -> None:
+        self.app, self.access, self.metrics = app, access, metrics
+        self.is_draining = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+        else:  # a WebSocket: there are none
+            await send({"type": "websocket.close", "code": 1002})
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = stopwatch()
+        answer = _Answer(send)
+        try:
+            headers = {key: value.decode("latin-1") for key, value in scope["headers"]}
+            self._admit(scope, headers)
+            body = _Body(receive, _bound(scope), headers.get(b"content-length"))
+            await self.app(scope, body, answer)
+        except FluxresError as error:
+            await answer.problem(error)
+        except ConnectionAbortedError:
+            raise  # ends the connection
+        except Exception as error:  # noqa: BLE001 - a mistake of the service is no reason to tell its inside
+            _log.error("%s %s failed", scope["method"], scope["path"], exc_info=error)
+            await answer.problem(problems.of_unexpected(error), 500)
+        finally:
+            took = stopwatch() - begun
+            handler = scope.get("route_handler")
+            operation = str(getattr(handler, "operation_id", None) or "none")
+            self.metrics.answered(scope["method"], operation, answer.status, took)
+            if _log.isEnabledFor(logging.INFO):
+                caller = scope.get("fluxres.caller")
+                facts = {"method": scope["method"], "path": scope["path"], "status": answer.status, "ms": round(took * 1000, 3)}
+                _log.info("%s", json.dumps(facts), extra={"facts": facts | {"by": getattr(caller, "name", None)}})
+
+    def _admit(self, scope: Scope, headers: dict[bytes, str]) -> None:
+        """Errors: Forbidden, Unauthorized, Unavailable."""
+        origin, host = headers.get(b"origin"), headers.get(b"host", "")
+        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+            raise Forbidden(f"requests from pages of {origin:.80} are not answered")
+        if self.access.is_open and not is_loopback(urlsplit(f"//{host}").hostname or ""):
+            # A page of another site may have its name resolved to this machine.
+            raise Forbidden(f"the host {host!r:.80} is not this machine", hint="use 127.0.0.1, or run the service with tokens")
+        if scope["path"] in OPEN:
+            return
+        if self.is_draining:
+            raise Unavailable("the service is stopping", retry_after_s=10)
+        caller = self.access.caller(headers.get(b"authorization"))
+        if self.access.is_open and (user := headers.get(b"fluxres-user")):
+            caller = _named(caller, user)
+        scope["fluxres.caller"] = caller
+
+
+def _named(caller: Any, user: str) -> Any:
+    """The caller of this machine under the name that it gives itself: nobody checks it, as nobody checks that of a command."""
+    from dataclasses import replace
+
+    is_name = user.isprintable() and len(user) <= limits.NAME_LENGTH_MAX
+    return replace(caller, name=user) if is_name else caller
+
+
+def _bound(scope: Scope) -> int:
+    """The bytes that a body may have: only one route takes documents."""
+    path, method = scope["path"].rstrip("/"), scope["method"]
+    return limits.SERVICE_DOCUMENT_BYTES_MAX if method == "POST" and path == "/v1/graphs" else limits.SERVICE_BODY_BYTES_MAX
+
+
+class _Body:
+    """Receives the body of a request, within bounds of size and time. Errors: LimitExceeded."""
+
+    def __init__(self, receive: Receive, bound: int, length: str | None) -> None:
+        self._receive, self._bound = receive, bound
+        self._left, self._is_done = bound, False
+        self._until = asyncio.get_running_loop().time() + limits.SERVICE_BODY_SECONDS_MAX
+        if length is not None and length.isdecimal() and int(length) > bound:
+            raise self._too_long()
+
+    async def __call__(self) -> MutableMapping[str, Any]:
+        if self._is_done:
+            return await self._receive()
+        try:
+            async with asyncio.timeout_at(self._until):
+                message = await self._receive()
+        except TimeoutError:
+            text = f"the body did not arrive within {limits.SERVICE_BODY_SECONDS_MAX:g} s"
+            raise LimitExceeded(text) from None
+        if message["type"] == "http.request":
+            self._left -= len(message.get("body", b""))
+            self._is_done = not message.get("more_body", False)
+            if self._left < 0:
+                raise self._too_long()
+        return message
+
+    def _too_long(self) -> LimitExceeded:
+        return LimitExceeded(f"the body of this request may have {self._bound} bytes")
+
+
+class _Answer:
+    """Sends an answer, and drops a client that does not take it."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status = 0
+
+    async def __call__(self, message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        try:
+            async with asyncio.timeout(limits.SERVICE_SEND_SECONDS_MAX):
+                await self._send(message)
+        except TimeoutError:
+            raise ConnectionAbortedError("the client does not read") from None
+
+    async def problem(self, error: FluxresError, status: int | None = None) -> None:
+        """Answer with a problem, unless an answer has begun."""
+        if self.status:
+            return
+        status = problems.status_of(error) if status is None else status
+        body = problems.body(error, status)
+        headers = {"content-type": problems.MEDIA_TYPE, "content-length": str(len(body)), **problems.headers(error)}
+        if status == 413:
+            headers["connection"] = "close"  # the rest of the body is not read
+        encoded = [(key.encode(), value.encode()) for key, value in headers.items()]
+        await self({"type": "http.response.start", "status": status, "headers": encoded})
+        await self({"type": "http.response.body", "body": body})

@@ -1,0 +1,58 @@
+"""Numbers for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+if TYPE_CHECKING:
+    from fluxres.service.site import Site
+
+_BUCKETS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
+
+
+class Metrics:
+    """The numbers of one service."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "fluxres_requests", "Requests answered.", ["method", "operation", "status"], registry=self.registry
+        )
+        self.seconds = Histogram(
+            "fluxres_request_seconds", "Time of answers.", ["operation"], buckets=_BUCKETS_S, registry=self.registry
+        )
+        self.waiting = Gauge("fluxres_waiting_requests", "Requests that work or wait for a thread.", registry=self.registry)
+        self.streams = Gauge("fluxres_event_streams", "Event streams that are open.", registry=self.registry)
+        self.pools = Gauge("fluxres_pools", "Pools of a graph.", ["graph"], registry=self.registry)
+        self.jobs = Gauge("fluxres_jobs", "Jobs with records in a graph.", ["graph"], registry=self.registry)
+        self.revision = Gauge("fluxres_revision", "Changes of a graph since it was opened.", ["graph"], registry=self.registry)
+        self.open_streams = 0
+
+    def answered(self, method: str, operation: str, status: int, seconds: float) -> None:
+        """Count an answer."""
+        self.requests.labels(method, operation, str(status)).inc()
+        self.seconds.labels(operation).observe(seconds)
+
+    @contextmanager
+    def streaming(self) -> Iterator[None]:
+        """Count an event stream as long as it is open."""
+        self.open_streams += 1
+        try:
+            yield
+        finally:
+            self.open_streams -= 1
+
+    def exposition(self, site: Site) -> bytes:
+        """The numbers as Prometheus reads them."""
+        self.waiting.set(site.waiting)
+        self.streams.set(self.open_streams)
+        for served in site.open_graphs:
+            graph = served.graph
+            self.pools.labels(served.name).set(len(graph))
+            self.jobs.labels(served.name).set(len(graph.records.jobs()))
+            self.revision.labels(served.name).set(graph.revision)
+        return generate_latest(self.registry)

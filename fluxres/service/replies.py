@@ -1,0 +1,95 @@
+"""Answers as bytes, with what a cache and a conditional request need to know of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from hashlib import sha256
+from typing import Any, Final, TypeVar, cast
+
+import msgspec
+from litestar import Request, Response
+
+from fluxres import limits
+from fluxres.errors import STATUS, FluxresError, KeyReused, UsageError
+from fluxres.service.access import Caller
+from fluxres.service.site import Site
+
+T = TypeVar("T")
+Asked = Request[Any, Any, Any]
+
+JSON: Final = "application/json"
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def site_of(request: Asked) -> Site:
+    site: Site = request.app.state.site
+    return site
+
+
+def caller_of(request: Asked) -> Caller:
+    caller: Caller = request.scope["fluxres.caller"]  # type: ignore[typeddict-item]  # the gate put it there
+    return caller
+
+
+def json(kind: type[T], document: object, revision: str | None = None, status: int = 200) -> Response[T]:
+    """A document as the answer of a handler that promises this type.
+
+    The document was made by the code of the commands; a test decodes each kind of it as the type.
+    """
+    headers = {} if revision is None else {"etag": revision}
+    body = document if isinstance(document, bytes) else _encode(document)
+    return cast("Response[T]", Response(body, media_type=JSON, status_code=status, headers=headers))
+
+
+class Keys:
+    """The answers to requests with an idempotency key: the same request gets the same answer, and is done once."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, str], tuple[bytes, asyncio.Future[Any]]] = OrderedDict()
+
+    async def once(self, request: Asked, make: Callable[[], Awaitable[T]]) -> T:
+        """The answer of `make`, or that of an earlier request with the same key.
+
+        Errors: KeyReused; UsageError for a key that is too long; those of `make`.
+        """
+        key = request.headers.get("idempotency-key")
+        if key is None:
+            return await make()
+        if not 1 <= len(key) <= limits.SERVICE_KEY_LENGTH_MAX or not key.isprintable():
+            raise UsageError(f"an idempotency key has 1 to {limits.SERVICE_KEY_LENGTH_MAX} printable characters")
+        name, print_ = (caller_of(request).name, key), await _fingerprint(request)
+        known = self._known.get(name)
+        if known is not None:
+            if known[0] != print_:
+                hint = "send a new key with a new request"
+                raise KeyReused(f"the key {key!r:.40} was sent with another request before", hint=hint)
+            return cast("T", await asyncio.shield(known[1]))
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._known[name] = print_, answer
+        task = asyncio.ensure_future(_settle(answer, make))
+        task.add_done_callback(lambda _task: self._forget_unless_lasting(name, answer))
+        while len(self._known) > limits.SERVICE_KEYS_KEPT:
+            self._known.popitem(last=False)
+        return await asyncio.shield(answer)
+
+    def _forget_unless_lasting(self, name: tuple[str, str], answer: asyncio.Future[Any]) -> None:
+        """Forget what may end otherwise the next time: trouble of the service."""
+        error = answer.exception() if answer.done() and not answer.cancelled() else None
+        is_lasting = error is None or (isinstance(error, FluxresError) and STATUS[type(error)][1] < 500)
+        if not is_lasting or answer.cancelled():
+            self._known.pop(name, None)
+
+
+async def _settle(answer: asyncio.Future[T], make: Callable[[], Awaitable[T]]) -> None:
+    """Make an answer, also when the client who asked first has gone."""
+    try:
+        answer.set_result(await make())
+    except BaseException as error:  # noqa: BLE001 - whoever waits gets it
+        answer.set_exception(error)
+
+
+async def _fingerprint(request: Asked) -> bytes:
+    said = (request.method, request.url.path, request.url.query, request.headers.get("if-match", ""))
+    return sha256("\n".join(said).encode() + b"\n" + await request.body()).digest()

@@ -1,0 +1,170 @@
+"""The bodies of requests. Their fields are the arguments of the methods of :class:`fluxres.ResourceGraph`, and mean the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from fluxres import limits
+
+Moment = float | str
+"""Seconds since 1970, or text such as ``tomorrow 08:00`` and ``+1h``; ``-`` is never."""
+Length = float | str
+"""Seconds, or text such as ``90m``."""
+Pools = str | list[str] | dict[str, int | None]
+"""Pools by path, URI, uuid or short name; with amounts as a mapping."""
+Wanted = str | list[str] | dict[str, Any]
+"""A request (a shape, options, a jobspec as text or as values), or pools."""
+
+
+class Body(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What all bodies have in common: unknown fields are refused."""
+
+
+class Question(Body):
+    """A request, and the start and the length to ask about; by default now, and the duration of the request."""
+
+    wanted: str | dict[str, Any]
+    at: Moment | None = None
+    duration_s: Length | None = None
+    policy: str = "first"
+
+
+class Allocate(Body):
+    """What a job gets, from when to when.
+
+    With `or_reserve`, a request that cannot start then gets the earliest start. A job that holds something already is refused
+    unless `grow` is true.
+    """
+
+    wanted: Wanted
+    job: str
+    start: Moment | None = None
+    end: Moment | None = None
+    duration_s: Length | None = None
+    policy: str = "first"
+    user: str | None = None
+    name: str | None = None
+    or_reserve: bool = False
+    grow: bool = False
+
+
+class Part(Body):
+    """What one of several jobs gets."""
+
+    wanted: Wanted
+    job: str
+
+
+class AllocateAll(Body):
+    """What several jobs get at one start: all of them, or none."""
+
+    parts: list[Part]
+    start: Moment | None = None
+    end: Moment | None = None
+    duration_s: Length | None = None
+    policy: str = "first"
+    user: str | None = None
+    or_reserve: bool = False
+    grow: bool = False
+
+
+class Free(Body):
+    """What a job gives back: everything, or pools, or units of them."""
+
+    job: str
+    wanted: Pools | None = None
+    start: Moment | None = None
+    end: Moment | None = None
+
+
+class Grow(Body):
+    """What a job gets in addition, until it ends by default."""
+
+    job: str
+    wanted: Wanted
+    start: Moment | None = None
+    end: Moment | None = None
+    policy: str = "first"
+
+
+class Shrink(Body):
+    """What a job gives back: pools, units of them, or what a request finds in what it holds."""
+
+    job: str
+    wanted: Wanted
+    start: Moment | None = None
+    end: Moment | None = None
+    policy: str = "high"
+
+
+class Extend(Body):
+    """The new end of a job, or its length from its first start."""
+
+    job: str
+    end: Moment | None = None
+    duration_s: Length | None = None
+
+
+class Expire(Body):
+    """The moment up to which ended records are dropped; now by default."""
+
+    before: Moment | None = None
+
+
+class SetState(Body):
+    """Pools and the state that they get."""
+
+    wanted: Pools
+    state: str
+    reason: str | None = None
+
+
+class Tag(Body):
+    """Pools and a tag."""
+
+    wanted: Pools
+    key: str
+    value: str | None = None
+
+
+class Untag(Body):
+    """Pools and the key of a tag that they lose."""
+
+    wanted: Pools
+    key: str
+
+
+class MakeStage(Body):
+    """What is locked while a job is considered."""
+
+    wanted: Wanted
+    job: str
+    start: Moment | None = None
+    end: Moment | None = None
+    duration_s: Length | None = None
+    ttl_s: Length = limits.STAGE_SECONDS_DEFAULT
+    policy: str = "first"
+
+
+class EndStage(Body):
+    """A stage."""
+
+    stage: str
+
+
+class Copy(Body):
+    """A new graph in the store: what is free below a path, or what a job holds."""
+
+    name: str
+    path: str = "/"
+    job: str | None = None
+    at: Moment | None = None
+
+
+class Events(Body):
+    """Events to be made, as the journal has them: what a command decided on the revision that If-Match names."""
+
+    events: list[dict[str, Any]]
+    command: str = ""

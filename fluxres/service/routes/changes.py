@@ -1,0 +1,287 @@
+"""Changes of what jobs hold, of states, tags and stages. Each is in the journal when it is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from litestar import Response, post
+from litestar.params import JSONBody
+
+from fluxres.errors import Forbidden, InputError, UsageError
+from fluxres.model import ResourceGraph, targets
+from fluxres.render import documents
+from fluxres.service import answers, requests, scopes
+from fluxres.service.access import Role
+from fluxres.service.replies import Asked, Keys, T, caller_of, json, site_of
+from fluxres.service.routes.questions import OfGraph
+
+SCHEDULER: Final = {"role": Role.SCHEDULER}
+ADMIN: Final = {"role": Role.ADMIN}
+
+
+async def change(
+    request: Asked, graph: str, kind: type[T], operation: Callable[[ResourceGraph], Any], *, command: str | None = None
+) -> Response[T]:
+    """Make a change once, and answer with the document that it returns."""
+    said = f"{request.method} {request.url.path}" if command is None else command
+    caller, site, expected = caller_of(request), site_of(request), request.headers.get("if-match")
+
+    async def make() -> tuple[bytes, str]:
+        from msgspec.json import encode
+
+        return await site.change(graph, caller, said, expected, lambda g: encode(operation(g)))
+
+    keys: Keys = request.app.state.once
+    return json(kind, *await keys.once(request, make))
+
+
+def _require_unused(graph: ResourceGraph, jobs: Iterable[str]) -> None:
+    """Refuse ids of jobs that hold something: a request that is sent twice must not allocate twice. Errors: UsageError."""
+    for job in jobs:
+        if graph.records.is_holder(job) and job in graph.jobs():
+            raise UsageError("holds resources already", where=f"job '{job}'", hint="choose another id, or send grow: true")
+
+
+@post("/allocate", opt=SCHEDULER, status_code=200, operation_id="allocate")
+async def allocate(request: Asked, graph: OfGraph, data: JSONBody[requests.Allocate]) -> Response[answers.Granted]:
+    """Allocate pools, or what a request asks for, to a job; with `or_reserve` at the earliest start if not now."""
+    caller = caller_of(request)
+
+    def operation(g: ResourceGraph) -> dict[str, Any]:
+        if not data.grow:
+            _require_unused(g, [data.job])
+        wanted = scopes.restricted(g, caller, data.wanted)
+        whose: dict[str, Any] = {"user": data.user, "name": data.name}
+        if not data.or_reserve:
+            window: dict[str, Any] = {"start": data.start, "end": data.end, "duration_s": data.duration_s}
+            return documents.granted(g.allocate(wanted, job=data.job, **window, policy=data.policy, **whose))
+        if data.end is not None:
+            raise UsageError("both or_reserve and an end were given", hint="give a duration instead of an end")
+        if not targets.is_request(wanted, g):
+            raise UsageError("or_reserve needs a request", hint="named pools are allocated at the start that is given")
+        given: dict[str, Any] = {"after": data.start, "duration_s": data.duration_s, "policy": data.policy}
+        return documents.granted(g.allocate_orelse_reserve(wanted, job=data.job, **given, **whose))
+
+    return await change(request, graph, answers.Granted, operation)
+
+
+@post("/allocate_all", opt=SCHEDULER, status_code=200, operation_id="allocateAll")
+async def allocate_all(request: Asked, graph: OfGraph, data: JSONBody[requests.AllocateAll]) -> Response[answers.GrantedAll]:
+    """Allocate to several jobs at one start: all of them, or none."""
+    caller = caller_of(request)
+
+    def operation(g: ResourceGraph) -> dict[str, Any]:
+        if not data.grow:
+            _require_unused(g, [part.job for part in data.parts])
+        pairs = [(scopes.restricted(g, caller, part.wanted), part.job) for part in data.parts]
+        given: dict[str, Any] = {"duration_s": data.duration_s, "policy": data.policy, "user": data.user}
+        if data.or_reserve:
+            if data.end is not None:
+                raise UsageError("both or_reserve and an end were given", hint="give a duration instead of an end")
+            granted = g.allocate_all_orelse_reserve(pairs, after=data.start, **given)
+        else:
+            granted = g.allocate_all(pairs, start=data.start, end=data.end, **given)
+        return {"allocations": [documents.granted(one) for one in granted]}
+
+    return await change(request, graph, answers.GrantedAll, operation)
+
+
+@post("/free", opt=SCHEDULER, status_code=200, operation_id="free")
+async def free(request: Asked, graph: OfGraph, data: JSONBody[requests.Free]) -> Response[answers.Left]:
+    """Free what a job holds: everything, some pools, or units of them."""
+
+    def operation(g: ResourceGraph) -> dict[str, Any]:
+        g.free(data.job, data.wanted, start=data.start, end=data.end)
+        return {"job": data.job, "left": documents.left(g, data.job)}
+
+    return await change(request, graph, answers.Left, operation)
+
+
+@post("/grow", opt=SCHEDULER, status_code=200, operation_id="grow")
+async def grow(request: Asked, graph: OfGraph, data: JSONBody[requests.Grow]) -> Response[answers.Granted]:
+    """Allocate more to a job that holds something, until it ends."""
+    caller = caller_of(request)
+
+    def operation(g: ResourceGraph) -> dict[str, Any]:
+        wanted = scopes.restricted(g, caller, data.wanted)
+        return documents.granted(g.grow(data.job, wanted, start=data.start, end=data.end, policy=data.policy))
+
+    return await change(request, graph, answers.Granted, operation)
+
+
+@post("/shrink", opt=SCHEDULER, status_code=200, operation_id="shrink")
+async def shrink(request: Asked, graph: OfGraph, data: JSONBody[requests.Shrink]) -> Response[answers.Shrunk]:
+    """Free a part of what a job holds: pools, units of them, or what a request finds in it."""
+
+    def operation(g: ResourceGraph) -> dict[str, Any]:
+        taken = g.shrink(data.job, data.wanted, start=data.start, end=data.end, policy=data.policy)
+        return {
+            "job": data.job,
+            "taken": [documents.span(span) for span in taken.spans],
+            "left": documents.left(g, data.job),
+        }
+
+    return await change(request, graph, answers.Shrunk, operation)
+
+
+@post("/extend", opt=SCHEDULER, status_code=200, operation_id="extend")
+async def extend(request: Asked, graph: OfGraph, data: JSONBody[requests.Extend]) -> Response[answers.Held]:
+    """Move the end of what a job holds: of all of it, or of nothing."""
+
+    def operation(g: ResourceGraph) -> dict[str, Any]:
+        g.set_end(data.job, data.end, duration_s=data.duration_s)
+        return {"job": data.job, "held": documents.left(g, data.job)}
+
+    return await change(request, graph, answers.Held, operation)
+
+
+@post("/expire", opt=SCHEDULER, status_code=200, operation_id="expire")
+async def expire(request: Asked, graph: OfGraph, data: JSONBody[requests.Expire]) -> Response[answers.Ended]:
+    """Drop the records that have ended, and stages that have expired."""
+    caller_of(request).require_whole("to expire records")
+    return await change(request, graph, answers.Ended, lambda g: {"ended": g.expire(data.before)})
+
+
+@post("/set_state", opt=ADMIN, status_code=200, operation_id="setState")
+async def set_state(request: Asked, graph: OfGraph, data: JSONBody[requests.SetState]) -> Response[answers.Changed]:
+    """Set the state of pools; the name of the token is noted with the reason."""
+    name = caller_of(request).name
+
+    def operation(g: ResourceGraph) -> dict[str, Any]:
+        named = targets.pools(g, data.wanted, "state")
+        g.set_state(named, data.state, reason=data.reason, user=name)
+        return {"pools": len(named)}
+
+    return await change(request, graph, answers.Changed, operation)
+
+
+@post("/tag", opt=SCHEDULER, status_code=200, operation_id="tag")
+async def tag(request: Asked, graph: OfGraph, data: JSONBody[requests.Tag]) -> Response[answers.Changed]:
+    """Tag pools."""
+
+    def operation(g: ResourceGraph) -> dict[str, Any]:
+        named = targets.pools(g, data.wanted, "tags")
+        g.tag(named, data.key, data.value)
+        return {"pools": len(named)}
+
+    return await change(request, graph, answers.Changed, operation)
+
+
+@post("/untag", opt=SCHEDULER, status_code=200, operation_id="untag")
+async def untag(request: Asked, graph: OfGraph, data: JSONBody[requests.Untag]) -> Response[answers.Changed]:
+    """Remove a tag from pools that have it."""
+
+    def operation(g: ResourceGraph) -> dict[str, Any]:
+        named = targets.pools(g, data.wanted, "tags")
+        g.untag(named, data.key)
+        return {"pools": len(named)}
+
+    return await change(request, graph, answers.Changed, operation)
+
+
+@post("/stage", opt=SCHEDULER, status_code=200, operation_id="stage")
+async def stage(request: Asked, graph: OfGraph, data: JSONBody[requests.MakeStage]) -> Response[answers.Stage]:
+    """Lock pools, or what a request asks for, while a job is considered."""
+    caller = caller_of(request)
+
+    def operation(g: ResourceGraph) -> dict[str, Any]:
+        wanted = scopes.restricted(g, caller, data.wanted)
+        given: dict[str, Any] = {"start": data.start, "end": data.end, "duration_s": data.duration_s, "policy": data.policy}
+        made = g.stage(wanted, job=data.job, ttl_s=data.ttl_s, **given)
+        return documents.stage(g, g.records.require_stage(made.stage))
+
+    return await change(request, graph, answers.Stage, operation)
+
+
+@post("/commit", opt=SCHEDULER, status_code=200, operation_id="commit")
+async def commit(request: Asked, graph: OfGraph, data: JSONBody[requests.EndStage]) -> Response[answers.Granted]:
+    """Turn a stage into an allocation of its job."""
+    return await change(request, graph, answers.Granted, lambda g: documents.granted(g.commit(data.stage)))
+
+
+@post("/release", opt=SCHEDULER, status_code=200, operation_id="release")
+async def release(request: Asked, graph: OfGraph, data: JSONBody[requests.EndStage]) -> Response[answers.Released]:
+    """Release what a stage locks."""
+
+    def operation(g: ResourceGraph) -> dict[str, Any]:
+        g.release(data.stage)
+        return {"released": data.stage}
+
+    return await change(request, graph, answers.Released, operation)
+
+
+_OF_SCHEDULERS: Final = frozenset(
+    ("allocate", "allocate_all", "free", "set_end", "stage", "commit", "release", "expire", "tag", "untag")
+)
+_OF_ADMINS: Final = frozenset(("state", "reserve", "unreserve"))
+_TELL_THEMSELVES: Final = frozenset(("state", "tag", "untag"))
+"""Events that are made by the method which tells them; the others are told here, before they are made."""
+
+
+@post("/events", opt=SCHEDULER, status_code=200, operation_id="applyEvents")
+async def apply_events(request: Asked, graph: OfGraph, data: JSONBody[requests.Events]) -> Response[answers.Applied]:
+    """Make the events that a command decided on, if they can be made: all of them, or none.
+
+    With If-Match, only on the revision that it decided on. Events that change the shape are refused.
+    """
+    caller = caller_of(request)
+    for event in data.events:
+        _require_allowed(event)
+    if any(event["event"] in _OF_ADMINS for event in data.events):
+        caller.require_role(Role.ADMIN)
+
+    def operation(g: ResourceGraph) -> dict[str, Any]:
+        for event in data.events:
+            _apply(g, event)
+        return {"events": len(data.events)}
+
+    return await change(request, graph, answers.Applied, operation, command=data.command or None)
+
+
+def _require_allowed(event: dict[str, Any]) -> None:
+    from fluxres.store.journal import require_whole
+
+    kind = event.get("event")
+    if not isinstance(kind, str) or kind not in _OF_SCHEDULERS | _OF_ADMINS:
+        raise UsageError(f"event {kind!r:.40} cannot be sent", hint=f"those that can are {', '.join(sorted(_OF_SCHEDULERS))}")
+    require_whole(event)
+
+
+def _apply(graph: ResourceGraph, event: dict[str, Any]) -> None:
+    """Make one event of somebody else: unlike those of a journal, nobody here has decided on it.
+
+    Errors: Forbidden for pools that are out of service; those of the operation.
+    """
+    structure = graph.structure
+    parts = event["parts"] if event["event"] == "allocate_all" else [event]
+    if event["event"] in ("allocate", "allocate_all", "stage"):
+        if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
+            raise InputError("parts: expected a list of objects")
+        for part in parts:
+            for item in part.get("pools") or ():
+                where = item[0] if isinstance(item, list) and item and isinstance(item[0], str) else ""
+                number = structure.accounts.number(where)
+                if number < structure.n and structure.unavailable_because(number):
+                    raise Forbidden("is out of service", where=where)
+    if event["event"] not in _TELL_THEMSELVES and graph.sink is not None:
+        graph.sink(event)
+    graph.apply(event)
+
+
+ROUTES: Final = (
+    allocate,
+    allocate_all,
+    free,
+    grow,
+    shrink,
+    extend,
+    expire,
+    set_state,
+    tag,
+    untag,
+    stage,
+    commit,
+    release,
+    apply_events,
+)

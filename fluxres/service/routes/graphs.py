@@ -1,0 +1,181 @@
+"""The graphs of the store, and a graph as a whole: loaded, dropped, copied, saved in any format, its journal."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from litestar import Response, delete, get, post
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.params import JSONBody, QueryParameter
+
+from fluxres import clock, limits
+from fluxres.errors import InputWarning, UsageError
+from fluxres.model import ResourceGraph
+from fluxres.render import documents
+from fluxres.service import answers, requests
+from fluxres.service.access import Role
+from fluxres.service.replies import Asked, Keys, caller_of, json, site_of
+from fluxres.service.routes.questions import READ, MaybeText, OfGraph
+from fluxres.store import encoding, records
+from fluxres.store.files import bytes_of, loads
+
+ADMIN: Final = {"role": Role.ADMIN}
+SNAPSHOT: Final = "application/vnd.fluxres.graph"
+_LENGTH_BYTES: Final = 8
+
+
+@get("/graphs", opt=READ, operation_id="graphs")
+async def graphs(request: Asked) -> Response[answers.Graphs]:
+    """The graphs that the token is for."""
+    caller, store = caller_of(request), site_of(request).store
+
+    def question() -> dict[str, Any]:
+        rows = [row for row in store.graphs() if caller.graphs is None or row.name in caller.graphs]
+        return {"graphs": documents.graphs(rows, store.default)}
+
+    return json(answers.Graphs, await site_of(request).work(question))
+
+
+@post(
+    "/graphs",
+    opt={"role": Role.ADMIN, "body": limits.SERVICE_DOCUMENT_BYTES_MAX},
+    operation_id="load",
+    status_code=201,
+)
+async def load(
+    request: Asked,
+    name: Annotated[str | None, QueryParameter(description="Of the graph; the name in the document by default.")] = None,
+    document_format: Annotated[
+        str | None, QueryParameter(name="format", description="Of the document; detected by default.")
+    ] = None,
+    replace: Annotated[bool, QueryParameter(description="Replace a graph of this name; its allocations are lost.")] = False,
+) -> Response[answers.Summary]:
+    """Load the description of a machine, the body of the request, in any format that `fluxres formats` lists.
+
+    The document cannot name files: includes are refused.
+    """
+    import warnings
+
+    caller, site, content = caller_of(request), site_of(request), await request.body()
+    command = f"{request.method} {request.url.path}"
+    if not content.strip():
+        raise UsageError("the request has no body", hint="send the content of a file that describes a machine")
+
+    def operation() -> dict[str, Any]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", InputWarning)
+            graph = loads(content, name=name, format=document_format, clock=clock.system)
+        caller.require_graph(graph.name)
+        caller.require_whole("to load a graph")
+        site.put(graph, graph.name, command, replace=replace)
+        return documents.summary(graph)
+
+    keys: Keys = request.app.state.once
+    return json(answers.Summary, await keys.once(request, lambda: site.work(operation)), status=201)
+
+
+@get("/", opt=READ, operation_id="summary")
+async def summary(request: Asked, graph: OfGraph) -> Response[answers.Summary]:
+    """A graph in numbers: totals by type, states, jobs."""
+    caller_of(request).require_whole("the summary")
+    return json(answers.Summary, *await site_of(request).ask(graph, documents.summary))
+
+
+@delete("/", opt=ADMIN, operation_id="drop", status_code=200)
+async def drop(request: Asked, graph: OfGraph) -> Response[answers.Dropped]:
+    """Remove a graph from the store, with its jobs and its journal."""
+    caller_of(request).require_whole("to drop a graph")
+    site, command = site_of(request), f"{request.method} {request.url.path}"
+    await site.work(lambda: site.drop(graph, command))
+    return json(answers.Dropped, {"dropped": graph})
+
+
+@post("/copy", opt=ADMIN, operation_id="copy", status_code=201)
+async def copy(request: Asked, graph: OfGraph, data: JSONBody[requests.Copy]) -> Response[answers.Summary]:
+    """Put what is free below a path, or what a job holds, into the store as a graph of its own."""
+    caller_of(request).require_whole("to copy")
+    caller_of(request).require_graph(data.name)
+    site, command = site_of(request), f"{request.method} {request.url.path}"
+    made, _ = await site.ask(graph, lambda g: g.copy(data.path, job=data.job, at=data.at))
+
+    def operation() -> dict[str, Any]:
+        made.name = data.name
+        site.put(made, data.name, command, replace=False)
+        return documents.summary(made)
+
+    keys: Keys = request.app.state.once
+    return json(answers.Summary, await keys.once(request, lambda: site.work(operation)), status=201)
+
+
+@get(
+    "/document",
+    opt=READ,
+    operation_id="save",
+    responses={
+        200: ResponseSpec(bytes, media_type="application/octet-stream", description="The document.", generate_examples=False)
+    },
+)
+async def document(
+    request: Asked,
+    graph: OfGraph,
+    document_format: Annotated[str, QueryParameter(name="format", description="One that `fluxres formats` lists.")] = "cluster",
+    path: Annotated[str, QueryParameter(description="Only this pool and everything below it.")] = "/",
+    strict: Annotated[bool, QueryParameter(description="Refuse, if the format cannot express everything.")] = False,
+) -> Response[bytes]:
+    """The graph, or a part of it, as a file in any format."""
+    caller = caller_of(request)
+
+    def question(g: ResourceGraph) -> tuple[bytes, list[str]]:
+        if caller.paths is not None:
+            caller.require_path(g.pool(path).where)
+        part = g.duplicate(path) if g.vertex(path) else g
+        written = bytes_of(part, document_format, strict=strict)
+        return written.data, list(written.left_out)
+
+    (data, left_out), revision = await site_of(request).ask(graph, question)
+    headers = {"etag": revision, "fluxres-left-out": str(len(left_out))}
+    return Response(data, media_type="application/octet-stream", headers=headers)
+
+
+@get(
+    "/snapshot",
+    opt=READ,
+    operation_id="snapshot",
+    responses={200: ResponseSpec(bytes, media_type=SNAPSHOT, description="Shape and marks.", generate_examples=False)},
+)
+async def snapshot(request: Asked, graph: OfGraph) -> Response[bytes]:
+    """The complete state of a graph, for a client that goes on with it; its revision is the ETag."""
+    caller_of(request).require_whole("a snapshot")
+
+    def question(g: ResourceGraph) -> bytes:
+        shape = encoding.encode_shape(g.structure)
+        marks = encoding.encode_marks(g.structure, records.capture(g.records), encoding.shape_checksum(shape))
+        return len(shape).to_bytes(_LENGTH_BYTES, "big") + shape + marks
+
+    data, revision = await site_of(request).ask(graph, question)
+    return Response(data, media_type=SNAPSHOT, headers={"etag": revision})
+
+
+@get("/log", opt=READ, operation_id="log")
+async def log(
+    request: Asked,
+    graph: OfGraph,
+    after: Annotated[int, QueryParameter(ge=0, le=2**53, description="Only events with a higher number.")] = 0,
+    job: MaybeText = None,
+    path: MaybeText = None,
+    user: MaybeText = None,
+    limit: Annotated[int, QueryParameter(ge=1, le=limits.SERVICE_PAGE_MAX, description="The latest ones, at most.")] = 100,
+) -> Response[answers.Log]:
+    """Events of the journal, oldest first."""
+    caller_of(request).require_whole("the log")
+    store = site_of(request).store
+
+    def question() -> dict[str, Any]:
+        found = store.log(graph, after=after, job=job, path=path, user=user, limit=limit)
+        return {"log": [documents.entry(entry) for entry in found]}
+
+    return json(answers.Log, await site_of(request).work(question))
+
+
+OF_ALL: Final = (graphs, load)
+OF_ONE: Final = (summary, drop, copy, document, snapshot, log)

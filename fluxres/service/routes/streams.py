@@ -1,0 +1,63 @@
+"""Events of a graph, pushed as they are written to its journal (server-sent events)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Final
+
+from litestar import get
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.params import HeaderParameter, QueryParameter
+from litestar.response import Stream
+
+from fluxres import limits
+from fluxres.errors import Unavailable, UsageError
+from fluxres.service.replies import Asked, caller_of, site_of
+from fluxres.service.routes.questions import READ, OfGraph
+
+MEDIA_TYPE: Final = "text/event-stream"
+
+
+@get(
+    "/events",
+    opt=READ,
+    operation_id="events",
+    responses={200: ResponseSpec(str, media_type=MEDIA_TYPE, description="A stream of events.", generate_examples=False)},
+)
+async def events(
+    request: Asked,
+    graph: OfGraph,
+    after: Annotated[
+        int | None,
+        QueryParameter(ge=0, le=2**53, description="The number of the last event that is known; else the latest."),
+    ] = None,
+    last_event_id: Annotated[
+        str | None, HeaderParameter(name="Last-Event-ID", description="As `after`, when a stream is resumed.")
+    ] = None,
+) -> Stream:
+    """The events of a graph, those after a number and then each as it happens, in the form of RFC 18.
+
+    The `id` of an event is its number in the journal. A stream that ended is resumed with the header `Last-Event-ID`.
+    """
+    caller_of(request).require_whole("the events")
+    if last_event_id is not None:
+        if not last_event_id.isdecimal() or len(last_event_id) > 16:
+            raise UsageError(f"Last-Event-ID: expected a number, got {last_event_id!r:.40}")
+        after = int(last_event_id)
+    site, metrics = site_of(request), request.app.state.metrics
+    if metrics.open_streams >= limits.SERVICE_STREAMS_MAX:
+        raise Unavailable(f"{metrics.open_streams} streams are open already", retry_after_s=30)
+    feed = (await site.work(lambda: site.served(graph))).feed
+    followed = feed.follow(after)
+    first = await anext(followed)
+
+    async def told() -> AsyncIterator[bytes]:
+        with metrics.streaming():
+            yield first
+            async for text in followed:
+                yield text
+
+    return Stream(told(), media_type=MEDIA_TYPE, headers={"cache-control": "no-store", "x-accel-buffering": "no"})
+
+
+ROUTES: Final = (events,)

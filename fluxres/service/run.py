@@ -1,0 +1,153 @@
+"""`fluxres serve`: the application in uvicorn, until a signal ends it.
+
+SIGTERM and Ctrl-C end it in order: it is not ready any more, refuses new requests, ends its event streams, answers what it has
+begun, and closes the store. SIGHUP reads the tokens again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+import uvicorn
+
+from fluxres import clock, limits
+from fluxres.errors import StoreError, UsageError
+from fluxres.service.access import Access
+from fluxres.service.app import make
+from fluxres.service.gate import Gate
+from fluxres.service.site import Site
+
+_BACKLOG: Final = 2_048
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Where and how to listen.
+
+    Args:
+        host, port: 0 is any free port.
+        certificate, key: files in PEM; both for HTTPS, or neither.
+        question_s: seconds that a question may take.
+        is_json_log: whether the log has a JSON object in each line.
+        is_verbose: whether it has a line for each request.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 7390
+    certificate: Path | None = None
+    key: Path | None = None
+    question_s: float = limits.SERVICE_QUESTION_SECONDS_MAX
+    is_json_log: bool = False
+    is_verbose: bool = False
+
+
+class _Server(uvicorn.Server):
+    """A server that lets its streams end before it waits for what is open."""
+
+    def __init__(self, config: uvicorn.Config, gate: Gate, site: Site, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._gate, self._site, self._ready = gate, site, ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._gate.is_draining = True
+        for served in self._site.open_graphs:
+            served.feed.close()
+        # Unlike its base class, it does not raise the signal again at the end: to be told to stop is no failure.
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
+
+
+def serve(store: str | None, access: Access, listening: Listening, tell: Callable[[str], None]) -> None:
+    """Serve the graphs of a store until a signal comes.
+
+    Args:
+        store: its URL; the default one if None.
+        tell: called with the address once it listens.
+
+    Errors: StoreError for an address that is in use or not of this machine; UsageError for a certificate.
+    """
+    _log_to_stderr(is_json=listening.is_json_log, is_verbose=listening.is_verbose)
+    if (listening.certificate is None) != (listening.key is None):
+        raise UsageError("a certificate needs its key, and a key its certificate", hint="give --tls-cert and --tls-key")
+    site = Site(store, question_s=listening.question_s)
+    site.store.graphs()  # a store that cannot be read is an error of this command
+    gate = make(site, access)
+    with _listen(listening.host, listening.port) as bound:
+        scheme = "http" if listening.certificate is None else "https"
+        host = f"[{listening.host}]" if ":" in listening.host else listening.host
+        address = f"{scheme}://{host}:{bound.getsockname()[1]}"
+        config = uvicorn.Config(
+            gate,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="on",
+            backlog=_BACKLOG,
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=round(limits.SERVICE_DRAIN_SECONDS),
+            ws="none",
+            proxy_headers=False,
+            ssl_certfile=listening.certificate,
+            ssl_keyfile=listening.key,
+        )
+        try:
+            config.load()
+        except OSError as error:
+            raise UsageError(error.strerror or str(error), where=str(listening.certificate)) from None
+        with suppress(ValueError, AttributeError):
+            signal.signal(signal.SIGHUP, lambda *_: access.reload())
+        with suppress(KeyboardInterrupt):
+            _Server(config, gate, site, lambda: tell(address)).run(sockets=[bound])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        bound = socket.socket(family, kind, protocol)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # The system ends connections whose other side takes nothing, also those whose answer waits in its buffers.
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(limits.SERVICE_SEND_SECONDS_MAX * 1000))
+        bound.bind(address)
+    except OSError as error:
+        raise StoreError(error.strerror or str(error), where=f"{host}:{port}", hint="choose another --host or --port") from None
+    bound.listen(_BACKLOG)
+    bound.set_inheritable(True)
+    return bound
+
+
+class _JsonLines(logging.Formatter):
+    """A JSON object in each line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        facts: dict[str, Any] = {"time": round(clock.system(), 6), "level": record.levelname.lower(), "logger": record.name}
+        facts |= getattr(record, "facts", None) or {"message": record.getMessage()}
+        if record.exc_info:
+            facts["exception"] = self.formatException(record.exc_info)
+        return json.dumps(facts)
+
+
+def _log_to_stderr(*, is_json: bool, is_verbose: bool) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonLines() if is_json else logging.Formatter("fluxres: %(levelname)s %(message)s"))
+    for name in ("fluxres.service", "uvicorn.error"):
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [handler]
+        logger.propagate = False
+        logger.setLevel(logging.WARNING)
+    logging.getLogger("fluxres.service.access").setLevel(logging.INFO if is_verbose else logging.WARNING)

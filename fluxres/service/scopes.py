@@ -1,0 +1,60 @@
+"""What a token that is for a part of the machine sees and gets.
+
+A search for pools is restricted to the nodes of the part before it is made; what a change concerns is checked again where its
+event is told (`tap`), so that no operation has to remember it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fluxres.errors import Forbidden
+from fluxres.graph.auxiliary import Int32
+from fluxres.model import ResourceGraph, Selection, targets
+from fluxres.model.node_states import nodes_of
+from fluxres.service.access import Caller
+from fluxres.syntax import constraint
+from fluxres.syntax.idset import IDset
+from fluxres.syntax.jobspec import as_request
+
+
+def tops(graph: ResourceGraph, caller: Caller) -> list[int]:
+    """The pools that the parts of a token begin with. Errors: UnknownPool."""
+    return [graph.vertex(path) for path in caller.paths or ()]
+
+
+def visible(found: Selection, caller: Caller) -> Selection:
+    """What of a selection is in the parts that a token is for."""
+    if caller.paths is None:
+        return found
+    graph = found.graph
+    seen = np.zeros(graph.structure.n, np.bool_)
+    for top in tops(graph, caller):
+        seen[top : graph.structure.end.item(top)] = True
+    return found & graph.select(np.flatnonzero(seen).astype(np.int32))
+
+
+def nodes(graph: ResourceGraph, caller: Caller) -> Int32:
+    """The nodes in the parts that a token is for."""
+    every = nodes_of(graph.structure)
+    return visible(graph.select(every), caller).vertices
+
+
+def restricted(graph: ResourceGraph, caller: Caller, wanted: Any) -> Any:
+    """A request that finds pools only in the parts that a token is for; pools by name remain as they are.
+
+    Errors: Forbidden for a part without nodes: ranks are what a request can be restricted to.
+    """
+    if caller.paths is None or not targets.is_request(wanted, graph):
+        return wanted
+    ranks = graph.structure.rank[nodes(graph, caller)]
+    if not len(ranks) or (ranks < 0).any():
+        raise Forbidden(f"token '{caller.name}' is for a part without ranks", hint="name pools instead of a request")
+    request = as_request(wanted)
+    within: constraint.Constraint = constraint.Ranks((str(IDset(ranks.tolist())),))  # names of nodes may repeat
+    if request.constraint is not None:
+        within = constraint.And((request.constraint, within))
+    return replace(request, constraint=within)

@@ -1,0 +1,206 @@
+"""The graphs that a service has open, and the threads that work on them.
+
+A graph is attached to its store: it is in memory, and a change returns when it is in the journal. Threads that change it share
+one commit, so that the disk is waited for once by all of them; who asks does not wait for it. Each request runs in a thread,
+with a bound on the time that it may take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from fluxres import clock, limits
+from fluxres.clock import stopwatch
+from fluxres.errors import RevisionConflict, Unavailable, UsageError
+from fluxres.model import ResourceGraph
+from fluxres.service.access import Caller
+from fluxres.service.feed import Feed
+from fluxres.service.tap import Tap
+from fluxres.service.time_limit import TimeLimit
+from fluxres.store import Store, open_store
+from fluxres.store.attached import open as attach
+
+T = TypeVar("T")
+
+_CHANGING_THREADS: Final = 16
+_ASKING_THREADS: Final = 8
+_REFRESH_S: Final = 0.1
+"""How long an answer may lack what another process has written to the store."""
+
+
+class Served:
+    """A graph that is served.
+
+    Args:
+        graph: attached to its store.
+        store: of the graph.
+    """
+
+    def __init__(self, graph: ResourceGraph, store: Store) -> None:
+        self.graph = graph
+        self.name = graph.name
+        self.tap = Tap(graph)
+        self.feed = Feed(store, graph.name)
+        self._refreshed = stopwatch()
+
+    def refresh(self) -> None:
+        """Catch up with what other processes wrote, unless that has been done just now."""
+        now = stopwatch()
+        if now - self._refreshed > _REFRESH_S:
+            self._refreshed = now
+            self.graph.refresh()
+
+    def close(self) -> None:
+        self.feed.close()
+        self.graph.close()
+
+
+class Site:
+    """The graphs of one store.
+
+    Args:
+        url: of the store; the default one if None.
+    """
+
+    def __init__(self, url: str | None, *, question_s: float = limits.SERVICE_QUESTION_SECONDS_MAX) -> None:
+        self.store = open_store(url, clock=clock.system)
+        self.question_s = question_s
+        self.boot = os.urandom(4).hex()
+        self._open: dict[str, Served] = {}
+        self._lock = threading.Lock()
+        self._asking = ThreadPoolExecutor(_ASKING_THREADS, "fluxres-ask")
+        self._changing = ThreadPoolExecutor(_CHANGING_THREADS, "fluxres-change")
+        self.waiting = 0
+
+    def served(self, name: str) -> Served:
+        """A graph by name, opened when it is first asked for.
+
+        Errors: UnknownGraph; StoreError.
+        """
+        found = self._open.get(name)
+        if found is not None:
+            return found
+        with self._lock:
+            if name not in self._open:
+                self._open[name] = Served(attach(self.store.url, name=name, command="fluxres serve"), self.store)
+            return self._open[name]
+
+    @property
+    def open_graphs(self) -> list[Served]:
+        return list(self._open.values())
+
+    def forget(self, name: str) -> None:
+        """Close a graph; the next request opens it again, if it is still there."""
+        with self._lock:
+            found = self._open.pop(name, None)
+        if found is not None:
+            found.close()
+
+    def close(self) -> None:
+        """Wait for the requests that have begun, and close all graphs."""
+        self._changing.shutdown()
+        self._asking.shutdown()
+        for name in list(self._open):
+            self.forget(name)
+
+    # -- revisions ---------------------------------------------------------------------------------------------------
+
+    def revision(self, graph: ResourceGraph) -> str:
+        """The entity tag of the present state of a graph; it is valid until the service starts again.
+
+        The caller holds the lock of the graph.
+        """
+        return f'"{self.boot}-{graph.number}-{graph.revision}"'
+
+    def _require(self, graph: ResourceGraph, expected: str | None) -> None:
+        if expected is None or expected.strip() == "*":
+            return
+        present = self.revision(graph)
+        if present not in [one.strip().removeprefix("W/") for one in expected.split(",")]:
+            message = f"the graph is at revision {present}, not at {expected}"
+            raise RevisionConflict(message, hint="ask again, and decide on what is there now")
+
+    # -- work --------------------------------------------------------------------------------------------------------
+
+    async def ask(self, name: str, question: Callable[[ResourceGraph], T]) -> tuple[T, str]:
+        """Answer a question in a thread, within the time of a question.
+
+        Returns: the answer, and the revision it is of.
+        Errors: those of the question; UnknownGraph; Unavailable.
+        """
+
+        def answer() -> tuple[T, str]:
+            served = self.served(name)
+            served.refresh()
+            graph = served.graph
+            with graph.lock:
+                return question(graph), self.revision(graph)
+
+        return await self.run(self._asking, lambda: TimeLimit(self.question_s).run(answer))
+
+    async def change(
+        self, name: str, caller: Caller, command: str, expected: str | None, operation: Callable[[ResourceGraph], T]
+    ) -> tuple[T, str]:
+        """Make a change in a thread; it is in the journal when this returns.
+
+        Args:
+            command: for the journal.
+            expected: the revision that the graph must have, as in If-Match; None for any.
+
+        Returns: what the operation returns, and the revision after it.
+        Errors: those of the operation; RevisionConflict; Unavailable; nothing is changed then.
+        """
+
+        def make() -> tuple[T, str]:
+            served, limit = self.served(name), TimeLimit(self.question_s)
+            graph = served.graph
+
+            def within() -> tuple[T, str]:
+                with graph.batch(command=command, user=caller.name):
+                    self._require(graph, expected)
+                    found = limit.run(lambda: operation(graph))
+                    return found, self.revision(graph)
+
+            with served.tap.serving(caller, limit):
+                made = within()
+            served.feed.wake()
+            return made
+
+        return await self.run(self._changing, make)
+
+    async def work(self, operation: Callable[[], T]) -> T:
+        """Do something else that takes time in a thread."""
+        return await self.run(self._asking, operation)
+
+    async def run(self, pool: ThreadPoolExecutor, function: Callable[[], T]) -> T:
+        if self.waiting >= limits.SERVICE_WAITING_MAX:
+            raise Unavailable(f"{self.waiting} requests are waiting already", hint="try again later")
+        self.waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(pool, function)
+        finally:
+            self.waiting -= 1
+
+    # -- graphs ------------------------------------------------------------------------------------------------------
+
+    def put(self, graph: ResourceGraph, name: str, command: str, *, replace: bool, use: bool = False) -> None:
+        """Add a graph to the store. Errors: UsageError for a name that is taken."""
+        self.store.put(name, graph, replace=replace, use=use, command=command)
+        if replace:
+            self.forget(name)
+
+    def drop(self, name: str, command: str) -> None:
+        self.store.drop(name, command=command)
+        self.forget(name)
+
+    def chosen(self) -> str:
+        """The graph in use. Errors: UsageError if there is none."""
+        found = self.store.default
+        if found is None:
+            raise UsageError("no graph is in use", hint="name one")
+        return found

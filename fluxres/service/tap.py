@@ -1,0 +1,108 @@
+"""What stands between a graph and its journal while a request is served.
+
+Each change of a graph tells its event before it is made (`fluxres.model.changes`), and an error there prevents it. So this one
+place refuses what a token does not allow, whichever operation it is, and from here on the time limit of the request is over.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from fluxres.errors import Forbidden
+from fluxres.graph.structure import Structure
+from fluxres.model import ResourceGraph
+from fluxres.model.events import Event, PatientSink
+from fluxres.service.access import Caller
+from fluxres.service.time_limit import TimeLimit
+
+Sink = Callable[[Event], None]
+
+
+@dataclass(slots=True)
+class _Request:
+    caller: Caller
+    limit: TimeLimit | None = None
+
+
+class Tap(PatientSink):
+    """A sink in front of the sink of a graph.
+
+    Args:
+        graph: whose sink it becomes.
+    """
+
+    def __init__(self, graph: ResourceGraph) -> None:
+        self._graph = graph
+        self._inner = graph.sink
+        self._thread = threading.local()
+        graph.sink = self
+
+    @contextmanager
+    def serving(self, caller: Caller, limit: TimeLimit | None) -> Iterator[None]:
+        """Within the block, the changes of this thread are those of a request."""
+        self._thread.request = _Request(caller, limit)
+        try:
+            yield
+        finally:
+            self._thread.request = None
+
+    def __call__(self, event: Event) -> None:
+        self._admit(lambda: event)
+        if self._inner is not None:
+            self._inner(event)
+
+    def later(self, event: Callable[[], Event], pools: int) -> None:
+        self._admit(event)
+        if isinstance(self._inner, PatientSink):
+            self._inner.later(event, pools)
+        elif self._inner is not None:
+            self._inner(event())
+
+    def _admit(self, event: Callable[[], Event]) -> None:
+        request: _Request | None = getattr(self._thread, "request", None)
+        if request is None:
+            return
+        if request.caller.paths is not None:
+            _require_within(self._graph, event(), request.caller)
+        if request.limit is not None:
+            request.limit.spare()
+
+
+def _require_within(graph: ResourceGraph, event: Event, caller: Caller) -> None:
+    """Refuse an event that concerns pools outside of the parts of the machine that a token is for.
+
+    Errors: Forbidden.
+    """
+    kind = event["event"]
+    if kind == "release" or (kind in ("free", "set_end") and event.get("pools") is None) or kind == "commit":
+        for path in _held(graph, event):
+            caller.require_path(path)
+    elif kind in ("expire", "renew"):
+        return  # it ends what has ended, or nothing
+    elif kind in ("allocate", "free", "stage", "state", "tag", "untag", "reserve"):
+        _require_pools(event, caller)
+    elif kind == "allocate_all":
+        for part in event["parts"]:
+            _require_pools(part, caller)
+    else:
+        raise Forbidden(f"token '{caller.name}' is for a part of the machine, and '{kind}' changes more than pools")
+
+
+def _require_pools(event: Event, caller: Caller) -> None:
+    for item in event["pools"] or ():
+        caller.require_path(item if isinstance(item, str) else item[0])
+
+
+def _held(graph: ResourceGraph, event: Event) -> list[str]:
+    """What a job holds, or a stage locks, by path."""
+    records, structure = graph.records, graph.structure
+    if event["event"] in ("commit", "release"):
+        return _named(structure, [v for v, _ in records.require_stage(event["stage"]).targets])
+    return _named(structure, list(records.require_job(event["job"])))
+
+
+def _named(structure: Structure, numbers: list[int]) -> list[str]:
+    return structure.accounts.wheres(numbers)

@@ -1,0 +1,158 @@
+"""Figures of the jobs of a finished run that need all of them at once: percentiles, classes of jobs, and a run without its ends.
+
+A simulation begins with an empty machine and ends with an emptying one; neither is the state that a study is about.  Trimming
+leaves out jobs that were submitted in the beginning or at the end.  They run all the same; only the figures are of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fluxres.clock import TICKS_PER_S
+from fluxres.simulation.metrics import BOUND_S, Numbers, Series
+
+PERCENTILES: Final = {"median": 50.0, "p90": 90.0, "p99": 99.0}
+USERS_MAX: Final = 50
+"""The number of users with a class of their own, those with the most jobs first."""
+_LENGTHS: Final = ((60, "up to 1 min"), (600, "1 to 10 min"), (3600, "10 min to 1 h"), (18000, "1 to 5 h"), (86400, "5 to 24 h"))
+
+
+class Trim(NamedTuple):
+    """The fractions of the jobs, in order of submission, that are left out in the beginning and at the end."""
+
+    warm_up: float = 0.0
+    drain: float = 0.0
+
+
+class Jobs(NamedTuple):
+    """The jobs of a run that count, as columns in ticks; those that never ran are left out.
+
+    Args:
+        begin, last: the window of utilisation and throughput: all of the run, or the submissions of the first and last job.
+        held: start, end and size of all jobs that ran, for the utilisation.
+    """
+
+    submit: Numbers
+    start: Numbers
+    end: Numbers
+    size: Numbers
+    user: Numbers
+    begin: int
+    last: int
+    held: tuple[Numbers, Numbers, Numbers]
+
+    def __len__(self) -> int:
+        return len(self.submit)
+
+    @property
+    def wait_s(self) -> NDArray[np.float64]:
+        return (self.start - self.submit) / TICKS_PER_S
+
+    @property
+    def run_s(self) -> NDArray[np.float64]:
+        return (self.end - self.start) / TICKS_PER_S
+
+    @property
+    def slowdown(self) -> NDArray[np.float64]:
+        found: NDArray[np.float64] = np.maximum(1.0, (self.wait_s + self.run_s) / np.maximum(self.run_s, BOUND_S))
+        return found
+
+
+def counted(series: Series, trim: Trim = Trim()) -> Jobs:  # noqa: B008  # immutable
+    """The jobs that count.  Cost O(n log n)."""
+    submit, start, end, size = series.columns()
+    _, user = series.users()
+    order = np.argsort(submit, kind="stable")
+    first, stop = round(len(order) * trim.warm_up), len(order) - round(len(order) * trim.drain)
+    inside = order[first:stop]
+    ran = start >= 0
+    kept = inside[ran[inside]]
+    if trim == Trim() or not len(inside):
+        begin, last = int(submit.min(initial=0 if not len(submit) else submit[0])), int(end[ran].max(initial=0))
+    else:
+        begin, last = int(submit[inside[0]]), int(submit[inside[-1]])
+    return Jobs(submit[kept], start[kept], end[kept], size[kept], user[kept], begin, last, (start[ran], end[ran], size[ran]))
+
+
+def percentiles(jobs: Jobs) -> dict[str, float | None]:
+    """Of waits and bounded slowdowns, by the name of the metric; None without jobs."""
+    columns = {"wait_s": jobs.wait_s, "bounded_slowdown": jobs.slowdown}
+    return {
+        f"{word}_{name}": float(np.percentile(values, q)) if len(values) else None
+        for name, values in columns.items()
+        for word, q in PERCENTILES.items()
+    }
+
+
+def trimmed(jobs: Jobs, units: int) -> dict[str, float | None]:
+    """Means and maxima of the jobs that count, and the utilisation and throughput of their window."""
+    if not len(jobs):
+        return {}
+    wait, run, slowdown = jobs.wait_s, jobs.run_s, jobs.slowdown
+    stretch = np.divide(wait + run, run, out=np.ones(len(run)), where=run > 0)
+    start, end, size = jobs.held
+    length = jobs.last - jobs.begin
+    area = int((np.clip(np.minimum(end, jobs.last) - np.maximum(start, jobs.begin), 0, None) * size).sum())
+    ended = int(((end > jobs.begin) & (end <= jobs.last)).sum())
+    return {
+        "mean_wait_s": float(wait.mean()),
+        "max_wait_s": float(wait.max()),
+        "mean_turnaround_s": float((wait + run).mean()),
+        "mean_stretch": float(stretch.mean()),
+        "max_stretch": float(stretch.max()),
+        "mean_bounded_slowdown": float(slowdown.mean()),
+        "max_bounded_slowdown": float(slowdown.max()),
+        "utilisation": area / (units * length) if units and length else None,
+        "throughput_per_s": ended * TICKS_PER_S / length if length else None,
+    }
+
+
+def offered_load(jobs: Jobs, units: int) -> float | None:
+    """Size times run time of the jobs, as a fraction of the machine from the first to the last submission."""
+    if len(jobs) < 2:
+        return None
+    length = int(jobs.submit.max() - jobs.submit.min())
+    area = int(((jobs.end - jobs.start) * jobs.size).sum())
+    return area / (units * length) if units and length else None
+
+
+# -- classes -----------------------------------------------------------------------------------------------------------
+
+
+def classes(jobs: Jobs, users: list[str | None]) -> Iterator[dict[str, Any]]:
+    """Figures by class: of size (up to a power of two), of run time, and of user."""
+    powers = np.ceil(np.log2(np.maximum(jobs.size, 1))).astype(int)
+    for power in np.unique(powers).tolist():
+        low, high = (2 ** (power - 1) + 1 if power else 1), 2**power
+        yield _of("size", f"{high}" if high - low < 1 else f"{low}-{high}", jobs, powers == power)
+    edges = np.array([edge for edge, _ in _LENGTHS])
+    lengths = np.searchsorted(edges, jobs.run_s)
+    names = [*(name for _, name in _LENGTHS), "over 24 h"]
+    for at in np.unique(lengths).tolist():
+        yield _of("run time", names[at], jobs, lengths == at)
+    if len(users) < 2:
+        return
+    number, count = np.unique(jobs.user, return_counts=True)
+    most = number[np.argsort(-count, kind="stable")][:USERS_MAX].tolist()
+    for at in most:
+        yield _of("user", users[at] or "none", jobs, jobs.user == at)
+    if len(number) > USERS_MAX:
+        yield _of("user", "others", jobs, ~np.isin(jobs.user, most))
+
+
+def _of(kind: str, name: str, jobs: Jobs, chosen: NDArray[np.bool_]) -> dict[str, Any]:
+    wait, slowdown = jobs.wait_s[chosen], jobs.slowdown[chosen]
+    return {
+        "kind": kind,
+        "class": name,
+        "jobs": int(chosen.sum()),
+        "mean_wait_s": float(wait.mean()),
+        "median_wait_s": float(np.median(wait)),
+        "p90_wait_s": float(np.percentile(wait, 90)),
+        "mean_bounded_slowdown": float(slowdown.mean()),
+        "p90_bounded_slowdown": float(np.percentile(slowdown, 90)),
+    }

@@ -1,0 +1,356 @@
+"""A store in a PostgreSQL database, which several machines share.
+
+The tables are in the schema ``fluxres``. Writers exclude each other by an advisory lock, which the server gives in the order in
+which they came and releases with the connection. A writer whose lock was lost with its connection cannot do harm: each commit
+requires that the graph is still in the state that it changed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit, urlunsplit
+
+from fluxres.clock import Clock
+from fluxres.errors import StoreBusy, StoreError, UsageError
+from fluxres.store.database import Connection, Cursor, Durability, end
+from fluxres.store.encoding import way_out
+from fluxres.store.lock import TELL_AFTER_S, Holder, Notify
+
+if TYPE_CHECKING:
+    import psycopg
+
+VERSION: Final = 1
+_LOCK: Final = "26220, 30834"
+"""The advisory lock of writers: `fl`, `xr`."""
+_CONNECT_S: Final = 10
+_TABLES: Final = (
+    "CREATE SCHEMA IF NOT EXISTS fluxres",
+    "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    """CREATE TABLE IF NOT EXISTS graphs (
+        id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        name TEXT NOT NULL UNIQUE,
+        uid TEXT NOT NULL,
+        created DOUBLE PRECISION NOT NULL,
+        generation BIGINT NOT NULL,
+        pools BIGINT NOT NULL,
+        seq BIGINT NOT NULL,
+        snapshot_seq BIGINT NOT NULL,
+        weight BIGINT NOT NULL
+    )""",
+    """CREATE TABLE IF NOT EXISTS shapes (
+        graph BIGINT PRIMARY KEY REFERENCES graphs (id), seq BIGINT NOT NULL, blob BYTEA NOT NULL
+    )""",
+    """CREATE TABLE IF NOT EXISTS snapshots (
+        graph BIGINT PRIMARY KEY REFERENCES graphs (id), seq BIGINT NOT NULL, blob BYTEA NOT NULL
+    )""",
+    """CREATE TABLE IF NOT EXISTS events (
+        graph BIGINT NOT NULL REFERENCES graphs (id),
+        seq BIGINT NOT NULL,
+        time DOUBLE PRECISION NOT NULL,
+        command TEXT NOT NULL,
+        body BYTEA NOT NULL,
+        checksum BIGINT NOT NULL,
+        PRIMARY KEY (graph, seq)
+    )""",
+    """CREATE TABLE IF NOT EXISTS previous (
+        graph BIGINT PRIMARY KEY REFERENCES graphs (id),
+        before BIGINT NOT NULL,
+        after BIGINT NOT NULL,
+        snapshot_seq BIGINT NOT NULL,
+        shape BYTEA,
+        marks BYTEA
+    )""",
+    """CREATE TABLE IF NOT EXISTS tickets (
+        number BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        graph BIGINT NOT NULL REFERENCES graphs (id),
+        job TEXT NOT NULL,
+        priority BIGINT NOT NULL,
+        body BYTEA NOT NULL
+    )""",
+)
+_HOLDER: Final = """SELECT a.pid, a.application_name, extract(epoch FROM a.state_change), host(a.client_addr)
+FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+WHERE l.locktype = 'advisory' AND (l.classid, l.objid) = (26220, 30834) AND l.granted
+AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
+_WANTED: Final = """SELECT EXISTS (SELECT 1 FROM pg_locks
+WHERE locktype = 'advisory' AND (classid, objid) = (26220, 30834) AND NOT granted
+AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))"""
+
+
+class _Connection:
+    """A connection as the store knows it: ``?`` stands for a parameter, and transactions begin and end by statements."""
+
+    def __init__(self, db: psycopg.Connection[Any]) -> None:
+        self.db = db
+
+    @property
+    def in_transaction(self) -> bool:
+        from psycopg.pq import TransactionStatus
+
+        return self.db.info.transaction_status not in (TransactionStatus.IDLE, TransactionStatus.UNKNOWN)
+
+    def execute(self, statement: str, parameters: Sequence[Any] = (), /) -> Cursor:
+        cursor: Any = self.db.execute(statement.replace("?", "%s").encode(), parameters or None)
+        return cursor if cursor.description is not None or cursor.rowcount >= 0 else _Nothing()
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> None:
+        with self.db.cursor() as cursor:
+            cursor.executemany(statement.replace("?", "%s").encode(), list(rows))
+
+    def close(self) -> None:
+        self.db.close()
+
+
+class _Nothing:
+    """The answer to a statement that answers nothing."""
+
+    rowcount = 0
+
+    def fetchone(self) -> None:
+        return None
+
+    def fetchall(self) -> list[Any]:
+        return []
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+
+class PostgresqlDatabase:
+    """A PostgreSQL database.
+
+    Args:
+        address: ``postgresql://user:password@host:port/name``, as libpq reads it.
+        path: a file of this machine that stands for the store; it is created when it is needed.
+    """
+
+    def __init__(self, address: str, path: Path) -> None:
+        self.address, self._path = address, path
+        self.url = without_password(address)
+
+    @property
+    def path(self) -> Path:
+        with suppress(OSError):
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._path.touch(0o600)
+        return self._path
+
+    def exists(self) -> bool:
+        return True
+
+    def missing(self) -> Path | None:
+        return None
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        psycopg = imported(self.url)
+        try:
+            yield
+        except psycopg.Error as error:
+            raise _translate(error, self.url) from error
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection | None]:
+        with self.translated():
+            db = self._connect()
+            try:
+                self.begin_read(db)
+                yield db if self._has_tables(db) else None
+            finally:
+                end(db)
+
+    def begin(self) -> Connection:
+        with self.translated():
+            db = self._connect()
+            try:
+                self.begin_write(db)
+                if not self._has_tables(db):
+                    for table in _TABLES:
+                        db.execute(table)
+                    db.execute("INSERT INTO meta (key, value) VALUES ('version', ?)", (str(VERSION),))
+            except BaseException:
+                db.close()
+                raise
+            return db
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        db = self.begin()
+        with self.translated():
+            try:
+                yield db
+                db.execute("COMMIT")
+            finally:
+                end(db)
+
+    def prepare(self) -> None:
+        return
+
+    @contextmanager
+    def creating(self) -> Iterator[None]:
+        yield
+
+    def attach(self, durability: Durability) -> Connection:
+        with self.translated():
+            db = self.begin()
+            try:
+                db.execute("COMMIT")
+                db.execute(f"SET synchronous_commit = {'on' if durability == 'full' else 'off'}")
+            except BaseException:
+                db.close()
+                raise
+            return db
+
+    def begin_read(self, db: Connection) -> None:
+        db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+    def begin_write(self, db: Connection) -> None:
+        db.execute("BEGIN")
+
+    def version(self, db: Connection, graph: int) -> int:
+        found = db.execute("SELECT seq FROM graphs WHERE id = ?", (graph,)).fetchone()
+        return -1 if found is None else int(found[0])
+
+    def is_lost(self, db: Connection) -> bool:
+        return isinstance(db, _Connection) and db.db.closed
+
+    def lock(self, clock: Clock, notify: Notify | None) -> AdvisoryLock:
+        return AdvisoryLock(self, notify)
+
+    def _connect(self, name: str = "fluxres") -> _Connection:
+        psycopg = imported(self.url)
+        db = psycopg.connect(self.address, autocommit=True, connect_timeout=_CONNECT_S, application_name=name[:63])
+        db.execute("SET search_path TO fluxres")
+        return _Connection(db)
+
+    def _has_tables(self, db: Connection) -> bool:
+        """Whether the tables are there.
+
+        Errors: StoreError for those of another version.
+        """
+        if db.execute("SELECT to_regclass('fluxres.meta')").fetchone()[0] is None:
+            return False
+        found = db.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()
+        version = found[0] if found is not None else "unknown"
+        if version != str(VERSION):
+            said = f"has version {version}, but this fluxres supports only version {VERSION}"
+            raise StoreError(said, where=self.url, hint=way_out(int(version) if version.isdigit() else 0, VERSION))
+        return True
+
+
+class AdvisoryLock:
+    """The lock of one writer: a connection that has the advisory lock of the database."""
+
+    def __init__(self, database: PostgresqlDatabase, notify: Notify | None) -> None:
+        self._database, self._notify = database, notify
+        self._db: _Connection | None = None
+
+    def acquire(self, command: str, wait_s: float) -> None:
+        if not wait_s >= 0:
+            raise UsageError(f"wait: expected seconds >= 0, got {wait_s!r}")
+        with self._database.translated():
+            db = self._connected(command)
+            if db.execute(f"SELECT pg_try_advisory_lock({_LOCK})").fetchone()[0]:
+                return
+            first_s = min(TELL_AFTER_S, wait_s)
+            if self._waited(db, first_s):
+                return
+            holder = self._holder(db)
+            if self._notify is not None and wait_s > TELL_AFTER_S:
+                self._notify(holder)
+            if self._waited(db, wait_s - first_s):
+                return
+            holder = self._holder(db)
+        raise StoreBusy(
+            f"waited {wait_s:g} s for {holder}, which is writing to this store",
+            where=self._database.url,
+            hint="wait longer with --wait, or end that process",
+        )
+
+    def is_wanted(self) -> bool:
+        if self._db is None:
+            return False
+        try:
+            with self._database.translated():
+                return bool(self._db.execute(_WANTED).fetchone()[0])
+        except StoreError:
+            return True  # the lock is lost with its connection
+
+    def release(self) -> None:
+        if self._db is not None:
+            with self._database.translated():
+                self._db.execute(f"SELECT pg_advisory_unlock({_LOCK})")
+
+    def close(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+    def _connected(self, command: str) -> _Connection:
+        if self._db is None or self._db.db.closed:
+            said = " ".join(command.split())
+            self._db = self._database._connect(f"fluxres {os.getpid()}@{os.uname().nodename} {said}")
+        return self._db
+
+    def _waited(self, db: _Connection, wait_s: float) -> bool:
+        """Whether the lock was given in time."""
+        psycopg = imported(self._database.url)
+        if wait_s <= 0:
+            return False
+        db.execute(f"SET lock_timeout = {max(1, round(wait_s * 1000))}")
+        try:
+            db.execute(f"SELECT pg_advisory_lock({_LOCK})")
+        except psycopg.errors.LockNotAvailable:
+            return False
+        finally:
+            db.execute("SET lock_timeout = 0")
+        return True
+
+    def _holder(self, db: _Connection) -> Holder:
+        found = db.execute(_HOLDER).fetchone()
+        if found is None:
+            return Holder()
+        named = re.match(r"fluxres (\d+)@(\S+) ?(.*)", found[1] or "")
+        since = None if found[2] is None else float(found[2])
+        return Holder(int(named[1]), named[3], since, named[2]) if named else Holder(found[0], "", since, found[3] or "")
+
+
+def imported(url: str) -> Any:
+    """The module psycopg.
+
+    Errors: StoreError naming the extra to install.
+    """
+    try:
+        import psycopg
+    except ImportError:
+        hint = "install it: pip install 'fluxres[postgres]'"
+        raise StoreError("PostgreSQL needs the package psycopg", where=url, hint=hint) from None
+    return psycopg
+
+
+def without_password(address: str) -> str:
+    """An address for messages.
+
+    >>> without_password("postgresql://ada:secret@db.site/cluster")
+    'postgresql://ada@db.site/cluster'
+    """
+    parts = urlsplit(address)
+    return urlunsplit(parts._replace(netloc=re.sub(r":[^@]*@", "@", parts.netloc)))
+
+
+def _translate(error: Any, url: str) -> StoreError:
+    from psycopg import errors
+
+    said = " ".join(str(error).split())[:300] or type(error).__name__
+    if isinstance(error, errors.DiskFull):
+        return StoreError("no space left; nothing was changed", where=url, hint="free some space, then try again")
+    if isinstance(error, errors.InsufficientPrivilege):
+        return StoreError(f"may not be used: {said}", where=url, hint="use another role, or let the owner grant more rights")
+    if isinstance(error, errors.OperationalError):
+        return StoreError(f"the server cannot be reached, or ended the connection: {said}", where=url, hint="check the server")
+    return StoreError(f"the database answers: {said}", where=url, hint="check the server's log")

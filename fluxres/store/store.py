@@ -1,0 +1,988 @@
+"""A store in one SQLite file: named graphs, each a snapshot and the events after it.
+
+A writer holds the lock from before it reads until its changes are on disk, so it decides on the state that it changes. One
+transaction appends its events and advances the event number of the graph. After a few hundred events, or when the shape changes,
+it also writes a new snapshot, so that no later command has to replay more than that.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from fluxres import clock as clocks
+from fluxres import limits
+from fluxres.clock import Clock
+from fluxres.errors import FluxresError, StoreConflict, StoreError, UnknownGraph, UsageError
+from fluxres.model import changes
+from fluxres.model.resource_graph import ResourceGraph
+from fluxres.store import encoding, journal, mailbox, records
+from fluxres.store.database import Connection, Database, Durability, Lock, end
+from fluxres.store.journal import Entry, Event
+from fluxres.store.lock import Notify
+from fluxres.store.tickets import Ticket, Tickets
+from fluxres.store.url import ServerUrl, StoreUrl, parse
+from fluxres.store.url import default as default_url
+
+WEIGHT_MAX: Final = 256
+"""Pools to look up in a replay before a new snapshot is due; they take about 30 ms (specs/store.md)."""
+
+_COLUMNS: Final = "id, name, uid, created, generation, pools, seq, snapshot_seq, weight"
+_KINDS: Final = (int, str, str, float, int, int, int, int, int)
+"""Types of these columns, since SQLite itself accepts any type in any column."""
+_OLD: Final = "(SELECT blob FROM {} WHERE graph = ?)"
+_PUT_META: Final = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+_PUT_BLOB: Final = """INSERT INTO {} (graph, seq, blob) VALUES (?, ?, ?)
+ON CONFLICT (graph) DO UPDATE SET seq = excluded.seq, blob = excluded.blob"""
+_PUT_PREVIOUS: Final = """INSERT INTO previous (graph, before, after, snapshot_seq, shape, marks) VALUES (?, ?, ?, ?, {}, {})
+ON CONFLICT (graph) DO UPDATE SET before = excluded.before, after = excluded.after, snapshot_seq = excluded.snapshot_seq,
+shape = excluded.shape, marks = excluded.marks"""
+_EVENTS: Final = "SELECT seq, time, command, body, checksum FROM events WHERE graph = ? AND seq > ? AND seq <= ? ORDER BY seq"
+
+
+class GraphRow(msgspec.Struct, frozen=True):
+    """What the store knows about a graph without reading it.
+
+    Args:
+        number: key of its rows.
+        name: of the graph.
+        uid: created with it; a graph that was dropped and created again has another.
+        created: seconds since 1970.
+        generation: number of changes of its shape since it was loaded.
+        pools: number of pools.
+        seq: number of its last event.
+        snapshot_seq: number of the event its snapshot follows.
+        weight: number of pools named by the events after the snapshot.
+    """
+
+    number: int
+    name: str
+    uid: str
+    created: float
+    generation: int
+    pools: int
+    seq: int
+    snapshot_seq: int
+    weight: int
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """A place a graph was saved to.
+
+    Args:
+        place: ``file``, or the address of another store with the name of the graph in it.
+        seq: number of the last event it has.
+        digest: of that state (:func:`fluxres.store.changes.digest`).
+        uid, at: the state in the other store; empty and 0 for a file.
+    """
+
+    place: str
+    seq: int
+    digest: str
+    uid: str = ""
+    at: int = 0
+
+
+class Rows:
+    """The graphs as seen by one transaction.
+
+    Args:
+        db: connection within a transaction.
+        url: of the store, for messages.
+        chosen: the graph to use if none is named; it precedes the store's default.
+    """
+
+    def __init__(self, db: Connection, url: str, chosen: str | None) -> None:
+        self.db = db
+        self.url = url
+        self.chosen = chosen
+
+    # -- which graph -------------------------------------------------------------------------------------------------
+
+    def graphs(self) -> list[GraphRow]:
+        """All graphs, in the order of creation."""
+        found = []
+        for row in self.db.execute(f"SELECT {_COLUMNS} FROM graphs ORDER BY id"):
+            if not all(map(isinstance, row, _KINDS)):
+                hint = "restore a backup (see fluxres help store)"
+                raise StoreError("the database is damaged: its list of graphs is invalid", where=self.url, hint=hint)
+            found.append(GraphRow(*row))
+        return found
+
+    def default(self) -> str | None:
+        """The selected graph, else the only one, else None."""
+        found = self.db.execute("SELECT value FROM meta WHERE key = 'default'").fetchone()
+        if found is not None:
+            return str(found[0])
+        graphs = self.graphs()
+        return graphs[0].name if len(graphs) == 1 else None
+
+    def choose(self, name: str) -> None:
+        self.db.execute(_PUT_META, ("default", name))
+
+    def find(self, name: str) -> GraphRow | None:
+        """The graph of this name, None if there is none."""
+        return next((row for row in self.graphs() if row.name == name), None)
+
+    def graph(self, name: str | None) -> GraphRow:
+        """The graph of this name, or the default one if None.
+
+        Errors: UnknownGraph with the existing names.
+        """
+        graphs, wanted = self.graphs(), name if name is not None else self.chosen or self.default()
+        for row in graphs:
+            if row.name == wanted:
+                return row
+        raise _unknown(wanted, [row.name for row in graphs], self.url)
+
+    def make(self, name: str, now: float) -> GraphRow:
+        self.db.execute(
+            "INSERT INTO graphs (name, uid, created, generation, pools, seq, snapshot_seq, weight)"
+            " VALUES (?, ?, ?, -1, 0, 0, 0, 0)",
+            (name, os.urandom(8).hex(), now),
+        )
+        return self.graph(name)
+
+    def remove(self, row: GraphRow) -> None:
+        for table in ("events", "snapshots", "shapes", "previous", "tickets"):
+            self.db.execute(f"DELETE FROM {table} WHERE graph = ?", (row.number,))
+        self.db.execute("DELETE FROM graphs WHERE id = ?", (row.number,))
+        self.db.execute("DELETE FROM meta WHERE key = 'default' AND value = ?", (row.name,))
+        self.db.execute("DELETE FROM meta WHERE key = ?", (f"saved:{row.uid}",))
+
+    def saved(self, row: GraphRow) -> list[Saved]:
+        """The places to which this graph was saved.
+
+        Errors: StoreError for damage.
+        """
+        found = self.db.execute("SELECT value FROM meta WHERE key = ?", (f"saved:{row.uid}",)).fetchone()
+        try:
+            return msgspec.json.decode(found[0], type=list[Saved]) if found is not None else []
+        except msgspec.MsgspecError as error:
+            raise self._damaged(row, f"where it was saved to: {error}") from None
+
+    def remember(self, row: GraphRow, places: Sequence[Saved]) -> None:
+        text = msgspec.json.encode(list(places)).decode()
+        self.db.execute(_PUT_META, (f"saved:{row.uid}", text))
+
+    def oldest(self, row: GraphRow) -> int:
+        """Number of the oldest event in the journal."""
+        (oldest,) = self.db.execute("SELECT min(seq) FROM events WHERE graph = ?", (row.number,)).fetchone()
+        return row.seq + 1 if oldest is None else int(oldest)
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def read(self, row: GraphRow, clock: Clock | None = None) -> ResourceGraph:
+        """The current graph: its snapshot and the events after it.
+
+        Errors: StoreError for damage.
+        """
+        return self._replayed(row, self._blob("shapes", row), self._blob("snapshots", row), clock)
+
+    def _replayed(self, row: GraphRow, shape: bytes, marks: bytes, clock: Clock | None) -> ResourceGraph:
+        """A snapshot and the events from `row.snapshot_seq` to `row.seq`."""
+        try:
+            structure, stored = encoding.decode(shape, marks)
+            graph = records.restore(structure, stored, name=row.name, clock=clock)
+        except FluxresError as error:
+            raise self._damaged(row, f"snapshot: {error}") from error
+        last = row.snapshot_seq
+        for entry in self.entries(row, after=last):
+            if entry.seq != last + 1:
+                break
+            try:
+                graph.apply(entry.event)
+            except FluxresError as error:
+                raise self._damaged(row, f"event {entry.seq}: {error}") from error
+            last = entry.seq
+        if last != row.seq:
+            raise self._damaged(row, f"event {last + 1} is missing")
+        return graph
+
+    def entries(self, row: GraphRow, *, after: int, latest_first: bool = False) -> Iterator[Entry]:
+        """Events with a number above `after`.
+
+        Errors: StoreError for damage.
+        """
+        query = _EVENTS + " DESC" if latest_first else _EVENTS
+        for seq, time, command, body, checksum in self.db.execute(query, (row.number, after, row.seq)):
+            if not isinstance(body, bytes) or journal.checksum(seq, body) != checksum:
+                raise self._damaged(row, f"the checksum of event {seq} does not match")
+            try:
+                event = journal.event_of(body)
+            except FluxresError as error:
+                raise self._damaged(row, f"event {seq}: {error}") from error
+            user = event.pop(journal.BY, "")
+            yield Entry(seq, time, command, event, user if isinstance(user, str) else "")
+
+    def loss(self, row: GraphRow) -> str:
+        """What is in a graph, in words: it is lost if the graph is replaced."""
+        pools = f"{row.pools} pool{'' if row.pools == 1 else 's'}"
+        try:
+            jobs = len(self.read(row).records.jobs())
+        except StoreError:
+            return f"{pools}, and allocations that cannot be read"
+        return f"{pools} and {'the allocations of ' * bool(jobs)}{jobs or 'no'} job{'' if jobs == 1 else 's'}"
+
+    # -- undo --------------------------------------------------------------------------------------------------------
+
+    def previous(self, row: GraphRow, clock: Clock | None) -> tuple[ResourceGraph, list[Entry]]:
+        """The graph before its last change, and the events of that change.
+
+        Errors: UsageError if the state before it was not kept; StoreError for damage.
+        """
+        found = self.db.execute(
+            "SELECT before, snapshot_seq, shape, marks FROM previous WHERE graph = ? AND after = ?", (row.number, row.seq)
+        ).fetchone()
+        if found is None:
+            raise self._undoable(row)
+        before, snapshot_seq, shape, marks = found
+        if not (type(before) is type(snapshot_seq) is int and all(isinstance(blob, bytes | None) for blob in (shape, marks))):
+            raise self._damaged(row, "its previous version")
+        if self.oldest(row) > snapshot_seq + 1:
+            raise self._undoable(row)
+        then = replace(row, seq=before, snapshot_seq=snapshot_seq)
+        marks = marks if marks is not None else self._blob("snapshots", row)
+        graph = self._replayed(then, shape if shape is not None else self._blob("shapes", row), marks, clock)
+        return graph, list(self.entries(row, after=before))
+
+    def _undoable(self, row: GraphRow) -> UsageError:
+        last = next(self.entries(row, after=row.seq - 1), None)
+        if last is not None and last.event["event"] == "load" and "replaced" not in last.event:
+            hint = f"`fluxres graphs drop {row.name}` removes the graph"
+            return UsageError("loading it was the only change so far", where=f"graph '{row.name}'", hint=hint)
+        size = f"{limits.UNDO_BYTES_MAX >> 20} MiB"
+        hint = f"the store keeps the previous version of a graph of up to {size}; `fluxres log` shows what changed"
+        return UsageError("the state before the last change was not kept", where=f"graph '{row.name}'", hint=hint)
+
+    def _keep(self, row: GraphRow, seq: int, *, shape: bool, marks: bool) -> None:
+        """Keep the state before a change, for `previous`.
+
+        Args:
+            seq: number of the last event of the change.
+            shape, marks: whether the change is about to overwrite them.
+        """
+        blobs = {"shapes": shape, "snapshots": marks}
+        sizes = [
+            self.db.execute(f"SELECT length(blob) FROM {table} WHERE graph = ?", (row.number,)).fetchone()
+            for table, changes in blobs.items()
+            if changes
+        ]
+        if row.generation < 0 or None in sizes or sum(size for (size,) in sizes) > limits.UNDO_BYTES_MAX:
+            self.db.execute("DELETE FROM previous WHERE graph = ?", (row.number,))
+            return
+        self.db.execute(
+            _PUT_PREVIOUS.format(_OLD.format("shapes") if shape else "NULL", _OLD.format("snapshots") if marks else "NULL"),
+            (row.number, row.seq, seq, row.snapshot_seq, *[row.number] * (shape + marks)),
+        )
+
+    def _blob(self, table: str, row: GraphRow) -> bytes:
+        found = self.db.execute(f"SELECT blob FROM {table} WHERE graph = ?", (row.number,)).fetchone()
+        if found is None or not isinstance(found[0], bytes):
+            raise self._damaged(row, f"it has no row in {table}")
+        blob: bytes = found[0]
+        return blob
+
+    def _damaged(self, row: GraphRow, what: str) -> StoreError:
+        return StoreError(
+            f"graph '{row.name}' cannot be read: {what}", where=self.url, hint="restore a backup (see fluxres help store)"
+        )
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        row: GraphRow,
+        graph: ResourceGraph,
+        events: Sequence[Event],
+        now: float,
+        command: str,
+        *,
+        shape: bytes | None = None,
+    ) -> int:
+        """Write events, and a snapshot if one is due; returns the number of the last event.
+
+        Args:
+            graph: as it is after the events.
+            shape: of the graph, if it is new.
+        """
+        if shape is None and journal.is_structural(events):
+            shape = encoding.encode_shape(graph.structure)
+        change = Change.of(events, now, command, journal.os_user(), len(graph))
+        change.shape = shape
+        if shape is not None or row.weight + change.weight > WEIGHT_MAX:
+            tail = shape if shape is not None else self.shape_tail(row)
+            change.marks = encoding.encode_marks(graph.structure, records.capture(graph.records), tail)
+        written = self.write(row, [change])
+        if change.marks is not None:
+            self.forget(written, *self.log_extent(row))
+        return written.seq
+
+    def shape_seq(self, row: GraphRow) -> int:
+        """The event that made the present shape."""
+        found = self.db.execute("SELECT seq FROM shapes WHERE graph = ?", (row.number,)).fetchone()
+        if found is None:
+            raise self._damaged(row, "it has no row in shapes")
+        return int(found[0])
+
+    def shape_tail(self, row: GraphRow) -> bytes:
+        """The last bytes of the shape, its checksum: the megabytes before them need not be read."""
+        found = self.db.execute("SELECT substr(blob, length(blob) - 15) FROM shapes WHERE graph = ?", (row.number,)).fetchone()
+        if found is None:
+            raise self._damaged(row, "it has no row in shapes")
+        tail: bytes = found[0]
+        return tail
+
+    def write(self, row: GraphRow, changes: Sequence[Change]) -> GraphRow:
+        """Write changes, of which only the last one may have a snapshot; returns the row after them.
+
+        Errors: StoreConflict if the graph is not in the state of `row` any more.
+        """
+        last = changes[-1]
+        lines = [
+            (row.number, seq, change.time, change.command, body, journal.checksum(seq, body))
+            for seq, (change, body) in enumerate(((change, body) for change in changes for body in change.bodies), row.seq + 1)
+        ]
+        self.db.executemany("INSERT INTO events (graph, seq, time, command, body, checksum) VALUES (?, ?, ?, ?, ?, ?)", lines)
+        seq, weight = row.seq + len(lines), row.weight + sum(change.weight for change in changes)
+        before = replace(row, seq=seq - len(last.bodies))
+        self._keep(before, seq, shape=last.shape is not None, marks=last.marks is not None)
+        after = replace(row, seq=seq, weight=weight, pools=last.pools)
+        if last.shape is not None:
+            self.db.execute(_PUT_BLOB.format("shapes"), (row.number, seq, last.shape))
+            after = replace(after, generation=row.generation + 1)
+        if last.marks is not None:
+            self.db.execute(_PUT_BLOB.format("snapshots"), (row.number, seq, last.marks))
+            after = replace(after, snapshot_seq=seq, weight=0)
+        done = self.db.execute(
+            "UPDATE graphs SET generation = ?, pools = ?, seq = ?, snapshot_seq = ?, weight = ?"
+            " WHERE id = ? AND uid = ? AND seq = ?",
+            (after.generation, after.pools, seq, after.snapshot_seq, after.weight, row.number, row.uid, row.seq),
+        )
+        if done.rowcount != 1:
+            hint = "let only programs that take its lock write to the store"
+            raise StoreConflict(f"graph '{row.name}' was changed without the lock of the store", where=self.url, hint=hint)
+        return after
+
+    def log_extent(self, row: GraphRow) -> tuple[int, int]:
+        """The number of the oldest event in the journal, and the bytes of all."""
+        query = "SELECT min(seq), sum(length(body)) FROM events WHERE graph = ?"
+        first, size = self.db.execute(query, (row.number,)).fetchone()
+        return (row.seq + 1, 0) if first is None else (first, size)
+
+    def forget(self, row: GraphRow, first: int, size: int) -> int:
+        """Delete events beyond the bounds of the journal, which the snapshot just written contains; returns the oldest left.
+
+        Args:
+            first, size: as of `log_extent`.
+        """
+        oldest = max(first, row.seq - limits.LOG_EVENTS_MAX + 1)
+        if size > limits.LOG_BYTES_MAX:
+            (last,) = self.db.execute(
+                "SELECT max(seq) FROM (SELECT seq, sum(length(body)) OVER (ORDER BY seq DESC) AS total"
+                " FROM events WHERE graph = ?) AS latest WHERE total > ?",
+                (row.number, limits.LOG_BYTES_MAX),
+            ).fetchone()
+            oldest = max(oldest, 0 if last is None else last + 1)
+        if oldest > first:
+            self.db.execute("DELETE FROM events WHERE graph = ? AND seq < ?", (row.number, oldest))
+        return oldest
+
+
+class Change(msgspec.Struct):
+    """What is written for one change: all of it, or nothing.
+
+    Args:
+        bodies: its events, as stored.
+        weight: number of pools that they name.
+        time: seconds since 1970.
+        command: that caused it.
+        pools: of the graph after it.
+        shape, marks: a snapshot of the graph after it, if one is due.
+    """
+
+    bodies: list[bytes]
+    weight: int
+    time: float
+    command: str
+    pools: int
+    shape: bytes | None = None
+    marks: bytes | None = None
+
+    @classmethod
+    def of(cls, events: Sequence[Event], time: float, command: str, user: str, pools: int) -> Change:
+        text = " ".join(command.split()).encode("utf-8", "backslashreplace").decode()
+        return cls([journal.body(event, user) for event in events], sum(map(journal.weight, events)), time, text, pools)
+
+
+class Position(msgspec.Struct, frozen=True):
+    """A state of a graph in a store, to detect whether the graph has changed since.
+
+    Args:
+        uid: of the graph.
+        seq: number of its last event.
+    """
+
+    uid: str
+    seq: int
+
+    def __str__(self) -> str:
+        return f"store:{self.uid}@{self.seq}"
+
+
+class Link:
+    """A connection that stays open, to one graph of a store, for one that has the graph in memory.
+
+    Only the holder of the lock commits.  Threads use it in turn.
+
+    Args:
+        rows: on a connection outside of a transaction.
+        name: of the graph; the default one if None.
+        database, durability: of the connection.
+
+    Errors: UnknownGraph, StoreError.
+    """
+
+    def __init__(self, rows: Rows, name: str | None, database: Database, durability: Durability) -> None:
+        self._rows, self._database, self._durability = rows, database, durability
+        with database.translated():
+            row = rows.graph(name)
+            self._log_first, self._log_bytes = rows.log_extent(row)
+        self.name = row.name
+        self._row = row
+        self._version = -1
+        self._shape_seq = -1
+        self._tail = b""
+
+    @property
+    def row(self) -> GraphRow:
+        """The graph as it was last read or written here."""
+        return self._row
+
+    @property
+    def shape_tail(self) -> bytes:
+        return self._tail
+
+    def has_moved(self) -> bool:
+        """Whether something else has written to the store since the last call."""
+        with self._database.translated():
+            version = self._database.version(self._rows.db, self._row.number)
+        moved = version != self._version
+        self._version = version
+        return moved
+
+    def news(self) -> list[Entry] | None:
+        """The events since the graph was last read or written here; None if they do not lead from there to the present state.
+
+        Errors: StoreConflict if the graph was dropped; StoreError.
+        """
+        with self._snapshot() as rows:
+            row = self._current(rows)
+            if row.seq == self._row.seq:
+                return []
+            if rows.shape_seq(row) != self._shape_seq or rows.oldest(row) > self._row.seq + 1:
+                return None
+            found = list(rows.entries(row, after=self._row.seq))
+            if journal.is_structural(entry.event for entry in found):
+                return None
+            self._row = row
+            return found
+
+    def read(self, clock: Clock) -> tuple[ResourceGraph, bool]:
+        """The stored graph, and whether its shape is still that of the last read."""
+        if self._database.is_lost(self._rows.db):
+            self._rows.db = self._database.attach(self._durability)
+        with self._snapshot() as rows:
+            row = self._current(rows)
+            graph, shape_seq = rows.read(row, clock), rows.shape_seq(row)
+            is_same = shape_seq == self._shape_seq
+            self._row, self._shape_seq, self._tail = row, shape_seq, rows.shape_tail(row)
+            return graph, is_same
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        """Write changes, of which only the last one may have a snapshot; they are durable when this returns.
+
+        Errors: StoreConflict, StoreError; nothing is written then.
+        """
+        db, last = self._rows.db, changes[-1]
+        with self._database.translated():
+            try:
+                self._database.begin_write(db)
+                row = self._rows.write(self._row, changes)
+                first = self._log_first
+                if last.marks is not None:
+                    first = self._rows.forget(row, first, self._log_bytes)
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+        self._row = row
+        self._log_bytes = self._rows.log_extent(row)[1] if first != self._log_first else self._log_bytes
+        self._log_first = first
+        self._log_bytes += sum(len(body) for change in changes for body in change.bodies)
+        if last.shape is not None:
+            self._shape_seq, self._tail = row.seq, last.shape[-16:]
+
+    def close(self) -> None:
+        self._rows.db.close()
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[Rows]:
+        """Everything read in the block is one state."""
+        with self._database.translated():
+            self._database.begin_read(self._rows.db)
+            try:
+                yield self._rows
+            finally:
+                self._rows.db.execute("ROLLBACK")
+
+    def _current(self, rows: Rows) -> GraphRow:
+        row = rows.find(self.name)
+        if row is None or row.uid != self._row.uid:
+            what = "was dropped" if row is None else "was dropped and created again"
+            raise StoreConflict(f"graph '{self.name}' {what}", where=rows.url, hint="open it again")
+        return row
+
+
+class Transaction(msgspec.Struct):
+    """A graph that is being changed in a store.
+
+    Args:
+        graph: the state of the store; changes to it are written when the block ends.
+        position: of that state, and of the new one once it is written.
+        tickets: the requests that wait for resources of the graph.
+        events: the changes so far.
+        passes_queue: whether it makes a pass of the queue itself; otherwise those who wait are woken to make one.
+    """
+
+    graph: ResourceGraph
+    position: Position
+    tickets: Tickets
+    events: list[Event] = msgspec.field(default_factory=list)
+    passes_queue: bool = False
+
+
+class Store:
+    """Named graphs at one address.
+
+    Args:
+        url: address; the first write creates what is there.
+        clock: returns the time of journal entries, and "now" of the graphs.
+        notify: called with the holder of the lock when a write has to wait for more than half a second.
+    """
+
+    def __init__(self, url: StoreUrl | ServerUrl, *, clock: Clock = clocks.system, notify: Notify | None = None) -> None:
+        self.address = url
+        self.database = database_of(url)
+        self.url = self.database.url
+        self.clock = clock
+        self.notify = notify
+
+    def __repr__(self) -> str:
+        return f"<Store {self.url}>"
+
+    @property
+    def path(self) -> Path:
+        """The SQLite file, or a file of this machine that stands for the store of a server."""
+        return self.database.path
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        """Names of the graphs, in the order of creation; empty for a store that does not exist yet."""
+        return [row.name for row in self.graphs()]
+
+    def graphs(self) -> list[GraphRow]:
+        """The graphs, without reading their content."""
+        with self.database.reading() as db:
+            return [] if db is None else self._rows(db).graphs()
+
+    @property
+    def default(self) -> str | None:
+        """The default graph: the one selected with `use`, else the only one, else None."""
+        with self.database.reading() as db:
+            return None if db is None else self._rows(db).default()
+
+    def load(self, name: str | None = None, *, clock: Clock | None = None) -> ResourceGraph:
+        """The current graph: its snapshot and the events after it, without expired stages.
+
+        Args:
+            name: of the graph; the default one if None.
+            clock: returns "now" of the graph; by default that of the store, as for the commands.
+
+        Errors: UnknownGraph; StoreError for damage.
+        """
+        graph, _ = self.open(name, clock=clock)
+        changes.expire_stages(graph)
+        return graph
+
+    def open(self, name: str | None = None, *, clock: Clock | None = None) -> tuple[ResourceGraph, Position]:
+        """As :meth:`load`, with the position that was read, and with expired stages."""
+        with self._reading(name) as rows:
+            row = rows.graph(name)
+            return rows.read(row, self.clock if clock is None else clock), Position(row.uid, row.seq)
+
+    def log(
+        self,
+        name: str | None = None,
+        *,
+        after: int | None = None,
+        job: str | None = None,
+        path: str | None = None,
+        user: str | None = None,
+        limit: int | None = None,
+    ) -> list[Entry]:
+        """Events of a graph, oldest first.
+
+        Args:
+            after: only those with a higher number.
+            job: only those of this job.
+            path: only those that name this pool or one below it.
+            user: only those that this user caused.
+            limit: at most this number, the latest ones.
+
+        Errors: UnknownGraph; StoreError; UsageError for a negative limit.
+        """
+        if limit is not None and limit < 0:
+            raise UsageError(f"limit: expected a number >= 0, got {limit}")
+        found: list[Entry] = []
+        with self._reading(name) as rows:
+            for entry in rows.entries(rows.graph(name), after=after or 0, latest_first=True):
+                if limit is not None and len(found) >= limit:
+                    break
+                if (user is None or entry.user == user) and journal.concerns(entry.event, job, path):
+                    found.append(entry)
+        return found[::-1]
+
+    def tickets(self, name: str | None = None) -> list[Ticket]:
+        """The requests that wait for resources of a graph, in the order in which they are considered.
+
+        Errors: UnknownGraph; StoreError for damage.
+        """
+        with self._reading(name) as rows:
+            return Tickets(rows.db, rows.graph(name).number).all()
+
+    # -- changing ----------------------------------------------------------------------------------------------------
+
+    def wake(self, name: str) -> None:
+        """Have those who wait for resources of a graph look whether they can get them.
+
+        A change that makes no pass of the queue itself ends with this.  Cost: a look at a directory if nobody waits.
+        """
+        with suppress(FluxresError):  # they look by themselves from time to time
+            if mailbox.is_awaited(self.path):
+                first = self.tickets(name)[: limits.QUEUE_WATCHERS]
+                mailbox.send(self.path, [(ticket.launch.mark, mailbox.News(look=True)) for ticket in first])
+
+    def link(self, name: str | None, durability: Durability, *, command: str = "", wait_s: float | None = None) -> Link:
+        """A connection that stays open to one graph.
+
+        Errors: UnknownGraph; StoreBusy; StoreError.
+        """
+        if not self.database.exists():
+            raise self._unmade(name)
+        with self._lock(command, wait_s):
+            db = self.database.attach(durability)
+        try:
+            return Link(self._rows(db), name, self.database, durability)
+        except BaseException:
+            db.close()
+            raise
+
+    def writer_lock(self) -> Lock:
+        """The lock of this store, to be taken many times."""
+        return self.database.lock(self.clock, self.notify)
+
+    @contextmanager
+    def writing(
+        self,
+        name: str | None = None,
+        *,
+        command: str = "",
+        wait_s: float | None = None,
+        clock: Clock | None = None,
+    ) -> Iterator[Transaction]:
+        """Change a graph: changes to ``.graph`` in the block are on disk when the block ends (rule D1).
+
+        An exception discards all of them.
+
+        Args:
+            name: of the graph; the default one if None.
+            command: for the journal, and for other processes that wait.
+            wait_s: how long to wait for another writer; LOCK_WAIT_SECONDS_DEFAULT by default.
+            clock: returns "now" of the graph; by default that of the store.
+
+        Errors: StoreBusy, UnknownGraph, StoreError.
+        """
+        if not self.database.exists():
+            raise self._unmade(name)
+        with self._lock(command, wait_s):
+            db = self.database.begin()
+            rows = self._rows(db)
+            try:
+                with self.database.translated():
+                    row = rows.graph(name)
+                    graph = rows.read(row, self.clock if clock is None else clock)
+                    transaction = Transaction(graph, Position(row.uid, row.seq), Tickets(db, row.number))
+                revision = graph.revision
+                graph.sink = transaction.events.append
+                yield transaction
+                graph.sink = None
+                if graph.revision - revision != len(transaction.events):
+                    raise UsageError(
+                        "the graph was changed other than by its operations", hint="do not replay events in a block of a store"
+                    )
+                if transaction.events or transaction.tickets.have_changed:
+                    seq = row.seq
+                    with self.database.translated():
+                        if transaction.events:
+                            seq = rows.append(row, graph, transaction.events, self.clock(), command)
+                        db.execute("COMMIT")
+                    transaction.position = Position(row.uid, seq)
+            finally:
+                end(db)
+        if transaction.events and not transaction.passes_queue:
+            self.wake(row.name)
+
+    def append(
+        self,
+        name: str,
+        graph: ResourceGraph,
+        events: Sequence[Event],
+        base: Position,
+        *,
+        command: str = "",
+        wait_s: float | None = None,
+    ) -> Position:
+        """Write only the changes of a graph since it was at `base` in this store.
+
+        Args:
+            graph: as it is after the events.
+
+        Errors: StoreConflict if the stored graph has changed since; nothing is written then.
+        """
+        with self._changing(name, command, wait_s) as rows:
+            row = rows.graph(name)
+            self._require(row, base)
+            seq = rows.append(row, graph, events, self.clock(), command) if events else row.seq
+        self.wake(name)
+        return Position(row.uid, seq)
+
+    def put(
+        self,
+        name: str,
+        graph: ResourceGraph,
+        *,
+        replace: bool = False,
+        base: Position | None = None,
+        use: bool = False,
+        command: str = "",
+        wait_s: float | None = None,
+    ) -> Position:
+        """Write a complete graph.
+
+        Args:
+            replace: replace an existing graph of this name; its journal continues.
+            base: as `replace`, but only if the graph is in this state; StoreConflict otherwise.
+            use: make it the default one; the first graph becomes the default in any case.
+
+        Errors: UsageError for an existing name without `replace`, saying what would be lost.
+        """
+        _check_name(name)
+        shape = encoding.encode_shape(graph.structure)
+        with self._creating(command, wait_s) as db:
+            rows = self._rows(db)
+            event = {"event": "load", "count": len(graph), "jobs": len(graph.records.jobs())}
+            row, chosen = rows.find(name), rows.default()
+            if row is None:
+                row = rows.make(name, self.clock())
+            else:
+                if base is not None:
+                    self._require(row, base)
+                event["replaced"] = loss = rows.loss(row)
+                if not replace and base is None:
+                    raise UsageError(
+                        f"a graph '{name}' already exists, with {loss}",
+                        where=self.url,
+                        hint="discard these with --replace, or choose another name",
+                    )
+            seq = rows.append(row, graph, [event], self.clock(), command, shape=shape)
+            rows.choose(name if use or chosen is None else chosen)
+        return Position(row.uid, seq)
+
+    def undo(self, name: str | None = None, *, redo: bool = False, command: str = "", wait_s: float | None = None) -> list[Entry]:
+        """Put back the state before the last change of a graph, as a new change.
+
+        Only one step is kept. Undoing an undo is `redo`, so that two people who undo the same change do not bring it back.
+
+        Args:
+            name: of the graph; the default one if None.
+            redo: undo an undo, and nothing else.
+
+        Returns: the events of the change that was undone.
+        Errors: UsageError if the last change cannot be undone; UnknownGraph; StoreError.
+        """
+        with self._changing(name, command, wait_s) as rows:
+            row = rows.graph(name)
+            graph, undone = rows.previous(row, self.clock)
+            last = undone[-1].event
+            if (last["event"] == "undo") != redo:
+                said = "was not an undo" if redo else "was itself an undo"
+                hint = "`fluxres undo` undoes it" if redo else "`fluxres undo --redo` brings back what it undid"
+                raise UsageError(f"the last change {said}", where=f"graph '{row.name}'", hint=hint)
+            # Stages never share an id, and the next one must not get that of an undone one.
+            stages_made = rows.read(row).records.stages_made if any(e.event["event"] == "stage" for e in undone) else 0
+            graph.records.stages_made = max(graph.records.stages_made, stages_made)
+            what = {"first": undone[0].seq, "last": undone[-1].seq, "undone": last.get("undone", undone[-1].command)}
+            event = {"event": "redo" if redo else "undo", **what}
+            rows.append(row, graph, [event], self.clock(), command)
+        return undone
+
+    def use(self, name: str, *, wait_s: float | None = None) -> None:
+        """Make this graph the default one.
+
+        Errors: UnknownGraph.
+        """
+        with self._changing(name, f"use {name}", wait_s) as rows:
+            rows.graph(name)
+            rows.choose(name)
+
+    def drop(self, name: str, *, command: str = "", wait_s: float | None = None) -> None:
+        """Remove a graph, its snapshot and its journal.
+
+        Errors: UnknownGraph.
+        """
+        with self._changing(name, command or f"drop {name}", wait_s) as rows:
+            rows.remove(rows.graph(name))
+
+    # -- saves to other places ------------------------------------------------------------------------------------
+
+    def saved(self, name: str | None) -> tuple[ResourceGraph, Position, list[Saved], list[Entry]]:
+        """The current graph, the places it was saved to, and the events since the earliest of these saves.
+
+        Places whose events are no longer in the journal are left out.
+
+        Errors: UnknownGraph; StoreError.
+        """
+        with self._reading(name) as rows:
+            row = rows.graph(name)
+            graph, oldest = rows.read(row, self.clock), rows.oldest(row)
+            places = [place for place in rows.saved(row) if oldest - 1 <= place.seq <= row.seq]
+            first = min((place.seq for place in places), default=row.seq)
+            return graph, Position(row.uid, row.seq), places, list(rows.entries(row, after=first))
+
+    def remember(self, name: str, uid: str, places: Sequence[Saved], *, wait_s: float | None = None) -> None:
+        """Record where a graph was saved, for the next incremental save."""
+        with self._changing(name, f"save {name}", wait_s) as rows:
+            row = rows.graph(name)
+            if row.uid == uid:
+                rows.remember(row, places)
+
+    def _unmade(self, name: str | None) -> UnknownGraph:
+        """The error for an empty store; for a given store, it says whether its directory is missing."""
+        return _unknown(name, [], self.url, missing=self.database.missing())
+
+    # -- within a transaction ---------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _reading(self, name: str | None) -> Iterator[Rows]:
+        with self.database.reading() as db:
+            if db is None:
+                raise self._unmade(name)
+            yield self._rows(db)
+
+    @contextmanager
+    def _changing(self, name: str | None, command: str, wait_s: float | None) -> Iterator[Rows]:
+        if not self.database.exists():
+            raise self._unmade(name)
+        with self._lock(command, wait_s), self.database.writing() as db:
+            yield self._rows(db)
+
+    @contextmanager
+    def _creating(self, command: str, wait_s: float | None) -> Iterator[Connection]:
+        self.database.prepare()
+        with self._lock(command, wait_s), self.database.creating(), self.database.writing() as db:
+            yield db
+
+    @contextmanager
+    def _lock(self, command: str, wait_s: float | None) -> Iterator[None]:
+        lock = self.writer_lock()
+        try:
+            lock.acquire(command, limits.LOCK_WAIT_SECONDS_DEFAULT if wait_s is None else wait_s)
+            yield
+        finally:
+            lock.close()
+
+    def _require(self, row: GraphRow, base: Position) -> None:
+        if Position(row.uid, row.seq) != base:
+            raise StoreConflict(
+                f"graph '{row.name}' has changed: {_moved(row, base)}",
+                where=self.url,
+                hint="load it again and repeat the changes, or save the complete graph under another name",
+            )
+
+    def _rows(self, db: Connection) -> Rows:
+        return Rows(db, self.url, self.address.graph)
+
+
+def _moved(row: GraphRow, base: Position) -> str:
+    if row.uid != base.uid:
+        return "it was dropped and created again"
+    return f"{row.seq - base.seq} events have been written since"
+
+
+def _check_name(name: str) -> None:
+    if not name or not name.isprintable() or len(name) > limits.NAME_LENGTH_MAX:
+        raise UsageError(f"the name of a graph has 1 to {limits.NAME_LENGTH_MAX} printable characters, got {name!r}")
+
+
+def database_of(url: StoreUrl | ServerUrl) -> Database:
+    """Where the tables of the store at this address are."""
+    if isinstance(url, ServerUrl):
+        from fluxres.store.postgresql import PostgresqlDatabase
+
+        return PostgresqlDatabase(url.address, url.path)
+    from fluxres.store.sqlite import SqliteDatabase
+
+    return SqliteDatabase(url.path, private=url.private)
+
+
+def open_store(url: str | None = None, *, clock: Clock = clocks.system, notify: Notify | None = None) -> Store:
+    """The store at this address; nothing is read or created yet.
+
+    Args:
+        url: ``sqlite:///path/to/file.db`` or ``postgresql://user@host/name``, with or without ``?graph=NAME``, or a path; by
+            default ``$FLUXRES_STORE``, else the SQLite file in the XDG data directory.
+        clock: gives the time of journal entries, and "now" of the graphs.
+        notify: called with the holder of the lock when a write waits for more than half a second.
+
+    Errors: StoreError for an unknown scheme.
+
+    >>> open_store("/srv/site.db").url
+    'sqlite:///srv/site.db'
+    """
+    return Store(default_url() if url is None else parse(url), clock=clock, notify=notify)
+
+
+def _unknown(name: str | None, names: list[str], url: str, *, missing: Path | None = None) -> UnknownGraph:
+    """The error for an unknown graph, with the existing names.
+
+    Args:
+        missing: the directory of the store, if the store was given and its directory does not exist.
+    """
+    if missing is not None:
+        said = f"this store has no graphs: there is no directory {missing}"
+        return UnknownGraph(said, where=url, hint="check the address, or add a graph with: fluxres load SOURCE")
+    if not names:
+        return UnknownGraph("this store has no graphs", where=url, hint="add one with: fluxres load SOURCE")
+    known = ", ".join(names)
+    if name is None:
+        return UnknownGraph("no graph is selected", where=url, hint=f"name one of {known}")
+    return UnknownGraph(f"no graph '{name}'", where=url, hint=f"there is {known}")

@@ -1,0 +1,105 @@
+"""A server as a process of its own, on a store of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+import fluxres
+from fluxres.service.client.connection import Connection, address
+
+DEMO = {
+    "fluxres": 1,
+    "name": "demo",
+    "resources": [
+        {
+            "type": "rack",
+            "count": 2,
+            "with": [{"type": "node", "count": 4, "properties": {"ssd": None}, "with": [{"type": "core", "count": 8}]}],
+        }
+    ],
+}
+
+
+@dataclass
+class Server:
+    """A running server.
+
+    Args:
+        url: where it listens.
+        store: URL of its store.
+        process: to send signals to.
+    """
+
+    url: str
+    store: str
+    process: subprocess.Popen[str]
+    opened: list[Connection] = field(default_factory=list)
+
+    def connection(self, token: str | None = None) -> Connection:
+        self.opened.append(Connection(address(self.url), token or "", timeout_s=30.0, user="ada"))
+        return self.opened[-1]
+
+    def stop(self) -> tuple[int, str]:
+        """End it with SIGTERM; returns its status and what it wrote to standard error."""
+        self.process.send_signal(signal.SIGTERM)
+        _, errors = self.process.communicate(timeout=60)
+        return self.process.returncode, errors
+
+
+@contextmanager
+def running(store: str, *options: str, environment: dict[str, str] | None = None) -> Iterator[Server]:
+    """A server on a free port, which is killed at the end if it has not ended."""
+    command = [sys.executable, "-m", "fluxres", "serve", "--store", store, "--port", "0", *options]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})}
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line.startswith("listening on "):
+            raise AssertionError(f"the server did not start: {process.communicate(timeout=30)[1]}")
+        server = Server(line.removeprefix("listening on ").strip(), store, process)
+        yield server
+        for connection in server.opened:
+            connection.close()
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def demo_store(folder: Path) -> str:
+    """A store with the graph `demo`."""
+    url = f"sqlite://{folder}/site.db"
+    fluxres.save(fluxres.load(DEMO), url)
+    return url
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A server without tokens, with the graph `demo`: 2 racks of 4 nodes of 8 cores."""
+    with running(demo_store(tmp_path)) as found:
+        yield found
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    """Starts servers with options, on one store with the graph `demo`."""
+    from contextlib import ExitStack
+
+    url = demo_store(tmp_path)
+    with ExitStack() as stack:
+
+        def begin(*options: str, environment: dict[str, str] | None = None) -> Server:
+            return stack.enter_context(running(url, *options, environment=environment))
+
+        yield begin

@@ -1,0 +1,244 @@
+"""Tokens: roles, graphs, parts of the machine, and how they are read."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+import fluxres
+from fluxres import limits
+from fluxres.errors import Forbidden, InputError, Unauthorized
+from fluxres.service.access import Access, Role
+from fluxres.service.client.connection import of_graph
+from tests.service import openapi
+from tests.service.conftest import Server, demo_store, running
+from tests.service.test_api import send
+from tests.service.test_documented import paths
+
+WORDS = {name: f"{name}-0123456789abcdef" for name in ("ops", "flux", "eyes", "rack0", "other")}
+FILE = f"""
+[tokens.ops]
+role = "admin"
+token = "{WORDS["ops"]}"
+[tokens.flux]
+role = "scheduler"
+sha256 = "{sha256(WORDS["flux"].encode()).hexdigest()}"
+[tokens.eyes]
+role = "read-only"
+token = "{WORDS["eyes"]}"
+[tokens.rack0]
+role = "admin"
+token = "{WORDS["rack0"]}"
+graphs = ["demo"]
+paths = ["/demo/rack0"]
+[tokens.other]
+role = "admin"
+token = "{WORDS["other"]}"
+graphs = ["elsewhere"]
+"""
+
+Send = Callable[..., tuple[int, dict[str, object]]]
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("guarded")
+    (folder / "tokens.toml").write_text(FILE)
+    with running(demo_store(folder), "--tokens", str(folder / "tokens.toml")) as found:
+        yield found
+
+
+@pytest.fixture
+def ask(guarded: Server) -> Send:
+    def ask(name: str | None, operation: str, body: object = None, method: str | None = None) -> tuple[int, dict[str, object]]:
+        headers = {} if name is None else {"authorization": f"Bearer {WORDS.get(name, name)}"}
+        path = operation if operation.startswith("/") else of_graph("demo", operation)
+        status, document, _ = send(guarded, method or ("GET" if body is None else "POST"), path, body, headers)
+        return status, document
+
+    return ask
+
+
+@pytest.mark.parametrize("name", [None, "wrong", "", "ops-0123456789abcde", "ops-0123456789abcdeff"])
+def test_a_request_needs_a_known_token(ask: Send, name: str | None) -> None:
+    status, document = ask(name, "jobs")
+    assert (status, document["error"]) == (401, "unauthorized")
+
+
+def test_health_needs_none(ask: Send) -> None:
+    assert ask(None, "/health")[0] == 200
+    assert ask(None, "/ready")[0] == 200
+    assert ask(None, "/metrics")[0] == 401
+
+
+def routes_with_roles() -> list[tuple[str, str, Role | None]]:
+    """Every route that OpenAPI lists, with the role that its handler asks for."""
+    from fluxres.service.app import routes
+
+    found = []
+    for route in routes().routes:
+        for handler in getattr(route, "route_handlers", ()):
+            for method in sorted(handler.http_methods - {"HEAD", "OPTIONS"}):
+                path = re.sub(r"\{(\w+):\w+\}", r"{\1}", route.path)
+                if path in paths():
+                    found.append((method, path, handler.opt.get("role")))
+    return found
+
+
+def test_every_route_but_two_asks_for_a_role() -> None:
+    every = routes_with_roles()
+    assert {(method.lower(), path) for method, path, _ in every} == {(m, path) for path, ops in paths().items() for m in ops}
+    assert [path for _, path, role in every if role is None] == ["/health", "/ready"]
+    assert openapi.FILE.exists()
+
+
+@pytest.mark.parametrize(("method", "path", "role"), [one for one in routes_with_roles() if one[2] is not None])
+def test_lower_roles_and_other_graphs_are_refused_on_every_route(ask: Send, method: str, path: str, role: Role) -> None:
+    place = path.replace("{graph}", "demo")
+    body = {} if method == "POST" else None
+    tokens = {Role.READ_ONLY: "eyes", Role.SCHEDULER: "flux", Role.ADMIN: "ops"}
+    for lower in (one for one in Role if one < role):
+        assert ask(tokens[lower], place, body, method)[0] == 403
+    assert ask(None, place, body, method)[0] == 401
+    if "{graph}" in path:
+        assert ask("other", place, body, method)[0] == 403
+
+
+@pytest.mark.parametrize("path", [path for method, path, _ in routes_with_roles() if method == "GET" and "{graph}" in path])
+def test_a_part_shows_nothing_of_the_rest(ask: Send, path: str) -> None:
+    ask("ops", "allocate", {"wanted": "/demo/rack1/node0", "job": "outside", "grow": True, "duration_s": 3600})
+    place = path.replace("{graph}", "demo")
+    queries = {
+        "pools": "?criteria=type=node",
+        "pool": "?path=/demo/rack1",
+        "job": "?job=outside",
+        "resource_set": "?job=outside",
+        "document": "?format=cluster",
+    }
+    status, document = ask("rack0", place + queries.get(place.rsplit("/", 1)[-1], ""))
+    assert status in (200, 403)
+    if status == 200:
+        assert "rack1" not in str(document)
+        assert "outside" not in str(document)
+
+
+def test_a_part_gets_and_frees_its_own_pools_only(ask: Send) -> None:
+    ask("ops", "allocate", {"wanted": "/demo/rack1/node1", "job": "theirs", "duration_s": 3600})
+    status, granted = ask("rack0", "allocate", {"wanted": "slot=4/node", "job": "mine", "duration_s": 3600})
+    assert status == 200
+    assert all(str(pool["path"]).startswith("/demo/rack0/") for pool in granted["pools"])  # type: ignore[attr-defined]
+    try:
+        assert ask("rack0", "allocate", {"wanted": "slot=1/node", "job": "more"})[0] == 409
+        for operation, body in (
+            ("allocate", {"wanted": "/demo/rack1/node2", "job": "more"}),
+            ("free", {"job": "theirs"}),
+            ("free", {"job": "theirs", "wanted": ["/demo/rack1/node1"]}),
+            ("extend", {"job": "theirs", "duration_s": 60}),
+            ("grow", {"job": "mine", "wanted": "/demo/rack1/node2"}),
+            ("set_state", {"wanted": "/demo/rack1", "state": "down"}),
+            ("set_state", {"wanted": "/demo", "state": "down"}),
+            ("tag", {"wanted": "/demo/rack1", "key": "k"}),
+            ("stage", {"wanted": "/demo/rack1/node2", "job": "more"}),
+            ("events", {"events": [{"event": "free", "job": "theirs", "pools": None, "start": None, "end": None}]}),
+        ):
+            status, document = ask("rack0", operation, body)
+            assert (status, document["error"]) == (403, "forbidden"), operation
+        assert ask("rack0", "free", {"job": "mine"})[0] == 200
+        assert ask("ops", "job?job=theirs")[0] == 200
+        assert ask("ops", "check")[1]["problems"] == []
+    finally:
+        ask("ops", "free", {"job": "theirs"})
+
+
+def test_the_journal_says_who(ask: Send) -> None:
+    ask("flux", "allocate", {"wanted": "/demo/rack0/node3", "job": "traced"})
+    ask("flux", "free", {"job": "traced"})
+    entries = ask("ops", "log?job=traced")[1]["log"]
+    assert isinstance(entries, list)
+    assert [(e["event"], e["by"], e["command"]) for e in entries] == [
+        ("allocate", "flux", "POST /v1/graphs/demo/allocate"),
+        ("free", "flux", "POST /v1/graphs/demo/free"),
+    ]
+
+
+def test_clients_send_their_token(guarded: Server) -> None:
+    with fluxres.connect(guarded.url, token=WORDS["flux"]) as graph:
+        assert len(graph.find("type=node")) == 8
+        with pytest.raises(Forbidden):
+            graph.set_state("/demo/rack0", "down")
+    with pytest.raises(Unauthorized):
+        fluxres.connect(guarded.url, token="no such token at all")
+
+
+def test_tokens_are_read_again_when_they_change(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.toml"
+    file.write_text(FILE)
+    access = Access.open(str(file), None, "0.0.0.0")
+    assert access.caller(f"Bearer {WORDS['ops']}").role is Role.ADMIN
+    file.write_text('[tokens.new]\nrole = "admin"\ntoken = "another-0123456789abcdef"\n')
+    access.reload()
+    assert access.caller("bearer another-0123456789abcdef").name == "new"
+    with pytest.raises(Unauthorized):
+        access.caller(f"Bearer {WORDS['ops']}")
+    file.write_text("nonsense")
+    access.reload()
+    assert access.caller("Bearer another-0123456789abcdef").name == "new"
+
+
+def test_a_running_server_reads_its_tokens_again(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.toml"
+    file.write_text(FILE)
+    with running(demo_store(tmp_path), "--tokens", str(file)) as server:
+        headers = {"authorization": "Bearer another-0123456789abcdef"}
+        assert send(server, "GET", "/v1/graphs", headers=headers)[0] == 401
+        file.write_text('[tokens.new]\nrole = "read-only"\ntoken = "another-0123456789abcdef"\n')
+        os.kill(server.process.pid, signal.SIGHUP)
+        until = time.monotonic() + 20
+        while send(server, "GET", "/v1/graphs", headers=headers)[0] != 200:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[tokens.a]\nrole = "king"\ntoken = "0123456789abcdef"\n', "no role 'king'"),
+        ('[tokens.a]\nrole = "admin"\n', "either token or sha256"),
+        (f'[tokens.a]\nrole = "admin"\ntoken = "{"x" * (limits.TOKEN_LENGTH_MIN - 1)}"\n', f"at least {limits.TOKEN_LENGTH_MIN}"),
+        ('[tokens.a]\nrole = "admin"\nsha256 = "abc"\n', "tokens.a"),
+        ('[tokens.a]\nrole = "admin"\ntoken = "0123456789abcdef"\npaths = ["rack0"]\n', "paths"),
+        ('[tokens.a]\nrole = "admin"\ntoken = "0123456789abcdef"\ncolour = "red"\n', "colour"),
+        ("[tokens]\n", "expected 1 to"),
+        ("tokens", "tokens.toml"),
+        (
+            "".join(f'[tokens.t{i}]\nrole = "admin"\ntoken = "0123456789abcdef{i}"\n' for i in range(limits.TOKENS_MAX + 1)),
+            f"expected 1 to {limits.TOKENS_MAX}",
+        ),
+    ],
+    ids=["role", "none", "short", "digest", "path", "key", "empty", "toml", "many"],
+)
+def test_wrong_files_of_tokens_are_refused(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "tokens.toml"
+    file.write_text(text)
+    with pytest.raises(InputError, match=re.escape(said)):
+        Access.open(str(file), None, "127.0.0.1")
+
+
+def test_tokens_of_the_environment() -> None:
+    access = Access.open(None, "ops:admin:0123456789abcdef, flux:scheduler:fedcba9876543210", "0.0.0.0")
+    assert access.caller("Bearer fedcba9876543210").role is Role.SCHEDULER
+    with pytest.raises(InputError, match="NAME:ROLE:TOKEN"):
+        Access.open(None, "secret", "0.0.0.0")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org", ""])
+def test_other_machines_need_tokens(host: str) -> None:
+    with pytest.raises(Unauthorized, match="other machines"):
+        Access.open(None, None, host)

@@ -1,0 +1,373 @@
+"""What the service promises beyond the methods: problems, keys, revisions, pages, documents, limits."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import count
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import msgspec
+import pytest
+
+import fluxres
+from fluxres import limits
+from fluxres.errors import STATUS
+from fluxres.service import answers, problems
+from fluxres.service.client.connection import of_graph
+from tests.service.conftest import DEMO, Server, running
+
+_names = count()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running(f"sqlite://{tmp_path_factory.mktemp('shared')}/site.db", "--question-time", "1") as found:
+        yield found
+
+
+class Graph:
+    """A graph of its own on the shared server, and raw requests to it."""
+
+    def __init__(self, server: Server, description: object = DEMO) -> None:
+        self.server, self.name = server, f"api{next(_names)}"
+        status, _, _ = send(server, "POST", f"/v1/graphs?name={self.name}", description)
+        assert status == 201
+
+    def __call__(self, operation: str, body: object = None, method: str | None = None, **headers: str) -> tuple[int, Any, Any]:
+        sent = {key.replace("_", "-"): value for key, value in headers.items()}
+        return send(self.server, method or ("GET" if body is None else "POST"), of_graph(self.name, operation), body, sent)
+
+
+def send(
+    server: Server, method: str, path: str, body: object = None, headers: dict[str, str] | None = None
+) -> tuple[int, Any, Any]:
+    """Status, document and headers of an answer."""
+    opened = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=30)
+    try:
+        content = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        with suppress(BrokenPipeError):  # a body that is too long is refused before all of it is sent
+            opened.request(method, path, content, {"content-type": "application/json", **(headers or {})})
+        answer = opened.getresponse()
+        found = answer.read()
+        is_json = (answer.headers.get("content-type") or "").endswith("json")
+        return answer.status, json.loads(found) if is_json else found, answer.headers
+    finally:
+        opened.close()
+
+
+@pytest.fixture
+def graph(shared: Server) -> Graph:
+    return Graph(shared)
+
+
+# -- documents -----------------------------------------------------------------------------------------------------------
+
+ANSWERS: list[tuple[str, object, type]] = [
+    ("allocate", {"wanted": "slot=2/node", "job": "j1", "duration_s": 600}, answers.Granted),
+    ("allocate_all", {"parts": [{"wanted": "-N1", "job": "j2"}, {"wanted": "-N1", "job": "j3"}]}, answers.GrantedAll),
+    ("jobs", None, answers.Jobs),
+    ("job?job=j1", None, answers.OneJob),
+    ("resource_set?job=j1", None, answers.ResourceSet),
+    ("resource_set?job=j1&scheduling=true", None, answers.ResourceSet),
+    ("grow", {"job": "j1", "wanted": "-N1"}, answers.Granted),
+    ("shrink", {"job": "j1", "wanted": "slot=1/node"}, answers.Shrunk),
+    ("extend", {"job": "j1", "duration_s": "1h"}, answers.Held),
+    ("match", {"wanted": "-N1"}, answers.Matched),
+    ("when", {"wanted": "slot=2/node", "duration_s": 60}, answers.Matched),
+    ("why", {"wanted": "slot=8/node"}, answers.Refusal),
+    ("why", {"wanted": "-N1"}, answers.Refusal),
+    ("satisfiable", {"wanted": "-N1"}, answers.Satisfiability),
+    ("pools?criteria=type=node&limit=3", None, answers.Pools),
+    ("available?limit=3", None, answers.Pools),
+    ("pool?path=/demo/rack0/node0", None, answers.Pool),
+    ("walk?limit=3", None, answers.Pools),
+    ("aggregate", None, answers.Aggregate),
+    ("nodes?limit=2", None, answers.Nodes),
+    ("stage", {"wanted": "-N1", "job": "j9"}, answers.Stage),
+    ("stages", None, answers.Stages),
+    ("commit", {"stage": "s0"}, answers.Granted),
+    ("stage", {"wanted": "-N1", "job": "j8"}, answers.Stage),
+    ("release", {"stage": "s1"}, answers.Released),
+    ("set_state", {"wanted": ["/demo/rack1/node3"], "state": "drain", "reason": "fan"}, answers.Changed),
+    ("tag", {"wanted": "/demo/rack1", "key": "k", "value": "v"}, answers.Changed),
+    ("untag", {"wanted": "/demo/rack1", "key": "k"}, answers.Changed),
+    ("free", {"job": "j1", "wanted": {"/demo/rack0/node0": 1}}, answers.Left),
+    ("free", {"job": "j1"}, answers.Left),
+    ("expire", {}, answers.Ended),
+    ("events", {"events": [{"event": "tag", "pools": ["/demo"], "key": "a", "value": None}]}, answers.Applied),
+    ("check", None, answers.Check),
+    ("log", None, answers.Log),
+    ("", None, answers.Summary),
+]
+
+
+def test_each_answer_is_of_the_type_that_openapi_shows(graph: Graph) -> None:
+    for operation, body, kind in ANSWERS:
+        status, document, headers = graph(operation, body)
+        assert status == 200, (operation, document)
+        msgspec.convert(document, kind)
+        if operation != "log":
+            assert headers["etag"], operation
+
+
+def test_graphs_are_listed_copied_saved_and_dropped(shared: Server, graph: Graph) -> None:
+    name = f"{graph.name}-copy"
+    graph("allocate", {"wanted": "slot=2/node", "job": "j1"})
+    status, document, _ = graph("copy", {"name": name, "job": "j1"})
+    assert status == 201
+    assert msgspec.convert(document, answers.Summary).states == {"up": 20}
+    status, document, _ = send(shared, "GET", "/v1/graphs")
+    assert name in [one.graph for one in msgspec.convert(document, answers.Graphs).graphs]
+    status, content, headers = send(shared, "GET", of_graph(name, "document?format=jgf"))
+    assert status == 200
+    assert len(fluxres.loads(content)) == 20
+    assert headers["fluxres-left-out"] == "0"
+    status, document, _ = send(shared, "DELETE", of_graph(name, ""))
+    assert (status, document) == (200, {"dropped": name})
+    status, document, _ = send(shared, "GET", of_graph(name, "jobs"))
+    assert (status, document["error"]) == (404, "unknown-graph")
+
+
+@pytest.mark.parametrize("form", ["cluster", "jgf", "graphml", "node-link", "rv1"])
+def test_a_part_is_saved_in_any_format(graph: Graph, form: str) -> None:
+    status, content, _ = graph(f"document?format={form}&path=/demo/rack0")
+    if form == "rv1":
+        assert status in (200, 400, 422)
+        return
+    assert status == 200
+    assert len(fluxres.loads(content)) == 37
+
+
+def test_a_document_cannot_read_files(shared: Server, tmp_path: Any) -> None:
+    secret = tmp_path / "secret.yaml"
+    secret.write_text("fluxres: 1\nparts: {}\n")
+    for body in (
+        {"fluxres": 1, "name": "x", "include": [str(secret)], "resources": [{"type": "node"}]},
+        str(secret).encode(),
+        b"this-machine",
+        f"sqlite://{tmp_path}/site.db".encode(),
+        f"NodeName=n1 CPUs=1\nInclude {secret}\n".encode(),
+    ):
+        status, document, _ = send(shared, "POST", "/v1/graphs?name=x", body)
+        assert status in (400, 422), document
+        assert "parts" not in str(document["detail"])
+    status, document, _ = send(shared, "POST", of_graph("nothing", "match"), {"wanted": "-"})
+    assert status == 404
+
+
+def test_pages_follow_each_other_and_are_complete(graph: Graph) -> None:
+    for operation in ("pools?criteria=type=core", "walk?path=/demo/rack0", "available?duration_s=60"):
+        found, after, pages = list[str](), "", 0
+        while True:
+            status, page, _ = graph(f"{operation}&limit=20{after}")
+            assert status == 200
+            found += [one["path"] for one in page["pools"]]
+            pages += 1
+            if page["next"] is None:
+                break
+            after = f"&after={quote(page['next'])}"
+        assert len(found) == len(set(found)) == page["count"]
+        assert pages == -(-page["count"] // 20)
+
+
+def test_a_page_of_an_earlier_shape_is_stale(graph: Graph) -> None:
+    status, document, _ = graph("pools?criteria=type=core&limit=1&after=7.1")
+    assert (status, document["error"]) == (409, "stale")
+    status, document, _ = graph("pools?criteria=type=core&limit=1&after=next")
+    assert (status, document["error"]) == (400, "usage")
+
+
+def test_a_page_has_a_size_of_its_own(shared: Server) -> None:
+    nodes = {"type": "node", "count": limits.SERVICE_PAGE_DEFAULT + 1}
+    page = Graph(shared, {"fluxres": 1, "name": "wide", "resources": [nodes]})("pools?criteria=type=node")[1]
+    assert (page["count"], len(page["pools"])) == (limits.SERVICE_PAGE_DEFAULT + 1, limits.SERVICE_PAGE_DEFAULT)
+
+
+@pytest.mark.parametrize("limit", [0, limits.SERVICE_PAGE_MAX + 1, "ten"])
+def test_the_size_of_a_page_has_bounds(graph: Graph, limit: object) -> None:
+    status, document, _ = graph(f"jobs?limit={limit}")
+    assert (status, document["error"]) == (400, "usage")
+
+
+# -- problems ------------------------------------------------------------------------------------------------------------
+
+PROBLEMS: list[tuple[str, object, str]] = [
+    ("allocate", {"wanted": "slot=9/node", "job": "j1"}, "infeasible"),
+    ("allocate", {"wanted": "slot=1/gpu", "job": "j1"}, "unknown-type"),
+    ("allocate", {"wanted": "slot=", "job": "j1"}, "input"),
+    ("allocate", {"wanted": "/demo/rack7", "job": "j1"}, "unknown-pool"),
+    ("allocate", {"wanted": "-N1", "job": "j1", "start": 5, "end": 3}, "usage"),
+    ("free", {"job": "nobody"}, "unknown-job"),
+    ("commit", {"stage": "s9"}, "stale"),
+    ("pools?criteria=type=", None, "input"),
+    ("aggregate?hierarchy=power", None, "unknown-graph"),
+    ("pool?path=nowhere", None, "unknown-pool"),
+]
+
+
+@pytest.mark.parametrize(("operation", "body", "code"), PROBLEMS)
+def test_errors_are_problem_details_with_the_codes_of_the_commands(graph: Graph, operation: str, body: object, code: str) -> None:
+    status, document, headers = graph(operation, body)
+    problem = msgspec.convert(document, problems.Problem, strict=True)
+    error = next(error for error in STATUS if error.code == code)
+    assert (problem.error, problem.status, status) == (code, STATUS[error][1], STATUS[error][1])
+    assert problem.type == f"urn:fluxres:error:{code}"
+    assert problem.message in problem.detail
+    assert headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize(
+    ("method", "operation", "body", "status"),
+    [
+        ("GET", "nothing", None, 404),
+        ("DELETE", "jobs", None, 405),
+        ("POST", "allocate", b"{", 400),
+        ("POST", "allocate", {"wanted": "-N1"}, 400),
+        ("POST", "allocate", {"wanted": "-N1", "job": "j1", "colour": "red"}, 400),
+        ("POST", "allocate", {"wanted": 5, "job": "j1"}, 400),
+        ("POST", "allocate", b'{"wanted": ' + b"[" * 20_000, 413),
+        ("POST", "allocate", b"\xff\xfe", 400),
+        ("POST", "events", {"events": [{"event": "merge", "at": None}]}, 400),
+        ("POST", "events", {"events": [{"event": "allocate", "job": "j1", "pools": [["/demo", -4]], "start": 0, "end": 1}]}, 422),
+        ("POST", "events", {"events": [{"event": "allocate"}]}, 422),
+        ("POST", "events", {"events": [{}]}, 400),
+        ("GET", "events?after=-1", None, 400),
+    ],
+    ids=count(),
+)
+def test_wrong_requests_are_problems_too(graph: Graph, method: str, operation: str, body: object, status: int) -> None:
+    answered, document, _ = graph(operation, body, method)
+    assert answered == status, document
+    assert msgspec.convert(document, problems.Problem).status == status
+    assert graph("jobs")[1]["count"] == 0
+
+
+def test_refusals_name_the_earliest_start(graph: Graph) -> None:
+    _, granted, _ = graph("allocate", {"wanted": "slot=8/node", "job": "j1", "duration_s": 600})
+    status, document, _ = graph("allocate", {"wanted": "slot=1/node", "job": "j2"})
+    assert (status, document["error"], document["earliest"]) == (409, "insufficient", granted["end"])
+    assert document["reasons"]
+
+
+def test_a_job_gets_nothing_twice_unless_it_asks_to_grow(graph: Graph) -> None:
+    wanted = {"wanted": "slot=1/node", "job": "j1"}
+    assert graph("allocate", wanted)[0] == 200
+    status, document, _ = graph("allocate", wanted)
+    assert (status, document["error"]) == (400, "usage")
+    assert graph("allocate", {**wanted, "grow": True})[0] == 200
+
+
+# -- retries and revisions -----------------------------------------------------------------------------------------------
+
+
+def test_the_same_key_gives_the_same_answer_and_another_request_is_refused(graph: Graph) -> None:
+    wanted = {"wanted": "slot=1/node", "job": "j1", "grow": True}
+    first = graph("allocate", wanted, idempotency_key=f"{graph.name}-1")
+    again = graph("allocate", wanted, idempotency_key=f"{graph.name}-1")
+    assert (first[0], first[1]) == (again[0], again[1])
+    assert graph("jobs")[1]["jobs"][0]["holds"] == {"node": 1}
+    status, document, _ = graph("allocate", {**wanted, "job": "j2"}, idempotency_key=f"{graph.name}-1")
+    assert (status, document["error"]) == (409, "key-reused")
+    assert graph("allocate", wanted, idempotency_key=f"{graph.name}-2")[1]["pools"] != first[1]["pools"]
+
+
+def test_a_refusal_is_remembered_with_its_key(graph: Graph) -> None:
+    graph("allocate", {"wanted": "slot=8/node", "job": "j1"})
+    wanted = {"wanted": "slot=1/node", "job": "j2"}
+    first = graph("allocate", wanted, idempotency_key=f"{graph.name}-1")
+    graph("free", {"job": "j1"})
+    assert graph("allocate", wanted, idempotency_key=f"{graph.name}-1")[:2] == first[:2]
+    assert graph("allocate", wanted, idempotency_key=f"{graph.name}-2")[0] == 200
+
+
+def test_a_key_has_a_bound(graph: Graph) -> None:
+    status, document, _ = graph("expire", {}, idempotency_key="k" * (limits.SERVICE_KEY_LENGTH_MAX + 1))
+    assert (status, document["error"]) == (400, "usage")
+
+
+def test_a_conditional_change_is_made_on_its_revision_only(graph: Graph) -> None:
+    _, _, headers = graph("jobs")
+    first = graph("allocate", {"wanted": "slot=1/node", "job": "j1"}, if_match=headers["etag"])
+    assert first[0] == 200
+    status, document, _ = graph("allocate", {"wanted": "slot=1/node", "job": "j2"}, if_match=headers["etag"])
+    assert (status, document["error"]) == (412, "revision")
+    assert graph("jobs")[1]["count"] == 1
+    assert graph("allocate", {"wanted": "slot=1/node", "job": "j2"}, if_match=first[2]["etag"])[0] == 200
+    assert graph("free", {"job": "j2"}, if_match="*")[0] == 200
+
+
+def test_events_are_made_together_or_not_at_all(graph: Graph) -> None:
+    good = {"event": "allocate", "job": "j1", "pools": [["/demo/rack0/node0", 1]], "start": 0, "end": None}
+    status, document, _ = graph("events", {"events": [good, {**good, "job": "j2"}]})
+    assert (status, document["error"]) == (409, "insufficient")
+    assert graph("jobs")[1]["count"] == 0
+    assert graph("events", {"events": [good]})[1] == {"events": 1}
+    assert graph("jobs")[1]["count"] == 1
+
+
+def test_events_do_not_allocate_what_is_out_of_service(graph: Graph) -> None:
+    graph("set_state", {"wanted": "/demo/rack0", "state": "down"})
+    event = {"event": "allocate", "job": "j1", "pools": [["/demo/rack0/node0", 1]], "start": 0, "end": None}
+    status, document, _ = graph("events", {"events": [event]})
+    assert (status, document["error"]) == (403, "forbidden")
+
+
+# -- limits --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_body_has_a_bound(graph: Graph) -> None:
+    big = b'{"wanted": "' + b"x" * limits.SERVICE_BODY_BYTES_MAX + b'"}'
+    status, document, _ = graph("allocate", big)
+    assert (status, document["error"]) == (413, "limit")
+
+
+def test_a_body_without_a_length_has_a_bound(shared: Server, graph: Graph) -> None:
+    opened = http.client.HTTPConnection(urlsplit(shared.url).netloc, timeout=30)
+    try:
+        parts = [b"x" * 65_536] * (limits.SERVICE_BODY_BYTES_MAX // 65_536 + 2)
+        opened.request("POST", of_graph(graph.name, "allocate"), iter(parts), encode_chunked=True)
+        answer = opened.getresponse()
+        assert answer.status == 413
+        answer.read()
+    except BrokenPipeError:
+        pass  # it was refused before all of it was sent
+    finally:
+        opened.close()
+
+
+def test_a_question_that_takes_too_long_is_cut(shared: Server) -> None:
+    # Three kinds of slots compete for the same cores: the matcher weighs them against each other for a minute.
+    nodes = {"type": "node", "count": 40, "with": [{"type": "core", "count": 11}, {"type": "gpu", "count": 3}]}
+    graph = Graph(shared, {"fluxres": 1, "name": "big", "resources": [nodes]})
+    hard = "[slot=30{a}/core=7;slot=30{b}/core=6;slot=20{c}/[core=4;gpu=2]]"
+    status, document, headers = graph("why", {"wanted": hard})
+    assert (status, document["error"]) == (503, "unavailable")
+    assert int(headers["retry-after"]) >= 1
+    assert graph("allocate", {"wanted": hard, "job": "j1"})[0] == 503
+    assert graph("match", {"wanted": "-N1"})[0] == 200
+    assert graph("check")[1]["problems"] == []
+
+
+# -- browsers ------------------------------------------------------------------------------------------------------------
+
+
+def test_pages_of_other_sites_are_kept_out(shared: Server, graph: Graph) -> None:
+    assert graph("jobs", origin="https://example.org")[0] == 403
+    assert graph("jobs", origin=shared.url)[0] == 200
+    assert graph("jobs", host="example.org")[0] == 403
+    status, _, headers = graph("jobs", method="OPTIONS", origin="https://example.org", access_control_request_method="POST")
+    assert status == 403
+    assert not any(key.lower().startswith("access-control") for key in headers)
+
+
+def test_it_tells_how_it_does(shared: Server, graph: Graph) -> None:
+    assert send(shared, "GET", "/health")[1] == {"status": "ok", "version": fluxres.__version__}
+    assert send(shared, "GET", "/ready")[1]["status"] == "ok"
+    graph("allocate", {"wanted": "-N1", "job": "j1"})
+    text = send(shared, "GET", "/metrics")[1].decode()
+    assert 'fluxres_requests_total{method="POST",operation="allocate",status="200"}' in text
+    assert f'fluxres_jobs{{graph="{graph.name}"}} 1.0' in text

@@ -1,0 +1,203 @@
+"""What schedulers use, on a local graph, on one attached to a store, and on one on a server: the same answers."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fluxres
+from fluxres.store.attached import open as attach
+from tests.service.conftest import DEMO, Server, demo_store, running
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for the tests of this file; each has a graph of its own."""
+    with running(f"sqlite://{tmp_path_factory.mktemp('shared')}/site.db") as found:
+        yield found
+
+
+_names = count()
+
+
+@pytest.fixture(params=["local", "attached", "remote"])
+def graph(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    if request.param == "local":
+        yield fluxres.load(DEMO, clock=time.time)
+    elif request.param == "attached":
+        with attach(demo_store(tmp_path)) as attached:
+            yield attached
+    else:
+        server, name = request.getfixturevalue("shared"), f"g{next(_names)}"
+        server.connection().send("POST", f"/v1/graphs?name={name}", json.dumps(DEMO).encode())
+        with fluxres.connect(server.url, graph=name) as remote:
+            yield remote
+
+
+def spans(allocation: Any) -> list[tuple[str, int]]:
+    return [(span.pool, span.amount) for span in allocation.spans]
+
+
+def test_allocate_gives_pools_to_a_job_and_free_takes_them_back(graph: Any) -> None:
+    granted = graph.allocate("slot=2/node", job="j1", duration_s=60)
+    assert spans(granted) == [("/demo/rack0/node0", 1), ("/demo/rack0/node1", 1)]
+    assert granted.job == "j1"
+    assert granted.end == granted.start + 60
+    assert [pool.path for pool in granted.pools] == ["/demo/rack0/node0", "/demo/rack0/node1"]
+    assert [pool.type for pool in granted.pools] == ["node", "node"]
+    assert granted.R()["execution"]["nodelist"] == ["node[0-1]"]
+    assert graph.jobs() == ["j1"]
+    graph.free("j1")
+    assert graph.jobs() == []
+
+
+def test_pools_are_allocated_by_name_with_amounts(graph: Any) -> None:
+    granted = graph.allocate([("/demo/rack1/node1/core0", 1), ("/demo/rack1/node1/core3", 1)], job="j1")
+    assert spans(granted) == [("/demo/rack1/node1/core0", 1), ("/demo/rack1/node1/core3", 1)]
+    assert granted.end == math.inf
+    graph.free("j1", ["/demo/rack1/node1/core0"])
+    assert spans(graph.allocation("j1")) == [("/demo/rack1/node1/core3", 1)]
+
+
+def test_what_is_taken_is_refused_with_the_earliest_time(graph: Any) -> None:
+    first = graph.allocate("slot=8/node", job="j1", duration_s=600)
+    with pytest.raises(fluxres.InsufficientResources) as refused:
+        graph.allocate("slot=1/node", job="j2")
+    assert refused.value.earliest == first.end
+    assert graph.jobs() == ["j1"]
+
+
+def test_what_the_machine_does_not_have_is_infeasible(graph: Any) -> None:
+    with pytest.raises(fluxres.InfeasibleRequest):
+        graph.allocate("slot=9/node", job="j1")
+    with pytest.raises(fluxres.UnknownType):
+        graph.allocate("slot=1/gpu", job="j1")
+    assert not graph.satisfiable("slot=9/node")
+    assert graph.satisfiable("slot=8/node")
+
+
+def test_reserve_is_at_the_end_of_what_is_in_the_way(graph: Any) -> None:
+    first = graph.allocate("slot=8/node", job="j1", duration_s=600)
+    second = graph.allocate_orelse_reserve("slot=2/node", job="j2", duration_s=60)
+    assert second.start == first.end
+    assert graph.earliest("slot=8/node", duration_s=60) == second.end
+    assert graph.jobs() == ["j1", "j2"]
+
+
+def test_several_jobs_get_all_or_none(graph: Any) -> None:
+    one, two = graph.allocate_all([("slot=3/node", "j1"), ("slot=5/node", "j2")], duration_s=60)
+    assert len(one.pools) == 3
+    assert len(two.pools) == 5
+    assert one.start == two.start
+    graph.free("j1")
+    with pytest.raises(fluxres.InsufficientResources):
+        graph.allocate_all([("slot=2/node", "j3"), ("slot=2/node", "j4")], duration_s=60)
+    assert graph.jobs() == ["j2"]
+    three, four = graph.allocate_all_orelse_reserve([("slot=2/node", "j3"), ("slot=2/node", "j4")], duration_s=60)
+    assert three.start == four.start == two.end
+
+
+def test_grow_shrink_and_extend(graph: Any) -> None:
+    granted = graph.allocate("slot=2/node", job="j1", duration_s=600)
+    grown = graph.grow("j1", "slot=1/node")
+    assert spans(grown) == [("/demo/rack0/node2", 1)]
+    taken = graph.shrink("j1", "slot=1/node")
+    assert spans(taken) == [("/demo/rack0/node2", 1)]
+    extended = graph.set_end("j1", duration_s=1200)
+    assert extended.end == granted.start + 1200
+    with pytest.raises(fluxres.UnknownJob):
+        graph.set_end("j2", duration_s=60)
+
+
+def test_why_not_explains(graph: Any) -> None:
+    assert graph.why_not("slot=1/node") is None
+    end = graph.allocate("slot=8/node", job="j1", duration_s=600).end
+    refusal = graph.why_not("slot=1/node")
+    assert refusal.earliest == end
+    assert not refusal.never
+    assert any("j1" in sentence for sentence in refusal.sentences())
+
+
+def test_match_changes_nothing(graph: Any) -> None:
+    found = graph.match("slot=2/node", duration_s=60)
+    assert found.end - found.start == 60_000_000
+    assert graph.jobs() == []
+
+
+def test_find_walk_and_aggregate(graph: Any) -> None:
+    graph.allocate("slot=1/node", job="j1", duration_s=600)
+    assert graph.find("type=node and available>0").paths() == [f"/demo/rack{i // 4}/node{i % 4}" for i in range(1, 8)]
+    assert graph.aggregate("/demo/rack0") == {"rack": 1, "node": 3, "core": 24}
+    assert [pool.path for pool in graph.walk("/demo/rack1/node3")][:2] == ["/demo/rack1/node3", "/demo/rack1/node3/core0"]
+    assert len(graph.find("type=core")) == 64
+    with pytest.raises(fluxres.InputError):
+        graph.find("type=node and")
+
+
+def test_states_and_tags(graph: Any) -> None:
+    graph.set_state("/demo/rack0/node0", "drain", reason="fan")
+    assert graph.pool("/demo/rack0/node0").state == "drain"
+    assert spans(graph.allocate("slot=1/node", job="j1")) == [("/demo/rack0/node1", 1)]
+    graph.tag(["/demo/rack1"], "window", "may")
+    assert dict(graph.pool("/demo/rack1").tags) == {"window": "may"}
+    graph.untag(["/demo/rack1"], "window")
+    assert dict(graph.pool("/demo/rack1").tags) == {}
+    with pytest.raises(fluxres.UnknownPool):
+        graph.set_state("/demo/rack9", "up")
+    with pytest.raises(fluxres.UsageError):
+        graph.set_state("/demo/rack0", "asleep")
+
+
+def test_stages_are_committed_or_released(graph: Any) -> None:
+    with graph.stage("slot=8/node", job="j1") as stage, pytest.raises(fluxres.InsufficientResources):
+        graph.allocate("slot=1/node", job="j2")
+    stage = graph.stage("slot=8/node", job="j1", duration_s=60)
+    assert len(stage.commit().pools) == 8
+    assert graph.jobs() == ["j1"]
+    with pytest.raises(fluxres.StaleHandle):
+        graph.commit(stage.stage)
+
+
+def test_ended_records_expire(graph: Any) -> None:
+    graph.allocate("slot=1/node", job="j1", duration_s=0.05)
+    time.sleep(0.1)
+    assert graph.jobs() == []
+    assert graph.expire() == ["j1"]
+    assert graph.expire() == []
+
+
+WRONG: list[Callable[[Any], object]] = [
+    lambda g: g.allocate("slot=1/node", job=""),
+    lambda g: g.allocate("slot=1/node", job="j1", duration_s=-1),
+    lambda g: g.allocate("slot=1/node", job="j1", start=10, end=5),
+    lambda g: g.allocate("slot=", job="j1"),
+    lambda g: g.allocate({"resources": 5}, job="j1"),
+    lambda g: g.allocate("slot=1/node", job="j1", policy="best"),
+    lambda g: g.free("j1"),
+    lambda g: g.free("j1", ["/demo/rack0"]),
+    lambda g: g.grow("j1", "slot=1/node"),
+    lambda g: g.shrink("j1", "slot=1/node"),
+    lambda g: g.pool("/demo/rack0/node77"),
+    lambda g: g.aggregate("/demo", hierarchy="power"),
+    lambda g: g.match("slot=1/node", at="yesterdayish"),
+    lambda g: g.earliest("slot=1/node", duration_s="a while"),
+    lambda g: g.commit("s99"),
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=range(len(WRONG)))
+def test_errors_are_those_of_a_local_graph(graph: Any, wrong: Callable[[Any], object]) -> None:
+    with pytest.raises(fluxres.FluxresError) as expected:
+        wrong(fluxres.load(DEMO, clock=time.time))
+    with pytest.raises(type(expected.value)) as raised:
+        wrong(graph)
+    assert type(raised.value) is type(expected.value)
+    assert raised.value.where == expected.value.where
+    assert graph.jobs() == []

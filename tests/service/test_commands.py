@@ -1,0 +1,130 @@
+"""Commands on a server print what they print on a store, and change the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import fluxres
+from fluxres import clock
+from fluxres.cli.program import program, run
+from fluxres.errors import RevisionConflict
+from fluxres.service.client.store import RemoteStore
+from tests.service.conftest import DEMO, Server, demo_store, running
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running(demo_store(tmp_path_factory.mktemp("shared"))) as found:
+        found.connection().send("POST", "/v1/graphs?name=spare", json.dumps(DEMO).encode())
+        yield found
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> str:
+    return demo_store(tmp_path)
+
+
+SCRIPT = """\
+info
+show
+allocate slot=2/node --job j1 --start 2100-01-01T08:00 --duration 1h --user ada
+allocate -N1 -c4 --job j2 --start 2100-01-01T08:00 --duration 2h --user ada --json
+allocate /demo/rack1/node3 --job j3 --start 2100-01-01T08:00 --end 2100-01-01T10:00 --user ada -o paths
+allocate slot=8/node --job j4 --start 2100-01-01T08:00 --duration 1h --user ada
+allocate slot=8/node --job j4 --start 2100-01-01T08:00 --duration 1h --user ada --or-reserve
+jobs --start 2100-01-01T08:30
+jobs j1 --start 2100-01-01T08:30 -o R
+grow j1 slot=1/node
+shrink j1 slot=1/node
+extend j1 2100-01-01T09:30
+when slot=8/node --start 2100-01-01T08:00 --duration 1h
+why slot=8/node --start 2100-01-01T08:00 --duration 1h
+why slot=9/node
+find type=node and available>0 --start 2100-01-01T08:30
+state /demo/rack0/node0 drain --reason fan
+nodes
+tag /demo/rack0 window=may
+reserve /demo/rack1 --name service --start 2100-02-01 --duration 8h
+free j1
+free j9
+check
+timeline --start 2100-01-01T08:00 --for 4h
+allocate slot=1/node --job dry --dry-run --user ada --start 2100-03-01 --duration 1h
+state /demo/rack0/node0 up
+"""
+
+
+def test_commands_print_the_same_on_a_server(shared: Server, alone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import shlex
+
+    monkeypatch.setattr(clock, "system", clock.fixed(clock.system()))
+    monkeypatch.delenv("FLUXRES_STORE", raising=False)
+    for line in SCRIPT.splitlines():
+        words = shlex.split(line)
+        if words[0] == "find":
+            words = ["find", " ".join(words[1:-2]), *words[-2:]]
+        local = CliRunner().invoke(program, ["--store", alone, *words])
+        remote = CliRunner().invoke(program, ["--store", shared.url, *words])
+        assert (remote.exit_code, remote.output) == (local.exit_code, local.output), line
+    assert fluxres.load(shared.store).jobs() == fluxres.load(alone).jobs() == ["j2", "j3", "j4"]
+
+
+def test_the_journal_has_the_command_and_who_gave_it(shared: Server) -> None:
+    words = ["--store", shared.url, "tag", "/demo/rack0", "traced"]
+    assert run(words) == 0
+    last = RemoteStore(shared.url).log(limit=1)[0]
+    assert (last.event["event"], last.command) == ("tag", f"fluxres {' '.join(words)}")
+    assert last.user
+
+
+@pytest.mark.parametrize(
+    "line", ["undo", "graphs use demo", "run -n1 -- true", "--graph spare unlink /demo/rack1", "ps", "merge x.yaml"]
+)
+def test_what_a_server_does_not_do_is_refused(shared: Server, line: str) -> None:
+    before = len(RemoteStore(shared.url).log())
+    result = CliRunner().invoke(program, ["--store", shared.url, *line.split()])
+    assert result.exit_code == 2
+    assert "server" in result.output or "x.yaml" in result.output
+    assert len(RemoteStore(shared.url).log()) == before
+
+
+def test_a_command_decides_again_when_others_were_faster(
+    shared: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    send, tries = RemoteStore._send, list[int]()
+
+    def interrupted(self: RemoteStore, name: str, events: list[dict[str, object]], command: str, revision: str | None) -> None:
+        tries.append(len(tries))
+        if len(tries) == 1:  # somebody takes the same node just before
+            with fluxres.connect(shared.url) as graph:
+                graph.allocate([str(events[0]["pools"][0][0])], job="faster", start=5e9, duration_s=60)  # type: ignore[index]
+        send(self, name, events, command, revision)
+
+    monkeypatch.setattr(RemoteStore, "_send", interrupted)
+    words = ["--store", shared.url, "allocate", "slot=1/node", "--job", "slower", "--start", "5000000000", "--duration", "60"]
+    assert run([*words, "-o", "paths"]) == 0
+    assert len(tries) == 2
+    with fluxres.connect(shared.url) as graph:
+        taken = graph.allocation("faster", at=5e9).pools[0].path
+        got = graph.allocation("slower", at=5e9).pools[0].path
+    assert taken != got
+    assert capsys.readouterr().out == f"{got}\n"
+    assert issubclass(RevisionConflict, fluxres.StoreConflict)
+
+
+def test_a_server_that_is_not_there_is_a_trouble_of_the_store() -> None:
+    result = CliRunner().invoke(program, ["--store", "http://127.0.0.1:9", "jobs"])
+    assert result.exit_code == 4
+    assert "fluxres serve" in result.output
+
+
+@pytest.mark.parametrize("url", ["http://", "http://127.0.0.1:99999", "http://u:secret@127.0.0.1", "http://127.0.0.1/graphs"])
+def test_wrong_addresses_are_refused(url: str) -> None:
+    result = CliRunner().invoke(program, ["--store", url, "jobs"])
+    assert result.exit_code == 2
+    assert "secret" not in result.output

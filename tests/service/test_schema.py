@@ -1,0 +1,30 @@
+"""Requests made from the OpenAPI document: no answer is a fault of the service, and each is as the document says.
+
+    python -m tests.service.campaign --requests 20000
+
+makes many more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.service.campaign import campaign
+from tests.service.conftest import Server, demo_store, running
+
+REQUESTS = 76
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running(demo_store(tmp_path_factory.mktemp("schema"))) as found:
+        yield found
+
+
+def test_answers_to_any_request_are_as_documented(shared: Server) -> None:
+    report = campaign(shared.url, REQUESTS, seed=1)
+    assert report.failures == []
+    assert report.requests >= REQUESTS
+    assert len(report.statuses) >= 3, report.statuses

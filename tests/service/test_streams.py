@@ -1,0 +1,155 @@
+"""Events, as they happen, from where one left off, and until the end."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+import fluxres
+from fluxres import limits
+from fluxres.clock import system
+from fluxres.service.feed import Feed
+from fluxres.store import open_store
+from tests.service.conftest import Server, demo_store, running
+from tests.service.test_api import send
+
+
+class Reader:
+    """Reads a stream of events over a connection of its own."""
+
+    def __init__(self, server: Server, query: str = "", **headers: str) -> None:
+        self.opened = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=30)
+        sent = {key.replace("_", "-"): value for key, value in headers.items()}
+        self.opened.request("GET", f"/v1/graphs/demo/events{query}", headers=sent)
+        self.answer = self.opened.getresponse()
+        assert self.answer.status == 200
+        assert (self.answer.headers["content-type"] or "").startswith("text/event-stream")
+
+    def take(self, number: int) -> list[dict[str, Any]]:
+        """The next events: id, event and data of each."""
+        found, fields = list[dict[str, Any]](), dict[str, Any]()
+        while len(found) < number:
+            line = self.answer.readline().decode().rstrip("\n")
+            if not line:
+                found += [fields] * bool(fields)
+                fields = {}
+            elif not line.startswith(":"):
+                key, _, value = line.partition(": ")
+                fields[key] = json.loads(value) if key == "data" else value
+        return found
+
+    def rest(self) -> bytes:
+        return self.answer.read()
+
+    def close(self) -> None:
+        self.opened.close()
+
+
+def test_events_are_pushed_in_the_form_of_rfc_18(server: Server) -> None:
+    reader = Reader(server)
+    try:
+        with fluxres.connect(server.url) as graph:
+            graph.allocate("slot=1/node", job="j1", duration_s=60)
+            graph.set_state("/demo/rack1", "drain", reason="fan")
+            graph.free("j1")
+        first, second, third = reader.take(3)
+        assert [one["event"] for one in (first, second, third)] == ["allocate", "state", "free"]
+        assert [int(one["id"]) for one in (first, second, third)] == [2, 3, 4]
+        assert set(first["data"]) == {"timestamp", "name", "context"}
+        assert first["data"]["name"] == "allocate"
+        assert first["data"]["context"]["job"] == "j1"
+        assert first["data"]["context"]["pools"] == [["/demo/rack0/node0", 1]]
+        assert abs(first["data"]["timestamp"] - system()) < 60
+    finally:
+        reader.close()
+
+
+def test_a_stream_is_resumed_where_it_ended(server: Server) -> None:
+    with fluxres.connect(server.url) as graph:
+        for number in range(5):
+            graph.allocate("slot=1/node", job=f"j{number}")
+    for reader in (Reader(server, last_event_id="3"), Reader(server, "?after=3")):
+        assert [int(one["id"]) for one in reader.take(3)] == [4, 5, 6]
+        reader.close()
+    beginning = Reader(server, "?after=0")
+    assert [int(one["id"]) for one in beginning.take(6)] == [1, 2, 3, 4, 5, 6]
+    beginning.close()
+
+
+def test_changes_of_other_processes_are_told_too(server: Server) -> None:
+    reader = Reader(server)
+    try:
+        with fluxres.open(server.store, name="demo") as graph:
+            graph.allocate("slot=1/node", job="elsewhere")
+        assert reader.take(1)[0]["data"]["context"]["job"] == "elsewhere"
+        assert send(server, "GET", "/v1/graphs/demo/jobs")[1]["count"] == 1
+    finally:
+        reader.close()
+
+
+def test_clients_get_events_as_they_happen(server: Server) -> None:
+    found: list[str] = []
+
+    def listen() -> None:
+        with fluxres.connect(server.url) as graph:
+            for event in graph.events(after=1):
+                found.append(event["context"]["job"])
+                if len(found) == 3:
+                    return
+
+    listener = threading.Thread(target=listen)
+    listener.start()
+    with fluxres.connect(server.url) as graph:
+        for number in range(3):
+            graph.allocate("slot=1/node", job=f"j{number}")
+    listener.join(timeout=30)
+    assert found == ["j0", "j1", "j2"]
+
+
+def test_sigterm_ends_streams_and_answers_what_has_begun(tmp_path: Path) -> None:
+    with running(demo_store(tmp_path)) as server:
+        reader = Reader(server)
+        with fluxres.connect(server.url) as graph:
+            graph.allocate("slot=1/node", job="j1")
+        begun = time.monotonic()
+        status, errors = server.stop()
+        assert (status, errors) == (0, "")
+        assert time.monotonic() - begun < limits.SERVICE_DRAIN_SECONDS
+        assert b'"job":"j1"' in reader.rest()
+        reader.close()
+        assert fluxres.load(server.store).jobs() == ["j1"]
+
+
+def test_a_reader_far_behind_gets_everything_in_parts(tmp_path: Path) -> None:
+    import asyncio
+
+    url, number = demo_store(tmp_path), limits.SERVICE_EVENTS_READ_MAX + 5
+    with fluxres.open(url) as graph, graph.batch():
+        for i in range(number):
+            graph.tag("/demo", "k", str(i))
+
+    async def read() -> list[bytes]:
+        feed = Feed(open_store(url), "demo")
+        found, count = list[bytes](), 0
+        async for text in feed.follow(0):
+            found.append(text)
+            count += text.count(b"\nevent: ")
+            if count == number + 1:
+                feed.close()
+        return found
+
+    parts = [text for text in asyncio.run(read()) if text.startswith(b"id: ")]
+    assert [text.count(b"\nevent: ") for text in parts] == [limits.SERVICE_EVENTS_READ_MAX, 6]
+
+
+@pytest.mark.parametrize("wrong", ["-1", "x", "9" * 40])
+def test_wrong_ids_are_refused(server: Server, wrong: str) -> None:
+    status, document, _ = send(server, "GET", "/v1/graphs/demo/events", headers={"last-event-id": wrong})
+    assert (status, document["error"]) == (400, "usage")
