@@ -37,6 +37,10 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         Example("In the words of HyperQueue, for ten minutes", "fluxres run --resources 'gpus=1 cpus=2' --no-bind -t 10m -- env"),
     ),
     "shell": (Example("A shell with two cores, until it ends", "fluxres shell -c2 --no-bind -- -c 'echo $FLUXRES_JOB'"),),
+    "serve": (
+        Example("For the programs of this machine", "fluxres serve"),
+        Example("On another port, with a log of the requests in JSON", "fluxres serve --port 7391 --log-requests --json-log"),
+    ),
     "ps": (
         Example("What runs, and what waits", "fluxres ps"),
         Example("The same for programs", "fluxres ps --json"),

@@ -247,11 +247,6 @@ def run(argv: Sequence[str]) -> int:
     return status if isinstance(status, int) else 0
 
 
-def _is_utf8(word: str) -> bool:
-    """Whether a word can be written to a file; the bytes of one that is not UTF-8 are surrogates."""
-    return not any("\ud800" <= character <= "\udfff" for character in word)
-
-
 def _decided(argv: list[str], settings: Settings) -> object:
     """Run a command, again if the graph of a server changed while it decided: it has printed nothing by then."""
     for _ in range(_DECISIONS_MAX - 1):
@@ -260,6 +255,11 @@ def _decided(argv: list[str], settings: Settings) -> object:
         except RevisionConflict:
             settings = Settings(argv=settings.argv)
     return click.Group.main(program, list(argv), prog_name="fluxres", standalone_mode=False, obj=settings)
+
+
+def _is_utf8(word: str) -> bool:
+    """Whether a word can be written to a file; the bytes of one that is not UTF-8 are surrogates."""
+    return not any("\ud800" <= character <= "\udfff" for character in word)
 
 
 def _show(

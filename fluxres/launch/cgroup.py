@@ -6,10 +6,11 @@ A part of the tree is *delegated* to a user who owns it (systemd: `Delegate=yes`
 from __future__ import annotations
 
 import os
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from fluxres import clock
 
 _PREFIX: Final = "fluxres-"
 _ENDING_S: Final = 0.01
@@ -59,7 +60,7 @@ def remove(mark: str) -> None:
         except FileNotFoundError:
             return
         except OSError:
-            time.sleep(_ENDING_S)
+            clock.sleep(_ENDING_S)
 
 
 def _own() -> Path | None:

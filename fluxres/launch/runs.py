@@ -141,7 +141,7 @@ class Run:
                 try:
                     setting, granted = self._allocated()
                     with self._files(granted, setting) as argv:
-                        return self._run(argv, setting, granted.end)
+                        return self._run(argv, setting, self._until_s(granted))
                 except _Ended as ended:
                     return 128 + ended.number
                 finally:
@@ -280,6 +280,12 @@ class Run:
         attendance.tell()
         mailbox.discard(self.store.path, self._mark)
 
+    def _until_s(self, granted: Allocation) -> float:
+        """When the time of the program is over; infinity for no limit."""
+        if math.isinf(self.order.grace_s):
+            return math.inf if self._limit_s is None else granted.start + self._limit_s
+        return granted.end - self.order.grace_s
+
     # -- the program -----------------------------------------------------------------------------------------------------
 
     def _run(self, argv: tuple[str, ...], setting: Setting, until_s: float) -> int:
@@ -301,9 +307,7 @@ class Run:
         self._is_started = True
         guardian.leave_streams()
         if not math.isinf(until_s):
-            self._loop.after(max(0.0, until_s - clock.system() - order.grace_s), partial(self._end, until_s))
-        elif self._limit_s is not None and not math.isinf(self._limit_s):  # without an end of the grace period
-            self._loop.after(self._limit_s, self._ask_to_end)
+            self._loop.after(max(0.0, until_s - clock.system()), partial(self._end, until_s))
         if order.lease_s is not None:
             self._renew_later(order.lease_s)
         while self._status is None:
@@ -342,23 +346,20 @@ class Run:
 
     def _end(self, until_s: float) -> None:
         """Ask the program to end, for its time is over, unless `extend` has moved the end of its allocation."""
-        later_s = self._end_in_store()
-        more_s = min(later_s - until_s, later_s - clock.system() - self.order.grace_s)  # the clock may have jumped
+        later_s = self._until_in_store()
+        more_s = min(later_s - until_s, later_s - clock.system())  # the clock may have jumped
         if more_s > 0:
             if not math.isinf(more_s):
                 self._loop.after(more_s, partial(self._end, later_s))
             return
-        self._ask_to_end()
-
-    def _ask_to_end(self) -> None:
         self.reporter.note(f"the time of job {self._job} is over")
         self._crew.send(f"end {self.order.grace_s}")
 
-    def _end_in_store(self) -> float:
+    def _until_in_store(self) -> float:
         with suppress(FluxresError):
             graph = self.store.load(self.graph)
             if graph.records.is_holder(self._job):
-                return graph.allocation(self._job).end
+                return self._until_s(graph.allocation(self._job))
         return -math.inf
 
     def _renew_later(self, lease_s: float) -> None:

@@ -304,7 +304,7 @@ class Amounts:
         for number, variant in enumerate(self.variants):
             name = f"variant {number}: " if len(self.variants) > 1 else ""
             if unknown := workers.unknown(variant):
-                found.append(Way(lambda unknown=unknown: [f"this machine has no {' and no '.join(unknown)}"], None, name))  # type: ignore[misc]
+                found.append(Way(partial(_lacks_types, unknown), None, name))
             else:
                 asked = replace(request, resources=workers.resources(variant))
                 found.append(Way(partial(workers.lacks, variant, offer), asked, name))
@@ -656,3 +656,7 @@ def _short(ask: Ask, supplies: Sequence[Supply]) -> str:
         text = f"a fraction is of one index, and one node has at most {format_amount(most)}"
         return f"requested {format_amount(ask.amount)} of {ask.name}: {text}"
     return f"requested {format_amount(ask.amount)} of {ask.name} in one node, at most {format_amount(most)} is free in one"
+
+
+def _lacks_types(unknown: Sequence[str]) -> list[str]:
+    return [f"this machine has no {' and no '.join(unknown)}"]

@@ -328,7 +328,7 @@ def imported(url: str) -> Any:
     try:
         import psycopg
     except ImportError:
-        hint = "install it: pip install 'fluxres[postgres]'"
+        hint = "pip install 'psycopg[binary]'"
         raise StoreError("PostgreSQL needs the package psycopg", where=url, hint=hint) from None
     return psycopg
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
 from difflib import get_close_matches
 from fractions import Fraction
 from typing import Final
@@ -46,6 +47,7 @@ _UNITS: Final[dict[str, tuple[str, Fraction]]] = {
 }
 
 
+_PART: Final = re.compile(r"0\.[0-9]{1,9}", re.ASCII)
 _BASES: Final = ("bit/s", "B/s", "b/s", "bps", "Hz", "B", "W")
 
 
@@ -190,11 +192,14 @@ def readable(amount: int, unit: str | None) -> str:
 
 
 def exact(amount: int, unit: str | None) -> str:
-    """An amount for people without rounding, in the largest unit that needs at most two decimals.
+    """An amount for people without rounding, in the largest unit that needs at most two decimals; a unit that is a part of one,
+    such as 0.0001, is multiplied.
 
-    >>> exact(34650, "W"), exact(3001, "W"), exact(18_000, "GiB"), exact(4096, "GiB"), exact(3, None)
-    ('34.65 kW', '3001 W', '18000 GiB', '4 TiB', '3')
+    >>> exact(34650, "W"), exact(3001, "W"), exact(18_000, "GiB"), exact(4096, "GiB"), exact(3, None), exact(7500, "0.0001")
+    ('34.65 kW', '3001 W', '18000 GiB', '4 TiB', '3', '0.75')
     """
+    if unit is not None and _PART.fullmatch(unit):
+        return _with_unit(f"{amount * Decimal(unit):f}", None)
     value, largest = [(value, scaled) for value, scaled in _scaled(amount, unit) if (value * 100).denominator == 1][-1]
     return _with_unit(str(value) if value.denominator == 1 else f"{float(value):.2f}", largest)
 

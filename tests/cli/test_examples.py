@@ -28,9 +28,22 @@ def process_of(*words: str) -> None:
     assert running.returncode == 0, f"fluxres {shlex.join(words)}\n{out}{err}"
 
 
+def serve(*words: str) -> None:
+    """A service on a free port, until it listens."""
+    running = process(*words, "--port", "0")
+    assert running.stdout is not None
+    line = running.stdout.readline()
+    running.terminate()
+    _, err = running.communicate(timeout=60)
+    assert (line.startswith("listening on http://127.0.0.1:"), running.returncode) == (True, 0), err
+
+
 def run(command: str) -> None:
     words = shlex.split(command)
     assert words[0] == "fluxres"
+    if words[1] == "serve":
+        serve(*words[1:])
+        return
     if words[1] in {"run", "shell"}:  # they fork, and wait for their children
         process_of(*words[1:])
         return

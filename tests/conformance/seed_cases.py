@@ -375,7 +375,7 @@ LABELS = ("op", "job", "id", "syntax", "note", "comment", "description")
 """Keys that are known or say nothing to compare."""
 
 
-class Watched(dict[str, Any]):
+class Watched(dict[str, Any]):  # noqa: PLW1641 - as any dict, it has no hash
     """A part of a case that knows which of its keys were read: nobody has compared what the others say."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
@@ -409,8 +409,6 @@ class Watched(dict[str, Any]):
     def __eq__(self, other: object) -> bool:
         self.unread.clear()
         return super().__eq__(other)
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 def watched(operation: Operation) -> Watched:

@@ -10,6 +10,7 @@ import pytest
 import fluxres
 from fluxres import limits
 from fluxres.allocation.chosen import Chosen
+from fluxres.errors import InfeasibleRequest, InsufficientResources
 from fluxres.formats.peers.hyperqueue.environment import HOST_FILE, NODE_FILE, environment, node_files
 from fluxres.formats.peers.hyperqueue.read import read_words
 from fluxres.model import ResourceGraph
@@ -224,3 +225,12 @@ def test_the_rule_of_a_long_request_survives_its_jobspec(format: str) -> None:
     again = Request.parse({**jobspec.to_plain(request), "tasks": [task]})
     assert again.chooser == request.chooser
     assert again.chooser is not None
+
+
+def test_a_refusal_names_amounts_in_parts_as_the_request_does() -> None:
+    graph = fluxres.load("hyperqueue:cpus=4 mem=sum(3.5)", fractions=True)
+    graph.allocate(Request.parse("mem=3", format="hyperqueue"), job="a")
+    with pytest.raises(InsufficientResources, match=r"requested 0\.75 of mem, only 0\.5 available"):
+        graph.allocate(Request.parse("mem=0.75", format="hyperqueue"), job="b")
+    with pytest.raises(InfeasibleRequest, match=r"requested 9 of mem, only 3\.5 available"):
+        graph.allocate(Request.parse("mem=9", format="hyperqueue"), job="b")

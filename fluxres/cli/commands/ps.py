@@ -69,7 +69,8 @@ def wait_command(settings: Settings, jobs: tuple[str, ...]) -> None:
 @click.pass_obj
 def cancel_command(settings: Settings, jobs: tuple[str, ...], grace: float) -> None:
     """End jobs of run and shell, and free what they hold; or take them out of the queue."""
-    from fluxres.launch import control, mailbox
+    from fluxres.launch import control
+    from fluxres.store import mailbox
 
     canceled, ended = [], []
     for job in jobs:

@@ -57,7 +57,7 @@ def serve_command(
     try:
         from fluxres.service import access, run
     except ModuleNotFoundError as error:
-        raise UsageError(f"the service needs {error.name}", hint="pip install 'fluxres[service]'") from None
+        raise UsageError(f"the service needs {error.name}", hint="pip install litestar uvicorn prometheus-client") from None
 
     def tell(address: str) -> None:
         sys.stdout.write(f'{{"url": "{address}"}}\n' if settings.json else f"listening on {address}\n")
