@@ -84,12 +84,21 @@ def end(job: str, launch: Launch, grace_s: float) -> None:
     wait_for([launch], _MORE_S)
 
 
-def _send(job: str, processes: Iterable[tuple[int, int]], number: signal.Signals) -> None:
+def require_owner(job: str, launch: Launch) -> None:
+    """Refuse a job whose launcher this process may not signal.
+
+    Errors: UsageError.
+    """
+    if launch.host == identity.host():
+        _send(job, launch.processes[:1], 0)
+
+
+def _send(job: str, processes: Iterable[tuple[int, int]], number: int) -> None:
     for handle in handles(processes):
         try:
             signal.pidfd_send_signal(handle, number)
         except PermissionError:
-            raise UsageError("runs as another user", where=f"job '{job}'", hint="ask its user, or an administrator") from None
+            raise UsageError("belongs to another user", where=f"job '{job}'", hint="ask its user, or an administrator") from None
         except ProcessLookupError:
             pass
         finally:

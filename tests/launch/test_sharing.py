@@ -83,6 +83,8 @@ def test_users_of_a_group_share_a_store_whatever_their_umask(shared: Workstation
     wait_until(shared.tickets)
     assert {stat.S_IMODE(file.stat().st_mode) & 0o660 for file in shared.folder.glob("ws.db*") if file.is_file()} == {0o660}
     assert status_of(as_user(USERS[1], "cancel", "r1")) == 2  # a job of another user
+    assert status_of(as_user(54324, "cancel", "r2")) == 2  # one that waits
+    assert len(shared.tickets()) == 1
     go.touch()
     assert (status_of(first), status_of(second)) == (0, 0)
     assert done.read_text() == f"{USERS[1]}\n"

@@ -82,6 +82,7 @@ def cancel_command(settings: Settings, jobs: tuple[str, ...], grace: float) -> N
         if ticket is None:
             control.end(job, launch, grace)
             continue
+        control.require_owner(job, launch)
         opened = store(settings)
         with opened.writing(settings.graph, command=settings.command, wait_s=settings.wait_s) as transaction:
             transaction.tickets.remove(ticket)
