@@ -420,7 +420,8 @@ def open(  # noqa: A001 - it is what one does with a store
         notify: called with the process that has the lock, if a change waits for it for more than half a second.
 
     Errors: UnknownGraph, StoreBusy, StoreError. A change raises StoreError if it cannot be written; then it is not made either.
-    Cost: of a change, 0.1 ms of CPU and the commit; the disk decides how long that takes (specs/store.md).
+    Cost: about 0.2 ms of CPU for a change by itself, a third of that for one of a batch of 32; and the commit, for which the disk
+    decides (specs/store.md).
     """
     if durability not in ("full", "normal"):
         raise UsageError(f"durability: expected 'full' or 'normal', got {durability!r}")
