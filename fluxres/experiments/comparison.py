@@ -98,7 +98,7 @@ def estimate(values: Sequence[float]) -> Estimate | None:
     >>> tuple(estimate([4.0, 5.0, 6.0]))[:4] == (5.0, 5.0 - 4.3027 / 3**0.5, 5.0 + 4.3027 / 3**0.5, 3)
     True
     >>> [round(value, 3) for value in estimate([1.0, 2.0, 6.0])[:3]], estimate([1.0, 2.0, 6.0]).method
-    ([3.0, 0.176, 73.24], 'log')
+    ([3.0, 0.199, 59.518], 'log')
     >>> estimate([0.0, 0.0, 3.0])[1:], estimate([0.0, 0.0, 3.0]).method
     ((0.0, 5.3027, 3), 't, cut at 0')
     """

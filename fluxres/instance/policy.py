@@ -234,7 +234,7 @@ class Easy(QueuePolicy):
             if queue.start(job):
                 continue
             waiting += 1
-            if (not self.reserve(queue, job) and queue.is_full) or waiting == self.queue_depth:
+            if (not self.reserve(queue, job) and queue.reserved >= self.depth and queue.is_full) or waiting == self.queue_depth:
                 break
 
     def reserve(self, queue: Queue, job: Job) -> bool:
@@ -271,7 +271,7 @@ class EasyCount(Easy):
         if not self.begin_pass(queue):
             return
         for job in queue.candidates():
-            if not queue.start(job) and not self.reserve(queue, job) and queue.is_full:
+            if not queue.start(job) and not self.reserve(queue, job) and queue.reserved and queue.is_full:
                 break
 
     def reserve(self, queue: Queue, job: Job) -> bool:
@@ -292,7 +292,7 @@ class EasySjbf(Easy):
         waiting = queue.candidates()
         if not queue.reserved:
             for job in waiting:
-                if not queue.start(job) and (queue.reserve(job) is not None or queue.is_full):
+                if not queue.start(job) and queue.reserve(job) is not None:
                     break
         for job in () if queue.is_full else sorted(waiting, key=attrgetter("duration")):
             if not queue.start(job) and queue.is_full:
@@ -315,7 +315,7 @@ class EasyByScore(Easy):
             return
         queue.unreserve()
         for job in sorted(queue, key=partial(self.score, now_s=queue.now_s), reverse=True):
-            if not queue.start(job) and not self.reserve(queue, job) and queue.is_full:
+            if not queue.start(job) and not self.reserve(queue, job) and queue.reserved and queue.is_full:
                 break
 
 

@@ -134,6 +134,12 @@ def test_what_does_not_fit_now_is_refused_with_the_earliest_time(workstation: Wo
     assert said["earliest"] > time.time() + 3000
 
 
+@pytest.mark.parametrize("priority", [limits.PRIORITY_MAX + 1, -limits.PRIORITY_MAX - 1])
+def test_a_priority_has_32_bits(workstation: Workstation, priority: int) -> None:
+    workstation.command("run", "-g1", f"--priority={priority}", "--", "true", status=2)
+    workstation.command("run", "-g1", f"--priority={limits.PRIORITY_MAX}", "--", "true")
+
+
 def test_what_never_fits_is_refused_even_by_one_who_would_wait(workstation: Workstation) -> None:
     assert "never" in workstation.command("run", "-g3", "--wait", "--", "true", status=3)
 

