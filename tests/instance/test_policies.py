@@ -267,19 +267,6 @@ def test_a_policy_is_told_of_starts_and_ends_and_knows_sizes(inventory: str) -> 
     assert instance.policy.told == [("started", 3, 0.0), ("finished", 3, 5.0), ("started", 2, 5.0)]
 
 
-@pytest.mark.parametrize("inventory", ["named", "graph"])
-@pytest.mark.parametrize("name", ["easy", "easy-count", "easy-sjbf", "hybrid"])
-def test_a_full_machine_without_limits_costs_a_pass_little(name: str, inventory: str) -> None:
-    """No job can be reserved if none has a limit; jobs behind the first one were tried all the same, at every end."""
-    instance, _ = on_nodes(8, name, inventory=inventory)
-    jobs = [instance.submit("slot=1/node") for _ in range(100)]
-    for job in jobs[:50]:
-        before = instance.queue.actions
-        instance.finish(job)
-        assert inventory == "graph" or instance.queue.actions <= 4, before
-    assert started(instance) == list(range(58))
-
-
 def test_jobs_that_start_do_not_count_for_the_queue_depth() -> None:
     instance, _ = on_nodes(16, "hybrid:queue-depth=4")
     whole = instance.submit("slot=16/node", duration_s=100)
