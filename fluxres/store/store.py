@@ -23,7 +23,8 @@ from fluxres.errors import FluxresError, StoreConflict, StoreError, UnknownGraph
 from fluxres.model import changes
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.store import encoding, journal, mailbox, records
-from fluxres.store.database import Connection, Database, Durability, Lock, end
+from fluxres.store.contents import Blob, EventRow, GraphRow, Part
+from fluxres.store.database import Connection, Database, Durability, Lock
 from fluxres.store.journal import Entry, Event
 from fluxres.store.lock import Notify
 from fluxres.store.tickets import Ticket, Tickets
@@ -32,44 +33,8 @@ from fluxres.store.url import default as default_url
 
 WEIGHT_MAX: Final = 256
 """Pools to look up in a replay before a new snapshot is due; they take about 30 ms (specs/store.md)."""
-
-_COLUMNS: Final = "id, name, uid, created, generation, pools, seq, snapshot_seq, weight"
-_KINDS: Final = (int, str, str, float, int, int, int, int, int)
-"""Types of these columns, since SQLite itself accepts any type in any column."""
-_OLD: Final = "(SELECT blob FROM {} WHERE graph = ?)"
-_PUT_META: Final = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
-_PUT_BLOB: Final = """INSERT INTO {} (graph, seq, blob) VALUES (?, ?, ?)
-ON CONFLICT (graph) DO UPDATE SET seq = excluded.seq, blob = excluded.blob"""
-_PUT_PREVIOUS: Final = """INSERT INTO previous (graph, before, after, snapshot_seq, shape, marks) VALUES (?, ?, ?, ?, {}, {})
-ON CONFLICT (graph) DO UPDATE SET before = excluded.before, after = excluded.after, snapshot_seq = excluded.snapshot_seq,
-shape = excluded.shape, marks = excluded.marks"""
-_EVENTS: Final = "SELECT seq, time, command, body, checksum FROM events WHERE graph = ? AND seq > ? AND seq <= ? ORDER BY seq"
-
-
-class GraphRow(msgspec.Struct, frozen=True):
-    """What the store knows about a graph without reading it.
-
-    Args:
-        number: key of its rows.
-        name: of the graph.
-        uid: created with it; a graph that was dropped and created again has another.
-        created: seconds since 1970.
-        generation: number of changes of its shape since it was loaded.
-        pools: number of pools.
-        seq: number of its last event.
-        snapshot_seq: number of the event its snapshot follows.
-        weight: number of pools named by the events after the snapshot.
-    """
-
-    number: int
-    name: str
-    uid: str
-    created: float
-    generation: int
-    pools: int
-    seq: int
-    snapshot_seq: int
-    weight: int
+_DEFAULT: Final = "default"
+_SAVED: Final = "saved:"
 
 
 class Saved(msgspec.Struct, frozen=True):
@@ -107,24 +72,17 @@ class Rows:
 
     def graphs(self) -> list[GraphRow]:
         """All graphs, in the order of creation."""
-        found = []
-        for row in self.db.execute(f"SELECT {_COLUMNS} FROM graphs ORDER BY id"):
-            if not all(map(isinstance, row, _KINDS)):
-                hint = "restore a backup (see fluxres help store)"
-                raise StoreError("the database is damaged: its list of graphs is invalid", where=self.url, hint=hint)
-            found.append(GraphRow(*row))
-        return found
+        return self.db.graphs()
 
     def default(self) -> str | None:
         """The selected graph, else the only one, else None."""
-        found = self.db.execute("SELECT value FROM meta WHERE key = 'default'").fetchone()
-        if found is not None:
-            return str(found[0])
+        if (found := self.db.note(_DEFAULT)) is not None:
+            return found
         graphs = self.graphs()
         return graphs[0].name if len(graphs) == 1 else None
 
     def choose(self, name: str) -> None:
-        self.db.execute(_PUT_META, ("default", name))
+        self.db.put_note(_DEFAULT, name)
 
     def find(self, name: str) -> GraphRow | None:
         """The graph of this name, None if there is none."""
@@ -142,39 +100,34 @@ class Rows:
         raise _unknown(wanted, [row.name for row in graphs], self.url)
 
     def make(self, name: str, now: float) -> GraphRow:
-        self.db.execute(
-            "INSERT INTO graphs (name, uid, created, generation, pools, seq, snapshot_seq, weight)"
-            " VALUES (?, ?, ?, -1, 0, 0, 0, 0)",
-            (name, os.urandom(8).hex(), now),
-        )
+        self.db.add_graph(GraphRow(0, name, os.urandom(8).hex(), now, -1, 0, 0, 0, 0))
         return self.graph(name)
 
     def remove(self, row: GraphRow) -> None:
-        for table in ("events", "snapshots", "shapes", "previous", "tickets"):
-            self.db.execute(f"DELETE FROM {table} WHERE graph = ?", (row.number,))
-        self.db.execute("DELETE FROM graphs WHERE id = ?", (row.number,))
-        self.db.execute("DELETE FROM meta WHERE key = 'default' AND value = ?", (row.name,))
-        self.db.execute("DELETE FROM meta WHERE key = ?", (f"saved:{row.uid}",))
+        self.db.remove_graph(row.number)
+        if self.db.note(_DEFAULT) == row.name:
+            self.db.remove_note(_DEFAULT)
+        self.db.remove_note(_SAVED + row.uid)
 
     def saved(self, row: GraphRow) -> list[Saved]:
         """The places to which this graph was saved.
 
         Errors: StoreError for damage.
         """
-        found = self.db.execute("SELECT value FROM meta WHERE key = ?", (f"saved:{row.uid}",)).fetchone()
+        found = self.db.note(_SAVED + row.uid)
         try:
-            return msgspec.json.decode(found[0], type=list[Saved]) if found is not None else []
+            return msgspec.json.decode(found, type=list[Saved]) if found is not None else []
         except msgspec.MsgspecError as error:
             raise self._damaged(row, f"where it was saved to: {error}") from None
 
     def remember(self, row: GraphRow, places: Sequence[Saved]) -> None:
         text = msgspec.json.encode(list(places)).decode()
-        self.db.execute(_PUT_META, (f"saved:{row.uid}", text))
+        self.db.put_note(_SAVED + row.uid, text)
 
     def oldest(self, row: GraphRow) -> int:
         """Number of the oldest event in the journal."""
-        (oldest,) = self.db.execute("SELECT min(seq) FROM events WHERE graph = ?", (row.number,)).fetchone()
-        return row.seq + 1 if oldest is None else int(oldest)
+        oldest, _ = self.db.log_extent(row.number)
+        return row.seq + 1 if oldest is None else oldest
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -213,18 +166,18 @@ class Rows:
 
         Errors: StoreError for damage.
         """
-        query = _EVENTS + " DESC" if latest_first else _EVENTS
-        for seq, time, command, body, checksum in self.db.execute(query, (row.number, after, row.seq)):
-            if not isinstance(body, bytes) or journal.checksum(seq, body) != checksum:
+        for stored in self.db.events(row.number, after, row.seq, latest_first=latest_first):
+            seq = stored.seq
+            if journal.checksum(seq, stored.body) != stored.checksum:
                 raise self._damaged(row, f"the checksum of event {seq} does not match")
-            if having not in body:
+            if having not in stored.body:
                 continue
             try:
-                event = journal.event_of(body)
+                event = journal.event_of(stored.body)
             except FluxresError as error:
                 raise self._damaged(row, f"event {seq}: {error}") from error
             user = event.pop(journal.BY, "")
-            yield Entry(seq, time, command, event, user if isinstance(user, str) else "")
+            yield Entry(seq, stored.time, stored.command, event, user if isinstance(user, str) else "")
 
     def loss(self, row: GraphRow) -> str:
         """What is in a graph, in words: it is lost if the graph is replaced."""
@@ -242,14 +195,10 @@ class Rows:
 
         Errors: UsageError if the state before it was not kept; StoreError for damage.
         """
-        found = self.db.execute(
-            "SELECT before, snapshot_seq, shape, marks FROM previous WHERE graph = ? AND after = ?", (row.number, row.seq)
-        ).fetchone()
-        if found is None:
+        found = self.db.previous(row.number)
+        if found is None or found.after != row.seq:
             raise self._undoable(row)
-        before, snapshot_seq, shape, marks = found
-        if not (type(before) is type(snapshot_seq) is int and all(isinstance(blob, bytes | None) for blob in (shape, marks))):
-            raise self._damaged(row, "its previous version")
+        before, snapshot_seq, shape, marks = found.before, found.snapshot_seq, found.shape, found.marks
         if self.oldest(row) > snapshot_seq + 1:
             raise self._undoable(row)
         then = replace(row, seq=before, snapshot_seq=snapshot_seq)
@@ -273,26 +222,19 @@ class Rows:
             seq: number of the last event of the change.
             shape, marks: whether the change is about to overwrite them.
         """
-        blobs = {"shapes": shape, "snapshots": marks}
-        sizes = [
-            self.db.execute(f"SELECT length(blob) FROM {table} WHERE graph = ?", (row.number,)).fetchone()
-            for table, changes in blobs.items()
-            if changes
-        ]
-        if row.generation < 0 or None in sizes or sum(size for (size,) in sizes) > limits.UNDO_BYTES_MAX:
-            self.db.execute("DELETE FROM previous WHERE graph = ?", (row.number,))
-            return
-        self.db.execute(
-            _PUT_PREVIOUS.format(_OLD.format("shapes") if shape else "NULL", _OLD.format("snapshots") if marks else "NULL"),
-            (row.number, row.seq, seq, row.snapshot_seq, *[row.number] * (shape + marks)),
-        )
+        wanted: dict[Part, bool] = {"shapes": shape, "snapshots": marks}
+        parts = [part for part, changes in wanted.items() if changes]
+        sizes = [self.db.blob_size(part, row.number) for part in parts]
+        if row.generation < 0 or None in sizes or sum(filter(None, sizes)) > limits.UNDO_BYTES_MAX:
+            self.db.remove_previous(row.number)
+        else:
+            self.db.keep(row, seq, parts)
 
-    def _blob(self, table: str, row: GraphRow) -> bytes:
-        found = self.db.execute(f"SELECT blob FROM {table} WHERE graph = ?", (row.number,)).fetchone()
-        if found is None or not isinstance(found[0], bytes):
-            raise self._damaged(row, f"it has no row in {table}")
-        blob: bytes = found[0]
-        return blob
+    def _blob(self, part: Part, row: GraphRow) -> bytes:
+        found = self.db.blob(part, row.number)
+        if found is None:
+            raise self._damaged(row, f"it has no row in {part}")
+        return found.content
 
     def _damaged(self, row: GraphRow, what: str) -> StoreError:
         return StoreError(
@@ -333,18 +275,17 @@ class Rows:
 
     def shape_seq(self, row: GraphRow) -> int:
         """The event that made the present shape."""
-        found = self.db.execute("SELECT seq FROM shapes WHERE graph = ?", (row.number,)).fetchone()
+        found = self.db.blob_seq("shapes", row.number)
         if found is None:
             raise self._damaged(row, "it has no row in shapes")
-        return int(found[0])
+        return found
 
     def shape_tail(self, row: GraphRow) -> bytes:
         """The last bytes of the shape, its checksum: the megabytes before them need not be read."""
-        found = self.db.execute("SELECT substr(blob, length(blob) - 15) FROM shapes WHERE graph = ?", (row.number,)).fetchone()
+        found = self.db.blob_tail("shapes", row.number)
         if found is None:
             raise self._damaged(row, "it has no row in shapes")
-        tail: bytes = found[0]
-        return tail
+        return found
 
     def write(self, row: GraphRow, changes: Sequence[Change]) -> GraphRow:
         """Write changes, of which only the last one may have a snapshot; returns the row after them.
@@ -353,35 +294,29 @@ class Rows:
         """
         last = changes[-1]
         lines = [
-            (row.number, seq, change.time, change.command, body, journal.checksum(seq, body))
+            EventRow(seq, change.time, change.command, body, journal.checksum(seq, body))
             for seq, (change, body) in enumerate(((change, body) for change in changes for body in change.bodies), row.seq + 1)
         ]
-        self.db.executemany("INSERT INTO events (graph, seq, time, command, body, checksum) VALUES (?, ?, ?, ?, ?, ?)", lines)
+        self.db.add_events(row.number, lines)
         seq, weight = row.seq + len(lines), row.weight + sum(change.weight for change in changes)
         before = replace(row, seq=seq - len(last.bodies))
         self._keep(before, seq, shape=last.shape is not None, marks=last.marks is not None)
         after = replace(row, seq=seq, weight=weight, pools=last.pools)
         if last.shape is not None:
-            self.db.execute(_PUT_BLOB.format("shapes"), (row.number, seq, last.shape))
+            self.db.put_blob("shapes", row.number, Blob(seq, last.shape))
             after = replace(after, generation=row.generation + 1)
         if last.marks is not None:
-            self.db.execute(_PUT_BLOB.format("snapshots"), (row.number, seq, last.marks))
+            self.db.put_blob("snapshots", row.number, Blob(seq, last.marks))
             after = replace(after, snapshot_seq=seq, weight=0)
-        done = self.db.execute(
-            "UPDATE graphs SET generation = ?, pools = ?, seq = ?, snapshot_seq = ?, weight = ?"
-            " WHERE id = ? AND uid = ? AND seq = ?",
-            (after.generation, after.pools, seq, after.snapshot_seq, after.weight, row.number, row.uid, row.seq),
-        )
-        if done.rowcount != 1:
+        if not self.db.advance(row, after):
             hint = "let only programs that take its lock write to the store"
             raise StoreConflict(f"graph '{row.name}' was changed without the lock of the store", where=self.url, hint=hint)
         return after
 
     def log_extent(self, row: GraphRow) -> tuple[int, int]:
         """The number of the oldest event in the journal, and the bytes of all."""
-        query = "SELECT min(seq), sum(length(body)) FROM events WHERE graph = ?"
-        first, size = self.db.execute(query, (row.number,)).fetchone()
-        return (row.seq + 1, 0) if first is None else (first, size)
+        first, size = self.db.log_extent(row.number)
+        return (row.seq + 1 if first is None else first), size
 
     def forget(self, row: GraphRow, first: int, size: int) -> int:
         """Delete events beyond the bounds of the journal, which the snapshot just written contains; returns the oldest left.
@@ -391,14 +326,10 @@ class Rows:
         """
         oldest = max(first, row.seq - limits.LOG_EVENTS_MAX + 1)
         if size > limits.LOG_BYTES_MAX:
-            (last,) = self.db.execute(
-                "SELECT max(seq) FROM (SELECT seq, sum(length(body)) OVER (ORDER BY seq DESC) AS total"
-                " FROM events WHERE graph = ?) AS latest WHERE total > ?",
-                (row.number, limits.LOG_BYTES_MAX),
-            ).fetchone()
+            last = self.db.log_surplus(row.number, limits.LOG_BYTES_MAX)
             oldest = max(oldest, 0 if last is None else last + 1)
         if oldest > first:
-            self.db.execute("DELETE FROM events WHERE graph = ? AND seq < ?", (row.number, oldest))
+            self.db.remove_events(row.number, oldest)
         return oldest
 
 
@@ -481,7 +412,7 @@ class Link:
     def has_moved(self) -> bool:
         """Whether something else has written to the store since the last call."""
         with self._database.translated():
-            version = self._database.version(self._rows.db, self._row.number)
+            version = self._rows.db.version(self._row.number)
         moved = version != self._version
         self._version = version
         return moved
@@ -505,7 +436,7 @@ class Link:
 
     def read(self, clock: Clock) -> tuple[ResourceGraph, bool]:
         """The stored graph, and whether its shape is still that of the last read."""
-        if self._database.is_lost(self._rows.db):
+        if self._rows.db.is_lost:
             self._rows.db = self._database.attach(self._durability)
         with self._snapshot() as rows:
             row = self._current(rows)
@@ -522,15 +453,15 @@ class Link:
         db, last = self._rows.db, changes[-1]
         with self._database.translated():
             try:
-                self._database.begin_write(db)
+                db.begin_write()
                 row = self._rows.write(self._row, changes)
                 first = self._log_first
                 if last.marks is not None:
                     first = self._rows.forget(row, first, self._log_bytes)
-                db.execute("COMMIT")
+                db.commit()
             except BaseException:
                 if db.in_transaction:
-                    db.execute("ROLLBACK")
+                    db.rollback()
                 raise
         self._row = row
         self._log_bytes = self._rows.log_extent(row)[1] if first != self._log_first else self._log_bytes
@@ -546,11 +477,11 @@ class Link:
     def _snapshot(self) -> Iterator[Rows]:
         """Everything read in the block is one state."""
         with self._database.translated():
-            self._database.begin_read(self._rows.db)
+            self._rows.db.begin_read()
             try:
                 yield self._rows
             finally:
-                self._rows.db.execute("ROLLBACK")
+                self._rows.db.rollback()
 
     def _current(self, rows: Rows) -> GraphRow:
         row = rows.find(self.name)
@@ -776,10 +707,10 @@ class Store:
                     with self.database.translated():
                         if transaction.events:
                             seq = rows.append(row, graph, transaction.events, self.clock(), command, user=transaction.user)
-                        db.execute("COMMIT")
+                        db.commit()
                     transaction.position = Position(row.uid, seq)
             finally:
-                end(db)
+                db.end()
         if transaction.events and not transaction.passes_queue:
             self.wake(row.name, mailbox.concerned(graph, transaction.events))
 
