@@ -15,6 +15,7 @@ from fluxres import limits
 from fluxres.clock import stopwatch
 from fluxres.errors import FluxresError
 from fluxres.launch import desk, orphans
+from fluxres.store import mailbox
 
 if TYPE_CHECKING:
     from fluxres.service.site import Served, Site
@@ -61,8 +62,9 @@ class Caretaker:
         self._thread.join()
 
     def spare(self, graph: str) -> None:
-        """When a graph is opened: leases could not be renewed before."""
+        """When a graph is opened: leases could not be renewed before, and a server that was killed has left its sockets."""
         with suppress(FluxresError):
+            mailbox.sweep(mailbox.folder_of(self._site.store.path))
             desk.spare(self._site.store, graph, limits.RUN_LEASE_SECONDS_DEFAULT)
         self.look(graph)
         self.look(graph, limits.RUN_LEASE_SECONDS_DEFAULT)

@@ -93,7 +93,7 @@ class Mailbox:
 
     def __init__(self, store: Path, mark: str) -> None:
         self._folder, self._name = make_folder(store), mark
-        _sweep(self._folder)
+        sweep(self._folder)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
         with _opened(self._folder) as short:
@@ -120,8 +120,8 @@ class Mailbox:
             os.unlink(self._folder / self._name)
 
 
-def _sweep(folder: Path) -> None:
-    """Remove the sockets of processes that were killed before they had a ticket."""
+def sweep(folder: Path) -> None:
+    """Remove the sockets of processes that were killed: a run before it had a ticket, or a server."""
     with suppress(OSError), _opened(folder) as short, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
         for name in os.listdir(folder):
             if name == GATE:
