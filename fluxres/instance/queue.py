@@ -142,8 +142,8 @@ class Queue:
     starts none are left out.
 
     A policy may use: `now_s`, `changed`, `fresh`, `reserved`, `is_full`, `is_stuck`, iteration, `len`, `candidates`, `due`,
-    `lost`, `is_early`, `start`, `reserve`, `reserve_count`, `unreserve`, `running`, `free`, `free_at`, `earliest`, `lanes`, `graph`,
-    `instance`, `wake_at`.
+    `lost`, `is_early`, `start`, `reserve`, `reserve_count`, `unreserve`, `running`, `free`, `free_at`, `earliest`, `lanes`,
+    `graph`, `instance`, `wake_at`.
     """
 
     def __init__(self, instance: QueueOwner) -> None:
@@ -255,7 +255,7 @@ class Queue:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether no job can start or get a reservation: nothing is free, and nothing that is held has an end; False if unsure."""
+        """Whether no job can start or get a reservation: nothing is free, nothing held has an end; False if unsure."""
         inventory = self._instance.inventory
         return inventory.is_full and not self._reserved and not inventory.running.has_end
 
