@@ -52,6 +52,8 @@ class GraphInventory:
         self._feasible: dict[object, bool] = {}
         self._failed: dict[object, int] = {}
         """Requests that found nothing since something was last freed, with the shortest window for which they did."""
+        self._unreservable: dict[object, int] = {}
+        """Requests without any start since then, with the shortest duration for which there was none."""
         self._cached_measure: tuple[int, Measure] | None = None
         self._disputed: dict[int, list[tuple[str, int]]] = {}
         """By key, all pools of a late job of which others hold some; the records have less."""
@@ -138,6 +140,7 @@ class GraphInventory:
 
     def forget_failures(self) -> None:
         self._failed.clear()
+        self._unreservable.clear()
 
     def has_room(self, ask: Request, now: int) -> bool:
         with suppress(InfeasibleRequest):
@@ -148,11 +151,15 @@ class GraphInventory:
 
     def reserve(self, key: int, ask: Request, duration: int, now: int) -> int | None:
         self.unreserve(key)
+        signature = _signature(ask)
+        if duration >= self._unreservable.get(signature, FOREVER + 1):
+            return None
         try:
             found = self._matcher().earliest(ask, duration, now, self.match_policy, is_queued=True)
         except InfeasibleRequest:
             return None
         if found is None:
+            self._unreservable[signature] = duration
             return None
         try:
             self._reserved[key] = self._commit(key, found)
@@ -208,7 +215,7 @@ class GraphInventory:
         if self.graph.records.is_holder(job):
             with recording.own_changes(self):
                 self.graph.free(job)
-        self._failed.clear()
+        self.forget_failures()
 
     def finish(self, key: int, claim: Hold, now: int) -> None:
         self.running.release(claim)
@@ -253,7 +260,7 @@ class GraphInventory:
     def _move(self, claim: Hold, end: int) -> None:
         self.running.move(claim, end)
         self._expired.pop(claim.key, None)
-        self._failed.clear()
+        self.forget_failures()
 
     def extend(self, key: int, claim: Hold, now: int, end: int) -> list[str]:
         self.clear()
@@ -287,12 +294,12 @@ class GraphInventory:
         ends = self.running.ends
         if not ends or ends[0] > now:
             return []
-        self._failed.clear()
+        self.forget_failures()
         return [hold.key for hold in self.running.take_ended(now)]
 
     def refresh(self) -> None:
         self.clear()
-        self._failed.clear()
+        self.forget_failures()
         self._feasible.clear()
         self._cached_measure = None
         self._known = self._graph_state()

@@ -209,6 +209,11 @@ class Running:
     def __len__(self) -> int:
         return len(self.ends)
 
+    @property
+    def has_end(self) -> bool:
+        """Whether a claim ends at a known moment."""
+        return bool(self.ends) and self.ends[0] < FOREVER
+
     def add(self, hold: Hold) -> None:
         at = bisect_right(self.ends, hold.end)
         self.ends.insert(at, hold.end)

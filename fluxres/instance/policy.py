@@ -234,16 +234,16 @@ class Easy(QueuePolicy):
             if queue.start(job):
                 continue
             waiting += 1
-            if (not self.reserve(queue, job) and queue.reserved >= self.depth and queue.is_full) or waiting == self.queue_depth:
+            if (not self.reserve(queue, job) and self.is_over(queue)) or waiting == self.queue_depth:
                 break
 
     def reserve(self, queue: Queue, job: Job) -> bool:
-        """Reserve for a job that cannot start, unless enough jobs have a reservation.
-
-        Returns: whether it has one. If not, and nothing is free, a pass may end: no other job can start, and what is freed later
-        causes a pass over all jobs.
-        """
+        """Reserve for a job that cannot start, unless enough jobs have a reservation; returns whether it has one now."""
         return queue.reserved < self.depth and queue.reserve(job) is not None
+
+    def is_over(self, queue: Queue) -> bool:
+        """Whether a pass may end: no other job can start or get a reservation, and what is freed causes a pass over all jobs."""
+        return queue.is_stuck or (queue.is_full and queue.reserved >= self.depth)
 
 
 class Hybrid(Easy):
@@ -271,7 +271,7 @@ class EasyCount(Easy):
         if not self.begin_pass(queue):
             return
         for job in queue.candidates():
-            if not queue.start(job) and not self.reserve(queue, job) and queue.reserved and queue.is_full:
+            if not queue.start(job) and not self.reserve(queue, job) and self.is_over(queue):
                 break
 
     def reserve(self, queue: Queue, job: Job) -> bool:
@@ -292,7 +292,7 @@ class EasySjbf(Easy):
         waiting = queue.candidates()
         if not queue.reserved:
             for job in waiting:
-                if not queue.start(job) and queue.reserve(job) is not None:
+                if not queue.start(job) and (queue.reserve(job) is not None or queue.is_stuck):
                     break
         for job in () if queue.is_full else sorted(waiting, key=attrgetter("duration")):
             if not queue.start(job) and queue.is_full:
@@ -315,7 +315,7 @@ class EasyByScore(Easy):
             return
         queue.unreserve()
         for job in sorted(queue, key=partial(self.score, now_s=queue.now_s), reverse=True):
-            if not queue.start(job) and not self.reserve(queue, job) and queue.reserved and queue.is_full:
+            if not queue.start(job) and not self.reserve(queue, job) and self.is_over(queue):
                 break
 
 

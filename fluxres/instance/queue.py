@@ -141,9 +141,9 @@ class Queue:
     Iteration is by priority, highest first, and then by submission; jobs may be started meanwhile. Jobs for a partition that
     starts none are left out.
 
-    A policy may use: `now_s`, `changed`, `fresh`, `reserved`, `is_full`, iteration, `len`, `candidates`, `due`, `lost`,
-    `is_early`, `start`, `reserve`, `reserve_count`, `unreserve`, `running`, `free`, `free_at`, `earliest`, `lanes`, `graph`,
-    `instance`, `wake_at`.
+    A policy may use: `now_s`, `changed`, `fresh`, `reserved`, `is_full`, `is_stuck`, iteration, `len`, `candidates`, `due`,
+    `lost`, `is_early`, `start`, `reserve`, `reserve_count`, `unreserve`, `running`, `free`, `free_at`, `earliest`, `lanes`,
+    `graph`, `instance`, `wake_at`.
     """
 
     def __init__(self, instance: QueueOwner) -> None:
@@ -252,6 +252,12 @@ class Queue:
     def is_full(self) -> bool:
         """Whether nothing at all is free now; False if unsure."""
         return self._instance.inventory.is_full
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether no job can start or get a reservation: nothing is free, nothing held has an end; False if unsure."""
+        inventory = self._instance.inventory
+        return inventory.is_full and not self._reserved and not inventory.running.has_end
 
     @property
     def reserved(self) -> int:

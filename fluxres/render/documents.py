@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from fluxres.instance import Instance
     from fluxres.match.result import Placement
     from fluxres.model.targets import Place
-    from fluxres.store import Entry
-    from fluxres.store.store import GraphRow
+    from fluxres.store import Entry, GraphRow
 
 Document = dict[str, Any]
 

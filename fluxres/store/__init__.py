@@ -6,9 +6,10 @@ disk (rule D1). A reader sees one consistent state and never waits for a writer.
 
 from __future__ import annotations
 
+from fluxres.store.contents import GraphRow
 from fluxres.store.journal import Entry
 from fluxres.store.lock import Holder, Notify
-from fluxres.store.store import GraphRow, Position, Store, Transaction, open_store
+from fluxres.store.store import Position, Store, Transaction, open_store
 from fluxres.store.tickets import Ticket
 from fluxres.store.url import StoreUrl, is_store_url
 

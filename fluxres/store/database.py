@@ -1,47 +1,176 @@
-"""What a store needs of the database that keeps its tables; there is one for each kind of address.
+"""What a store needs of the database that keeps it; there is one for each kind of address.
 
-A store speaks SQL that all of them understand, on the tables of specs/store.md. A database opens connections to them, keeps
-writers apart, and says in plain words what went wrong.
+A store says what it wants in its own terms: the row of a graph, a part of its snapshot, the events after a number. A database
+opens connections that answer and change these, keeps writers apart, and says in plain words what went wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 from fluxres.clock import Clock
+from fluxres.store.contents import Blob, EventRow, GraphRow, Part, Previous
 from fluxres.store.lock import Notify
 
 Durability = Literal["full", "normal"]
 """What a commit waits for: the disk, or the system, which loses the last commits when the power fails."""
 
 
-class Cursor(Protocol):
-    """The answer to a statement."""
+class Connection(ABC):
+    """A connection to the contents of a store.
+
+    Everything that is read or written is within a transaction, except for `version`. Graphs are given by their numbers.
+
+    Errors of all methods: StoreError, within a block of :meth:`Database.translated`.
+    """
+
+    # -- transactions ------------------------------------------------------------------------------------------------
 
     @property
-    def rowcount(self) -> int: ...
-
-    def fetchone(self) -> Any: ...
-
-    def fetchall(self) -> list[Any]: ...
-
-    def __iter__(self) -> Iterator[Any]: ...
-
-
-class Connection(Protocol):
-    """A connection; ``?`` stands for a parameter."""
-
-    @property
+    @abstractmethod
     def in_transaction(self) -> bool: ...
 
-    def execute(self, statement: str, parameters: Sequence[Any] = (), /) -> Cursor: ...
+    @property
+    def is_lost(self) -> bool:
+        """Whether the server has ended the connection."""
+        return False
 
-    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> object: ...
+    @abstractmethod
+    def begin_read(self) -> None:
+        """Begin a transaction that sees one state."""
 
+    @abstractmethod
+    def begin_write(self) -> None:
+        """Begin a transaction that writes.  The caller holds the writer lock."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Make the changes of the transaction durable, all or none.  Errors: StoreConflict; StoreError."""
+
+    @abstractmethod
+    def rollback(self) -> None: ...
+
+    @abstractmethod
     def close(self) -> None: ...
+
+    def end(self) -> None:
+        """Roll back what was not committed, and close."""
+        try:
+            if self.in_transaction:
+                self.rollback()
+        finally:
+            self.close()
+
+    @abstractmethod
+    def version(self, graph: int) -> int:
+        """A number that changes whenever another connection has changed this graph, and possibly at other times."""
+
+    # -- notes -------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def notes(self) -> dict[str, str]:
+        """Texts about the store and its graphs, by key."""
+
+    @abstractmethod
+    def note(self, key: str) -> str | None: ...
+
+    @abstractmethod
+    def put_note(self, key: str, text: str) -> None: ...
+
+    @abstractmethod
+    def remove_note(self, key: str) -> None: ...
+
+    # -- graphs ------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def graphs(self) -> list[GraphRow]:
+        """In the order of creation.  Errors: StoreError for damage."""
+
+    @abstractmethod
+    def add_graph(self, row: GraphRow) -> int:
+        """Add a graph, and return its number; that of `row` is not used."""
+
+    @abstractmethod
+    def advance(self, before: GraphRow, after: GraphRow) -> bool:
+        """Replace the row of a graph; False if it is not at the event of `before` any more."""
+
+    @abstractmethod
+    def remove_graph(self, graph: int) -> None:
+        """Remove a graph with everything of it."""
+
+    # -- snapshots ---------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def blob(self, part: Part, graph: int) -> Blob | None: ...
+
+    @abstractmethod
+    def blob_seq(self, part: Part, graph: int) -> int | None: ...
+
+    @abstractmethod
+    def blob_tail(self, part: Part, graph: int) -> bytes | None:
+        """The last 16 bytes, its checksum: the megabytes before them need not be read."""
+
+    @abstractmethod
+    def blob_size(self, part: Part, graph: int) -> int | None:
+        """In bytes."""
+
+    @abstractmethod
+    def put_blob(self, part: Part, graph: int, blob: Blob) -> None: ...
+
+    @abstractmethod
+    def previous(self, graph: int) -> Previous | None:
+        """Errors: StoreError for damage."""
+
+    @abstractmethod
+    def keep(self, row: GraphRow, after: int, parts: Sequence[Part]) -> None:
+        """Keep a state as the previous one.
+
+        Args:
+            row: the graph in that state.
+            after: number of the last event of the change after it.
+            parts: of its snapshot, which are about to be replaced.
+        """
+
+    @abstractmethod
+    def remove_previous(self, graph: int) -> None: ...
+
+    # -- the journal -------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def events(self, graph: int, after: int, until: int, *, latest_first: bool = False) -> Iterator[EventRow]:
+        """Events with a number above `after`, up to `until`; of a damaged one, the checksum does not match."""
+
+    @abstractmethod
+    def add_events(self, graph: int, rows: Sequence[EventRow]) -> None: ...
+
+    @abstractmethod
+    def remove_events(self, graph: int, oldest: int) -> None:
+        """Remove all before the event `oldest`."""
+
+    @abstractmethod
+    def log_extent(self, graph: int) -> tuple[int | None, int]:
+        """The number of the oldest event, and the bytes of all bodies."""
+
+    @abstractmethod
+    def log_surplus(self, graph: int, bytes_max: int) -> int | None:
+        """The latest event that has to go so that the rest have at most `bytes_max`."""
+
+    # -- tickets -----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def tickets(self, graph: int) -> list[tuple[int, bytes]]:
+        """Numbers and bodies, by priority, then by number."""
+
+    @abstractmethod
+    def add_ticket(self, graph: int, job: str, priority: int, body: bytes) -> int:
+        """Returns its number, which is above that of all before it."""
+
+    @abstractmethod
+    def remove_ticket(self, graph: int, number: int) -> None: ...
 
 
 class Lock(Protocol):
@@ -63,87 +192,94 @@ class Lock(Protocol):
     def close(self) -> None: ...
 
 
-class Database(Protocol):
-    """Where the tables of a store are.
+class Database(ABC):
+    """Where the contents of a store are.
 
     Attributes:
         url: its address, for messages.
+        kind: in words.
     """
 
     url: str
+    kind: ClassVar[str]
 
     @property
+    @abstractmethod
     def path(self) -> Path:
         """A file of this machine that stands for the store; sockets of processes that wait are beside it."""
-        ...
 
     def exists(self) -> bool:
         """Whether there is something to open.  Errors: StoreError."""
-        ...
+        return True
 
     def missing(self) -> Path | None:
         """The directory that has to be created before the store can be."""
-        ...
+        return None
 
+    @abstractmethod
     def translated(self) -> AbstractContextManager[None]:
         """Translate the errors of a block into StoreError."""
-        ...
 
+    @abstractmethod
     def reading(self) -> AbstractContextManager[Connection | None]:
         """One read transaction: everything read in the block is one state; None if there is no store yet.  Errors: StoreError."""
-        ...
 
+    @abstractmethod
     def begin(self) -> Connection:
-        """A connection within a write transaction, in which missing tables have been created.
+        """A connection within a write transaction, in which what the store consists of has been made.
 
         The caller holds the writer lock, commits or rolls back, and closes. Errors: StoreError.
         """
-        ...
 
-    def writing(self) -> AbstractContextManager[Connection]:
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
         """One write transaction, which is on disk when the block ends; an exception rolls it back."""
-        ...
+        db = self.begin()
+        with self.translated():
+            try:
+                yield db
+                db.commit()
+            finally:
+                db.end()
 
     def prepare(self) -> None:
         """Create what the lock of the first writer needs.  Errors: StoreError."""
-        ...
+        return
 
-    def creating(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def creating(self) -> Iterator[None]:
         """Around the first write: nothing is left of it if the block fails.  The caller holds the writer lock."""
-        ...
+        yield
 
+    @abstractmethod
     def attach(self, durability: Durability) -> Connection:
-        """A connection outside of a transaction that several threads may use in turn, with all tables.
+        """A connection outside of a transaction that several threads may use in turn.
 
         The caller holds the writer lock. Errors: StoreError.
         """
-        ...
 
-    def begin_read(self, db: Connection) -> None:
-        """Begin a transaction that sees one state."""
-        ...
-
-    def begin_write(self, db: Connection) -> None:
-        """Begin a transaction that writes.  The caller holds the writer lock."""
-        ...
-
-    def version(self, db: Connection, graph: int) -> int:
-        """A number that changes whenever another connection has changed this graph, and possibly at other times."""
-        ...
-
-    def is_lost(self, db: Connection) -> bool:
-        """Whether the server has ended the connection."""
-        ...
-
+    @abstractmethod
     def lock(self, clock: Clock, notify: Notify | None) -> Lock:
         """The lock of writers."""
-        ...
 
+    # -- operating it ------------------------------------------------------------------------------------------------
 
-def end(db: Connection) -> None:
-    """Roll back what was not committed, and close."""
-    try:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-    finally:
-        db.close()
+    @abstractmethod
+    def stored_version(self) -> int:
+        """The version of what is stored.  Errors: StoreError."""
+
+    def integrity(self) -> list[str]:
+        """What is wrong with the database, by its own means."""
+        return []
+
+    @abstractmethod
+    def size(self) -> int:
+        """In bytes."""
+
+    @abstractmethod
+    def shrink(self) -> None:
+        """Give free space back.  The caller holds the writer lock."""
+
+    def back_up(self, path: Path) -> bool:
+        """Copy it to a new SQLite file; False if it has no means of its own for that."""
+        return False

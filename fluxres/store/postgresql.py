@@ -17,9 +17,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 from fluxres.clock import Clock
 from fluxres.errors import StoreBusy, StoreError, UsageError
-from fluxres.store.database import Connection, Cursor, Durability, end
+from fluxres.store.database import Connection, Database, Durability
 from fluxres.store.encoding import way_out
 from fluxres.store.lock import TELL_AFTER_S, Holder, Notify
+from fluxres.store.sql import Cursor, SqlConnection
 
 if TYPE_CHECKING:
     import psycopg
@@ -73,6 +74,8 @@ _TABLES: Final = (
         body BYTEA NOT NULL
     )""",
 )
+_SIZE: Final = """SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'fluxres' AND c.relkind = 'r'"""
 _HOLDER: Final = """SELECT a.pid, a.application_name, extract(epoch FROM a.state_change), host(a.client_addr)
 FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
 WHERE l.locktype = 'advisory' AND (l.classid, l.objid) = (26220, 30834) AND l.granted
@@ -82,11 +85,16 @@ WHERE locktype = 'advisory' AND (classid, objid) = (26220, 30834) AND NOT grante
 AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))"""
 
 
-class _Connection:
-    """A connection as the store knows it: ``?`` stands for a parameter, and transactions begin and end by statements."""
+class PostgresqlConnection(SqlConnection):
+    """A connection to a PostgreSQL server."""
 
-    def __init__(self, db: psycopg.Connection[Any]) -> None:
+    def __init__(self, db: psycopg.Connection[Any], url: str) -> None:
+        super().__init__(url)
         self.db = db
+
+    @property
+    def is_lost(self) -> bool:
+        return self.db.closed
 
     @property
     def in_transaction(self) -> bool:
@@ -101,6 +109,16 @@ class _Connection:
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> None:
         with self.db.cursor() as cursor:
             cursor.executemany(statement.replace("?", "%s").encode(), list(rows))
+
+    def begin_read(self) -> None:
+        self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+    def begin_write(self) -> None:
+        self.execute("BEGIN")
+
+    def version(self, graph: int) -> int:
+        found = self.execute("SELECT seq FROM graphs WHERE id = ?", (graph,)).fetchone()
+        return -1 if found is None else int(found[0])
 
     def close(self) -> None:
         self.db.close()
@@ -121,13 +139,15 @@ class _Nothing:
         return iter(())
 
 
-class PostgresqlDatabase:
+class PostgresqlDatabase(Database):
     """A PostgreSQL database.
 
     Args:
         address: ``postgresql://user:password@host:port/name``, as libpq reads it.
         path: a file of this machine that stands for the store; it is created when it is needed.
     """
+
+    kind = "a PostgreSQL database"
 
     def __init__(self, address: str, path: Path) -> None:
         self.address, self._path = address, path
@@ -139,12 +159,6 @@ class PostgresqlDatabase:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._path.touch(0o600)
         return self._path
-
-    def exists(self) -> bool:
-        return True
-
-    def missing(self) -> Path | None:
-        return None
 
     @contextmanager
     def translated(self) -> Iterator[None]:
@@ -159,16 +173,16 @@ class PostgresqlDatabase:
         with self.translated():
             db = self._connect()
             try:
-                self.begin_read(db)
+                db.begin_read()
                 yield db if self._has_tables(db) else None
             finally:
-                end(db)
+                db.end()
 
-    def begin(self) -> Connection:
+    def begin(self) -> PostgresqlConnection:
         with self.translated():
             db = self._connect()
             try:
-                self.begin_write(db)
+                db.begin_write()
                 if not self._has_tables(db):
                     for table in _TABLES:
                         db.execute(table)
@@ -178,57 +192,50 @@ class PostgresqlDatabase:
                 raise
             return db
 
-    @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        db = self.begin()
-        with self.translated():
-            try:
-                yield db
-                db.execute("COMMIT")
-            finally:
-                end(db)
-
-    def prepare(self) -> None:
-        return
-
-    @contextmanager
-    def creating(self) -> Iterator[None]:
-        yield
-
     def attach(self, durability: Durability) -> Connection:
         with self.translated():
             db = self.begin()
             try:
-                db.execute("COMMIT")
+                db.commit()
                 db.execute(f"SET synchronous_commit = {'on' if durability == 'full' else 'off'}")
             except BaseException:
                 db.close()
                 raise
             return db
 
-    def begin_read(self, db: Connection) -> None:
-        db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-
-    def begin_write(self, db: Connection) -> None:
-        db.execute("BEGIN")
-
-    def version(self, db: Connection, graph: int) -> int:
-        found = db.execute("SELECT seq FROM graphs WHERE id = ?", (graph,)).fetchone()
-        return -1 if found is None else int(found[0])
-
-    def is_lost(self, db: Connection) -> bool:
-        return isinstance(db, _Connection) and db.db.closed
-
     def lock(self, clock: Clock, notify: Notify | None) -> AdvisoryLock:
         return AdvisoryLock(self, notify)
 
-    def _connect(self, name: str = "fluxres") -> _Connection:
+    def stored_version(self) -> int:
+        with self.reading():  # there is only one version so far
+            return VERSION
+
+    def size(self) -> int:
+        with self._opened() as db:
+            return int(db.execute(_SIZE).fetchone()[0])
+
+    def shrink(self) -> None:
+        with self._opened() as db:
+            for table in ("meta", "graphs", "shapes", "snapshots", "events", "previous", "tickets"):
+                db.execute(f"VACUUM fluxres.{table}")
+
+    @contextmanager
+    def _opened(self) -> Iterator[PostgresqlConnection]:
+        """A connection outside of a transaction."""
+        with self.translated():
+            db = self._connect()
+            try:
+                yield db
+            finally:
+                db.close()
+
+    def _connect(self, name: str = "fluxres") -> PostgresqlConnection:
         psycopg = imported(self.url)
         db = psycopg.connect(self.address, autocommit=True, connect_timeout=_CONNECT_S, application_name=name[:63])
         db.execute("SET search_path TO fluxres")
-        return _Connection(db)
+        return PostgresqlConnection(db, self.url)
 
-    def _has_tables(self, db: Connection) -> bool:
+    def _has_tables(self, db: PostgresqlConnection) -> bool:
         """Whether the tables are there.
 
         Errors: StoreError for those of another version.
@@ -248,7 +255,7 @@ class AdvisoryLock:
 
     def __init__(self, database: PostgresqlDatabase, notify: Notify | None) -> None:
         self._database, self._notify = database, notify
-        self._db: _Connection | None = None
+        self._db: PostgresqlConnection | None = None
 
     def acquire(self, command: str, wait_s: float) -> None:
         if not wait_s >= 0:
@@ -291,13 +298,13 @@ class AdvisoryLock:
             self._db.close()
             self._db = None
 
-    def _connected(self, command: str) -> _Connection:
+    def _connected(self, command: str) -> PostgresqlConnection:
         if self._db is None or self._db.db.closed:
             said = " ".join(command.split())
             self._db = self._database._connect(f"fluxres {os.getpid()}@{os.uname().nodename} {said}")
         return self._db
 
-    def _waited(self, db: _Connection, wait_s: float) -> bool:
+    def _waited(self, db: PostgresqlConnection, wait_s: float) -> bool:
         """Whether the lock was given in time."""
         psycopg = imported(self._database.url)
         if wait_s <= 0:
@@ -311,7 +318,7 @@ class AdvisoryLock:
             db.execute("SET lock_timeout = 0")
         return True
 
-    def _holder(self, db: _Connection) -> Holder:
+    def _holder(self, db: PostgresqlConnection) -> Holder:
         found = db.execute(_HOLDER).fetchone()
         if found is None:
             return Holder()

@@ -11,22 +11,24 @@ import sqlite3
 import stat
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 from fluxres.clock import Clock
 from fluxres.errors import StoreBusy, StoreError
-from fluxres.store.database import Connection, Durability, end
+from fluxres.store.database import Connection, Database, Durability
 from fluxres.store.disk import make_folder, sync_folder
 from fluxres.store.encoding import way_out
 from fluxres.store.lock import Notify, WriterLock
+from fluxres.store.sql import SqlConnection
 
 APPLICATION_ID: Final = 0x666C7872
-VERSION: Final = 2
+VERSION: Final = 3
 _MAGIC: Final = b"SQLite format 3\0"
+_PROBLEMS_MAX: Final = 20
 _BUSY_S: Final = 10.0
 """Timeout for SQLite's own locks: other writers hold them for milliseconds, unless another tool has the file open."""
 
@@ -55,25 +57,26 @@ _TABLES: Final = (
         PRIMARY KEY (graph, seq)
     )""",
 )
-_PREVIOUS: Final = """CREATE TABLE IF NOT EXISTS previous (
-    graph INTEGER PRIMARY KEY REFERENCES graphs (id),
-    before INTEGER NOT NULL,
-    after INTEGER NOT NULL,
-    snapshot_seq INTEGER NOT NULL,
-    shape BLOB,
-    marks BLOB
-)"""
-"""The state before the last change of each graph, for `undo`. A store without this table gets it with the next write."""
-
-_TICKETS: Final = """CREATE TABLE IF NOT EXISTS tickets (
-    number INTEGER PRIMARY KEY AUTOINCREMENT,
-    graph INTEGER NOT NULL REFERENCES graphs (id),
-    job TEXT NOT NULL,
-    priority INTEGER NOT NULL,
-    body BLOB NOT NULL
-)"""
-"""Requests that wait for resources (:mod:`fluxres.store.tickets`); a store without this table gets it in the same way."""
-
+_UPGRADES: Final = {
+    2: {
+        "previous": """CREATE TABLE {} (
+            graph INTEGER PRIMARY KEY REFERENCES graphs (id),
+            before INTEGER NOT NULL,
+            after INTEGER NOT NULL,
+            snapshot_seq INTEGER NOT NULL,
+            shape BLOB,
+            marks BLOB
+        )""",
+        "tickets": """CREATE TABLE {} (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            graph INTEGER NOT NULL REFERENCES graphs (id),
+            job TEXT NOT NULL,
+            priority INTEGER NOT NULL,
+            body BLOB NOT NULL
+        )""",
+    }
+}
+"""Tables that a store of a version may lack, and the next version has; a new store is upgraded from the first of them."""
 
 _OPENING: Final = threading.Lock()
 _CONNECTIONS: Final = Counter[tuple[int, int]]()
@@ -85,7 +88,7 @@ open a file while there is a connection to it.
 """
 
 
-class _Connection(sqlite3.Connection):
+class _Counted(sqlite3.Connection):
     """A connection that is counted."""
 
     identity: tuple[int, int] | None = None
@@ -98,18 +101,51 @@ class _Connection(sqlite3.Connection):
                 self.identity = None
 
 
+class SqliteConnection(SqlConnection):
+    """A connection to a SQLite file."""
+
+    def __init__(self, db: sqlite3.Connection, url: str) -> None:
+        super().__init__(url)
+        self.db = db
+
+    @property
+    def in_transaction(self) -> bool:
+        return self.db.in_transaction
+
+    def execute(self, statement: str, parameters: Sequence[Any] = (), /) -> sqlite3.Cursor:
+        return self.db.execute(statement, parameters)
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> object:
+        return self.db.executemany(statement, rows)
+
+    def begin_read(self) -> None:
+        self.execute("BEGIN")
+
+    def begin_write(self) -> None:
+        self.execute("BEGIN IMMEDIATE")
+
+    def close(self) -> None:
+        self.db.close()
+
+    def version(self, graph: int) -> int:
+        (version,) = self.execute("PRAGMA data_version").fetchone()
+        return int(version)
+
+
 def _identity(path: Path) -> tuple[int, int]:
     found = path.stat()
     return found.st_dev, found.st_ino
 
 
-class SqliteDatabase:
+class SqliteDatabase(Database):
     """One SQLite file.
 
     Args:
         path: of the file.
         private: create the file and its directory for the owner only.
     """
+
+    kind = "an SQLite file"
 
     def __init__(self, path: Path, *, private: bool = False) -> None:
         self._path, self.private = path, private
@@ -152,50 +188,42 @@ class SqliteDatabase:
         if not self.exists():
             yield None
             return
-        with self.translated(), closing(_connect(self.path)) as db:
-            if _check_version(db, self.path):
-                db.execute("BEGIN")
-                yield db
-                db.execute("COMMIT")
-            else:
-                yield None
+        with self.translated():
+            db = SqliteConnection(_connect(self.path), self.url)
+            try:
+                version = _version(db, self.path)
+                if version is not None:
+                    for name, table in _missing_tables(db, version):
+                        db.execute(table.format(f"temp.{name}"))  # it is read as if it had been upgraded
+                    db.begin_read()
+                    yield db
+                    db.commit()
+                else:
+                    yield None
+            finally:
+                db.close()
 
     def begin(self) -> Connection:
         return self._begun(shared=False)
 
-    def _begun(self, *, shared: bool) -> sqlite3.Connection:
+    def _begun(self, *, shared: bool) -> SqliteConnection:
         path = self.path
         with self.translated():
             with _OPENING:
                 if not path.exists():
                     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600 if self.private else 0o666))
                     sync_folder(path.parent)
-            db = _connect(path, shared=shared)
+            db = SqliteConnection(_connect(path, shared=shared), self.url)
             try:
-                has_tables = _check_version(db, path)
+                version = _version(db, path)
                 _make_durable(db, path)
-                self.begin_write(db)
-                if not has_tables:
-                    for table in _TABLES:
-                        db.execute(table)
-                    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                    db.execute(f"PRAGMA user_version = {VERSION}")
-                db.execute(_PREVIOUS)
-                db.execute(_TICKETS)
+                db.begin_write()
+                if version != VERSION:
+                    _upgrade(db, version)
             except BaseException:
                 db.close()
                 raise
             return db
-
-    @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        db = self.begin()
-        with self.translated():
-            try:
-                yield db
-                db.execute("COMMIT")
-            finally:
-                end(db)
 
     def prepare(self) -> None:
         make_folder(self.path.parent, private=self.private)
@@ -216,29 +244,56 @@ class SqliteDatabase:
         with self.translated():
             db = self._begun(shared=True)
             try:
-                db.execute("COMMIT")
+                db.commit()
                 db.execute(f"PRAGMA synchronous = {durability}")
             except BaseException:
                 db.close()
                 raise
             return db
 
-    def begin_read(self, db: Connection) -> None:
-        db.execute("BEGIN")
-
-    def begin_write(self, db: Connection) -> None:
-        db.execute("BEGIN IMMEDIATE")
-
-    def version(self, db: Connection, graph: int) -> int:
-        (version,) = db.execute("PRAGMA data_version").fetchone()
-        return int(version)
-
-    def is_lost(self, db: Connection) -> bool:
-        return False
-
     def lock(self, clock: Clock, notify: Notify | None) -> WriterLock:
         path = self.path.with_name(self.path.name + ".lock")
         return WriterLock(path, clock=clock, notify=notify, mode=self._mode())
+
+    def stored_version(self) -> int:
+        with self._opened() as db:
+            return _version(db, self.path) or VERSION
+
+    def integrity(self) -> list[str]:
+        if not self.exists():
+            return []
+        with self._opened() as db:
+            said = [str(row[0]) for row in db.execute(f"PRAGMA integrity_check({_PROBLEMS_MAX})")]
+            lost = {f"a row of {row[0]} is of no graph" for row in db.execute("PRAGMA foreign_key_check")}
+        return [line for line in said if line != "ok"] + sorted(lost)
+
+    def size(self) -> int:
+        found = 0
+        for suffix in ("", "-wal"):
+            with suppress(OSError):
+                found += self.path.with_name(self.path.name + suffix).stat().st_size
+        return found
+
+    def shrink(self) -> None:
+        with self._opened() as db:
+            db.execute("VACUUM")
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def back_up(self, path: Path) -> bool:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, self._mode()))
+        with self._opened() as db, closing(sqlite3.connect(path)) as copy:
+            db.db.backup(copy)  # all pages at once, hence of one moment
+        return True
+
+    @contextmanager
+    def _opened(self) -> Iterator[SqliteConnection]:
+        """A connection outside of a transaction."""
+        with self.translated():
+            db = SqliteConnection(_connect(self.path), self.url)
+            try:
+                yield db
+            finally:
+                db.close()
 
     def _mode(self) -> int:
         """The mode of a store, which the files beside it get as well: who may write to one must be able to write to all."""
@@ -259,7 +314,7 @@ def _translated(path: Path) -> Iterator[None]:
         raise _translate(error, path) from error
     except UnicodeDecodeError as error:
         # Names in the schema and in error messages come from the file and may be damaged, too.
-        hint = "restore a backup (see fluxres help store)"
+        hint = "restore a backup (see fluxres help stores)"
         raise StoreError("the database is damaged: a text in it is not UTF-8", where=str(path), hint=hint) from error
     except OSError as error:
         hint = "check the permissions of the file and its directory"
@@ -274,7 +329,7 @@ def _translate(error: sqlite3.Error, path: Path) -> StoreError:
     if code == sqlite3.SQLITE_NOTADB:
         return StoreError("is not a SQLite database", where=where, hint="name another file, or move this one away")
     if code == sqlite3.SQLITE_CORRUPT:
-        return StoreError(f"the database is damaged: {error}", where=where, hint="restore a backup (see fluxres help store)")
+        return StoreError(f"the database is damaged: {error}", where=where, hint="restore a backup (see fluxres help stores)")
     if code == sqlite3.SQLITE_FULL:
         return StoreError("no space left; nothing was changed", where=where, hint="free some space, then try again")
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
@@ -283,7 +338,7 @@ def _translate(error: sqlite3.Error, path: Path) -> StoreError:
         return StoreError(f"cannot be opened: {error}", where=where, hint="check the permissions of the file and its directory")
     if code == sqlite3.SQLITE_IOERR:
         return StoreError(f"{error}; nothing was changed", where=where, hint="check the disk and its free space")
-    return StoreError(f"the database cannot be read: {error}", where=where, hint="restore a backup (see fluxres help store)")
+    return StoreError(f"the database cannot be read: {error}", where=where, hint="restore a backup (see fluxres help stores)")
 
 
 def _check_head(path: Path) -> None:
@@ -306,7 +361,7 @@ def _connect(path: Path, *, shared: bool = False) -> sqlite3.Connection:
     address = f"file:{quote(str(path))}?{options}"
     with _OPENING:
         db = sqlite3.connect(
-            address, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=not shared, factory=_Connection
+            address, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=not shared, factory=_Counted
         )
         db.identity = _identity(path)
         _CONNECTIONS[db.identity] += 1
@@ -318,7 +373,7 @@ def _connect(path: Path, *, shared: bool = False) -> sqlite3.Connection:
     return db
 
 
-def _make_durable(db: sqlite3.Connection, path: Path) -> None:
+def _make_durable(db: SqliteConnection, path: Path) -> None:
     (journal,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
     if journal != "wal":
         raise StoreError(
@@ -326,19 +381,39 @@ def _make_durable(db: sqlite3.Connection, path: Path) -> None:
         )
 
 
-def _check_version(db: sqlite3.Connection, path: Path) -> bool:
-    """Whether the tables exist; False for an empty file.
+def _version(db: SqliteConnection, path: Path) -> int | None:
+    """The version of the tables; None for an empty file.
 
-    Errors: StoreError for another program's database, and for one of another version.
+    Errors: StoreError for another program's database, and for one that cannot be upgraded.
     """
     (version,) = db.execute("PRAGMA user_version").fetchone()
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if not tables and not version and not application:
-        return False
+        return None
     if application != APPLICATION_ID:
         raise StoreError("is a database of another program", where=str(path), hint="name another file")
-    if version != VERSION:
-        said = f"has version {version}, but this fluxres supports only version {VERSION}"
+    if version != VERSION and version not in _UPGRADES:
+        said = f"has version {version}, but this fluxres supports only versions {min(_UPGRADES)} to {VERSION}"
         raise StoreError(said, where=str(path), hint=way_out(version, VERSION))
-    return True
+    return int(version)
+
+
+def _missing_tables(db: SqliteConnection, version: int) -> list[tuple[str, str]]:
+    """Names and statements of the tables that a store of this version may lack, and lacks."""
+    if version == VERSION:
+        return []
+    there = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    wanted = {name: table for number, tables in _UPGRADES.items() if number >= version for name, table in tables.items()}
+    return [(name, table) for name, table in wanted.items() if name not in there]
+
+
+def _upgrade(db: SqliteConnection, version: int | None) -> None:
+    """Make the tables of the present version, within a transaction."""
+    if version is None:
+        for table in _TABLES:
+            db.execute(table)
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    for name, table in _missing_tables(db, min(_UPGRADES) if version is None else version):
+        db.execute(table.format(name))
+    db.execute(f"PRAGMA user_version = {VERSION}")

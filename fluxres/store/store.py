@@ -23,7 +23,8 @@ from fluxres.errors import FluxresError, StoreConflict, StoreError, UnknownGraph
 from fluxres.model import changes
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.store import encoding, journal, mailbox, records
-from fluxres.store.database import Connection, Database, Durability, Lock, end
+from fluxres.store.contents import Blob, EventRow, GraphRow, Part
+from fluxres.store.database import Connection, Database, Durability, Lock
 from fluxres.store.journal import Entry, Event
 from fluxres.store.lock import Notify
 from fluxres.store.tickets import Ticket, Tickets
@@ -32,44 +33,10 @@ from fluxres.store.url import default as default_url
 
 WEIGHT_MAX: Final = 256
 """Pools to look up in a replay before a new snapshot is due; they take about 30 ms (specs/store.md)."""
-
-_COLUMNS: Final = "id, name, uid, created, generation, pools, seq, snapshot_seq, weight"
-_KINDS: Final = (int, str, str, float, int, int, int, int, int)
-"""Types of these columns, since SQLite itself accepts any type in any column."""
-_OLD: Final = "(SELECT blob FROM {} WHERE graph = ?)"
-_PUT_META: Final = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
-_PUT_BLOB: Final = """INSERT INTO {} (graph, seq, blob) VALUES (?, ?, ?)
-ON CONFLICT (graph) DO UPDATE SET seq = excluded.seq, blob = excluded.blob"""
-_PUT_PREVIOUS: Final = """INSERT INTO previous (graph, before, after, snapshot_seq, shape, marks) VALUES (?, ?, ?, ?, {}, {})
-ON CONFLICT (graph) DO UPDATE SET before = excluded.before, after = excluded.after, snapshot_seq = excluded.snapshot_seq,
-shape = excluded.shape, marks = excluded.marks"""
-_EVENTS: Final = "SELECT seq, time, command, body, checksum FROM events WHERE graph = ? AND seq > ? AND seq <= ? ORDER BY seq"
-
-
-class GraphRow(msgspec.Struct, frozen=True):
-    """What the store knows about a graph without reading it.
-
-    Args:
-        number: key of its rows.
-        name: of the graph.
-        uid: created with it; a graph that was dropped and created again has another.
-        created: seconds since 1970.
-        generation: number of changes of its shape since it was loaded.
-        pools: number of pools.
-        seq: number of its last event.
-        snapshot_seq: number of the event its snapshot follows.
-        weight: number of pools named by the events after the snapshot.
-    """
-
-    number: int
-    name: str
-    uid: str
-    created: float
-    generation: int
-    pools: int
-    seq: int
-    snapshot_seq: int
-    weight: int
+DEFAULT: Final = "default"
+"""The note of the graph in use."""
+SAVED: Final = "saved:"
+"""Notes of where graphs were saved to begin with this, before the uid of the graph."""
 
 
 class Saved(msgspec.Struct, frozen=True):
@@ -107,24 +74,17 @@ class Rows:
 
     def graphs(self) -> list[GraphRow]:
         """All graphs, in the order of creation."""
-        found = []
-        for row in self.db.execute(f"SELECT {_COLUMNS} FROM graphs ORDER BY id"):
-            if not all(map(isinstance, row, _KINDS)):
-                hint = "restore a backup (see fluxres help store)"
-                raise StoreError("the database is damaged: its list of graphs is invalid", where=self.url, hint=hint)
-            found.append(GraphRow(*row))
-        return found
+        return self.db.graphs()
 
     def default(self) -> str | None:
         """The selected graph, else the only one, else None."""
-        found = self.db.execute("SELECT value FROM meta WHERE key = 'default'").fetchone()
-        if found is not None:
-            return str(found[0])
+        if (found := self.db.note(DEFAULT)) is not None:
+            return found
         graphs = self.graphs()
         return graphs[0].name if len(graphs) == 1 else None
 
     def choose(self, name: str) -> None:
-        self.db.execute(_PUT_META, ("default", name))
+        self.db.put_note(DEFAULT, name)
 
     def find(self, name: str) -> GraphRow | None:
         """The graph of this name, None if there is none."""
@@ -142,39 +102,34 @@ class Rows:
         raise _unknown(wanted, [row.name for row in graphs], self.url)
 
     def make(self, name: str, now: float) -> GraphRow:
-        self.db.execute(
-            "INSERT INTO graphs (name, uid, created, generation, pools, seq, snapshot_seq, weight)"
-            " VALUES (?, ?, ?, -1, 0, 0, 0, 0)",
-            (name, os.urandom(8).hex(), now),
-        )
+        self.db.add_graph(GraphRow(0, name, os.urandom(8).hex(), now, -1, 0, 0, 0, 0))
         return self.graph(name)
 
     def remove(self, row: GraphRow) -> None:
-        for table in ("events", "snapshots", "shapes", "previous", "tickets"):
-            self.db.execute(f"DELETE FROM {table} WHERE graph = ?", (row.number,))
-        self.db.execute("DELETE FROM graphs WHERE id = ?", (row.number,))
-        self.db.execute("DELETE FROM meta WHERE key = 'default' AND value = ?", (row.name,))
-        self.db.execute("DELETE FROM meta WHERE key = ?", (f"saved:{row.uid}",))
+        self.db.remove_graph(row.number)
+        if self.db.note(DEFAULT) == row.name:
+            self.db.remove_note(DEFAULT)
+        self.db.remove_note(SAVED + row.uid)
 
     def saved(self, row: GraphRow) -> list[Saved]:
         """The places to which this graph was saved.
 
         Errors: StoreError for damage.
         """
-        found = self.db.execute("SELECT value FROM meta WHERE key = ?", (f"saved:{row.uid}",)).fetchone()
+        found = self.db.note(SAVED + row.uid)
         try:
-            return msgspec.json.decode(found[0], type=list[Saved]) if found is not None else []
+            return msgspec.json.decode(found, type=list[Saved]) if found is not None else []
         except msgspec.MsgspecError as error:
             raise self._damaged(row, f"where it was saved to: {error}") from None
 
     def remember(self, row: GraphRow, places: Sequence[Saved]) -> None:
         text = msgspec.json.encode(list(places)).decode()
-        self.db.execute(_PUT_META, (f"saved:{row.uid}", text))
+        self.db.put_note(SAVED + row.uid, text)
 
     def oldest(self, row: GraphRow) -> int:
         """Number of the oldest event in the journal."""
-        (oldest,) = self.db.execute("SELECT min(seq) FROM events WHERE graph = ?", (row.number,)).fetchone()
-        return row.seq + 1 if oldest is None else int(oldest)
+        oldest, _ = self.db.log_extent(row.number)
+        return row.seq + 1 if oldest is None else oldest
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -183,7 +138,7 @@ class Rows:
 
         Errors: StoreError for damage.
         """
-        return self._replayed(row, self._blob("shapes", row), self._blob("snapshots", row), clock)
+        return self._replayed(row, self.blob("shapes", row).content, self.blob("snapshots", row).content, clock)
 
     def _replayed(self, row: GraphRow, shape: bytes, marks: bytes, clock: Clock | None) -> ResourceGraph:
         """A snapshot and the events from `row.snapshot_seq` to `row.seq`."""
@@ -210,16 +165,20 @@ class Rows:
 
         Errors: StoreError for damage.
         """
-        query = _EVENTS + " DESC" if latest_first else _EVENTS
-        for seq, time, command, body, checksum in self.db.execute(query, (row.number, after, row.seq)):
-            if not isinstance(body, bytes) or journal.checksum(seq, body) != checksum:
-                raise self._damaged(row, f"the checksum of event {seq} does not match")
+        for stored in self.stored_events(row, after=after, latest_first=latest_first):
             try:
-                event = journal.event_of(body)
+                event = journal.event_of(stored.body)
             except FluxresError as error:
-                raise self._damaged(row, f"event {seq}: {error}") from error
+                raise self._damaged(row, f"event {stored.seq}: {error}") from error
             user = event.pop(journal.BY, "")
-            yield Entry(seq, time, command, event, user if isinstance(user, str) else "")
+            yield Entry(stored.seq, stored.time, stored.command, event, user if isinstance(user, str) else "")
+
+    def stored_events(self, row: GraphRow, *, after: int, latest_first: bool = False) -> Iterator[EventRow]:
+        """As :meth:`entries`, as stored."""
+        for stored in self.db.events(row.number, after, row.seq, latest_first=latest_first):
+            if journal.checksum(stored.seq, stored.body) != stored.checksum:
+                raise self._damaged(row, f"the checksum of event {stored.seq} does not match")
+            yield stored
 
     def loss(self, row: GraphRow) -> str:
         """What is in a graph, in words: it is lost if the graph is replaced."""
@@ -237,19 +196,15 @@ class Rows:
 
         Errors: UsageError if the state before it was not kept; StoreError for damage.
         """
-        found = self.db.execute(
-            "SELECT before, snapshot_seq, shape, marks FROM previous WHERE graph = ? AND after = ?", (row.number, row.seq)
-        ).fetchone()
-        if found is None:
+        found = self.db.previous(row.number)
+        if found is None or found.after != row.seq:
             raise self._undoable(row)
-        before, snapshot_seq, shape, marks = found
-        if not (type(before) is type(snapshot_seq) is int and all(isinstance(blob, bytes | None) for blob in (shape, marks))):
-            raise self._damaged(row, "its previous version")
+        before, snapshot_seq, shape, marks = found.before, found.snapshot_seq, found.shape, found.marks
         if self.oldest(row) > snapshot_seq + 1:
             raise self._undoable(row)
         then = replace(row, seq=before, snapshot_seq=snapshot_seq)
-        marks = marks if marks is not None else self._blob("snapshots", row)
-        graph = self._replayed(then, shape if shape is not None else self._blob("shapes", row), marks, clock)
+        marks = marks if marks is not None else self.blob("snapshots", row).content
+        graph = self._replayed(then, shape if shape is not None else self.blob("shapes", row).content, marks, clock)
         return graph, list(self.entries(row, after=before))
 
     def _undoable(self, row: GraphRow) -> UsageError:
@@ -268,30 +223,24 @@ class Rows:
             seq: number of the last event of the change.
             shape, marks: whether the change is about to overwrite them.
         """
-        blobs = {"shapes": shape, "snapshots": marks}
-        sizes = [
-            self.db.execute(f"SELECT length(blob) FROM {table} WHERE graph = ?", (row.number,)).fetchone()
-            for table, changes in blobs.items()
-            if changes
-        ]
-        if row.generation < 0 or None in sizes or sum(size for (size,) in sizes) > limits.UNDO_BYTES_MAX:
-            self.db.execute("DELETE FROM previous WHERE graph = ?", (row.number,))
-            return
-        self.db.execute(
-            _PUT_PREVIOUS.format(_OLD.format("shapes") if shape else "NULL", _OLD.format("snapshots") if marks else "NULL"),
-            (row.number, row.seq, seq, row.snapshot_seq, *[row.number] * (shape + marks)),
-        )
+        wanted: dict[Part, bool] = {"shapes": shape, "snapshots": marks}
+        parts = [part for part, changes in wanted.items() if changes]
+        sizes = [self.db.blob_size(part, row.number) for part in parts]
+        if row.generation < 0 or None in sizes or sum(filter(None, sizes)) > limits.UNDO_BYTES_MAX:
+            self.db.remove_previous(row.number)
+        else:
+            self.db.keep(row, seq, parts)
 
-    def _blob(self, table: str, row: GraphRow) -> bytes:
-        found = self.db.execute(f"SELECT blob FROM {table} WHERE graph = ?", (row.number,)).fetchone()
-        if found is None or not isinstance(found[0], bytes):
-            raise self._damaged(row, f"it has no row in {table}")
-        blob: bytes = found[0]
-        return blob
+    def blob(self, part: Part, row: GraphRow) -> Blob:
+        """A part of the snapshot of a graph.  Errors: StoreError if it is missing."""
+        found = self.db.blob(part, row.number)
+        if found is None:
+            raise self._damaged(row, f"it has no row in {part}")
+        return found
 
     def _damaged(self, row: GraphRow, what: str) -> StoreError:
         return StoreError(
-            f"graph '{row.name}' cannot be read: {what}", where=self.url, hint="restore a backup (see fluxres help store)"
+            f"graph '{row.name}' cannot be read: {what}", where=self.url, hint="restore a backup (see fluxres help stores)"
         )
 
     # -- writing -----------------------------------------------------------------------------------------------------
@@ -326,18 +275,17 @@ class Rows:
 
     def shape_seq(self, row: GraphRow) -> int:
         """The event that made the present shape."""
-        found = self.db.execute("SELECT seq FROM shapes WHERE graph = ?", (row.number,)).fetchone()
+        found = self.db.blob_seq("shapes", row.number)
         if found is None:
             raise self._damaged(row, "it has no row in shapes")
-        return int(found[0])
+        return found
 
     def shape_tail(self, row: GraphRow) -> bytes:
         """The last bytes of the shape, its checksum: the megabytes before them need not be read."""
-        found = self.db.execute("SELECT substr(blob, length(blob) - 15) FROM shapes WHERE graph = ?", (row.number,)).fetchone()
+        found = self.db.blob_tail("shapes", row.number)
         if found is None:
             raise self._damaged(row, "it has no row in shapes")
-        tail: bytes = found[0]
-        return tail
+        return found
 
     def write(self, row: GraphRow, changes: Sequence[Change]) -> GraphRow:
         """Write changes, of which only the last one may have a snapshot; returns the row after them.
@@ -346,52 +294,44 @@ class Rows:
         """
         last = changes[-1]
         lines = [
-            (row.number, seq, change.time, change.command, body, journal.checksum(seq, body))
+            EventRow(seq, change.time, change.command, body, journal.checksum(seq, body))
             for seq, (change, body) in enumerate(((change, body) for change in changes for body in change.bodies), row.seq + 1)
         ]
-        self.db.executemany("INSERT INTO events (graph, seq, time, command, body, checksum) VALUES (?, ?, ?, ?, ?, ?)", lines)
+        self.db.add_events(row.number, lines)
         seq, weight = row.seq + len(lines), row.weight + sum(change.weight for change in changes)
         before = replace(row, seq=seq - len(last.bodies))
         self._keep(before, seq, shape=last.shape is not None, marks=last.marks is not None)
         after = replace(row, seq=seq, weight=weight, pools=last.pools)
         if last.shape is not None:
-            self.db.execute(_PUT_BLOB.format("shapes"), (row.number, seq, last.shape))
+            self.db.put_blob("shapes", row.number, Blob(seq, last.shape))
             after = replace(after, generation=row.generation + 1)
         if last.marks is not None:
-            self.db.execute(_PUT_BLOB.format("snapshots"), (row.number, seq, last.marks))
+            self.db.put_blob("snapshots", row.number, Blob(seq, last.marks))
             after = replace(after, snapshot_seq=seq, weight=0)
-        done = self.db.execute(
-            "UPDATE graphs SET generation = ?, pools = ?, seq = ?, snapshot_seq = ?, weight = ?"
-            " WHERE id = ? AND uid = ? AND seq = ?",
-            (after.generation, after.pools, seq, after.snapshot_seq, after.weight, row.number, row.uid, row.seq),
-        )
-        if done.rowcount != 1:
+        if not self.db.advance(row, after):
             hint = "let only programs that take its lock write to the store"
             raise StoreConflict(f"graph '{row.name}' was changed without the lock of the store", where=self.url, hint=hint)
         return after
 
     def log_extent(self, row: GraphRow) -> tuple[int, int]:
         """The number of the oldest event in the journal, and the bytes of all."""
-        query = "SELECT min(seq), sum(length(body)) FROM events WHERE graph = ?"
-        first, size = self.db.execute(query, (row.number,)).fetchone()
-        return (row.seq + 1, 0) if first is None else (first, size)
+        first, size = self.db.log_extent(row.number)
+        return (row.seq + 1 if first is None else first), size
 
-    def forget(self, row: GraphRow, first: int, size: int) -> int:
+    def forget(self, row: GraphRow, first: int, size: int, *, until: int | None = None) -> int:
         """Delete events beyond the bounds of the journal, which the snapshot just written contains; returns the oldest left.
 
         Args:
             first, size: as of `log_extent`.
+            until: this event and those after it stay.
         """
         oldest = max(first, row.seq - limits.LOG_EVENTS_MAX + 1)
         if size > limits.LOG_BYTES_MAX:
-            (last,) = self.db.execute(
-                "SELECT max(seq) FROM (SELECT seq, sum(length(body)) OVER (ORDER BY seq DESC) AS total"
-                " FROM events WHERE graph = ?) AS latest WHERE total > ?",
-                (row.number, limits.LOG_BYTES_MAX),
-            ).fetchone()
+            last = self.db.log_surplus(row.number, limits.LOG_BYTES_MAX)
             oldest = max(oldest, 0 if last is None else last + 1)
+        oldest = oldest if until is None else max(first, min(oldest, until))
         if oldest > first:
-            self.db.execute("DELETE FROM events WHERE graph = ? AND seq < ?", (row.number, oldest))
+            self.db.remove_events(row.number, oldest)
         return oldest
 
 
@@ -472,7 +412,7 @@ class Link:
     def has_moved(self) -> bool:
         """Whether something else has written to the store since the last call."""
         with self._database.translated():
-            version = self._database.version(self._rows.db, self._row.number)
+            version = self._rows.db.version(self._row.number)
         moved = version != self._version
         self._version = version
         return moved
@@ -496,7 +436,7 @@ class Link:
 
     def read(self, clock: Clock) -> tuple[ResourceGraph, bool]:
         """The stored graph, and whether its shape is still that of the last read."""
-        if self._database.is_lost(self._rows.db):
+        if self._rows.db.is_lost:
             self._rows.db = self._database.attach(self._durability)
         with self._snapshot() as rows:
             row = self._current(rows)
@@ -513,15 +453,15 @@ class Link:
         db, last = self._rows.db, changes[-1]
         with self._database.translated():
             try:
-                self._database.begin_write(db)
+                db.begin_write()
                 row = self._rows.write(self._row, changes)
                 first = self._log_first
                 if last.marks is not None:
                     first = self._rows.forget(row, first, self._log_bytes)
-                db.execute("COMMIT")
+                db.commit()
             except BaseException:
                 if db.in_transaction:
-                    db.execute("ROLLBACK")
+                    db.rollback()
                 raise
         self._row = row
         self._log_bytes = self._rows.log_extent(row)[1] if first != self._log_first else self._log_bytes
@@ -537,11 +477,11 @@ class Link:
     def _snapshot(self) -> Iterator[Rows]:
         """Everything read in the block is one state."""
         with self._database.translated():
-            self._database.begin_read(self._rows.db)
+            self._rows.db.begin_read()
             try:
                 yield self._rows
             finally:
-                self._rows.db.execute("ROLLBACK")
+                self._rows.db.rollback()
 
     def _current(self, rows: Rows) -> GraphRow:
         row = rows.find(self.name)
@@ -602,13 +542,13 @@ class Store:
     def graphs(self) -> list[GraphRow]:
         """The graphs, without reading their content."""
         with self.database.reading() as db:
-            return [] if db is None else self._rows(db).graphs()
+            return [] if db is None else self.rows(db).graphs()
 
     @property
     def default(self) -> str | None:
         """The default graph: the one selected with `use`, else the only one, else None."""
         with self.database.reading() as db:
-            return None if db is None else self._rows(db).default()
+            return None if db is None else self.rows(db).default()
 
     def load(self, name: str | None = None, *, clock: Clock | None = None) -> ResourceGraph:
         """The current graph: its snapshot and the events after it, without expired stages.
@@ -625,7 +565,7 @@ class Store:
 
     def open(self, name: str | None = None, *, clock: Clock | None = None) -> tuple[ResourceGraph, Position]:
         """As :meth:`load`, with the position that was read, and with expired stages."""
-        with self._reading(name) as rows:
+        with self.reading(name) as rows:
             row = rows.graph(name)
             return rows.read(row, self.clock if clock is None else clock), Position(row.uid, row.seq)
 
@@ -653,7 +593,7 @@ class Store:
         if limit is not None and limit < 0:
             raise UsageError(f"limit: expected a number >= 0, got {limit}")
         found: list[Entry] = []
-        with self._reading(name) as rows:
+        with self.reading(name) as rows:
             for entry in rows.entries(rows.graph(name), after=after or 0, latest_first=True):
                 if limit is not None and len(found) >= limit:
                     break
@@ -666,7 +606,7 @@ class Store:
 
         Errors: UnknownGraph; StoreError for damage.
         """
-        with self._reading(name) as rows:
+        with self.reading(name) as rows:
             return Tickets(rows.db, rows.graph(name).number).all()
 
     # -- changing ----------------------------------------------------------------------------------------------------
@@ -688,10 +628,10 @@ class Store:
         """
         if not self.database.exists():
             raise self._unmade(name)
-        with self._lock(command, wait_s):
+        with self.locked(command, wait_s):
             db = self.database.attach(durability)
         try:
-            return Link(self._rows(db), name, self.database, durability)
+            return Link(self.rows(db), name, self.database, durability)
         except BaseException:
             db.close()
             raise
@@ -723,9 +663,9 @@ class Store:
         """
         if not self.database.exists():
             raise self._unmade(name)
-        with self._lock(command, wait_s):
+        with self.locked(command, wait_s):
             db = self.database.begin()
-            rows = self._rows(db)
+            rows = self.rows(db)
             try:
                 with self.database.translated():
                     row = rows.graph(name)
@@ -744,10 +684,10 @@ class Store:
                     with self.database.translated():
                         if transaction.events:
                             seq = rows.append(row, graph, transaction.events, self.clock(), command)
-                        db.execute("COMMIT")
+                        db.commit()
                     transaction.position = Position(row.uid, seq)
             finally:
-                end(db)
+                db.end()
         if transaction.events and not transaction.passes_queue:
             self.wake(row.name)
 
@@ -768,7 +708,7 @@ class Store:
 
         Errors: StoreConflict if the stored graph has changed since; nothing is written then.
         """
-        with self._changing(name, command, wait_s) as rows:
+        with self.changing(name, command, wait_s) as rows:
             row = rows.graph(name)
             self._require(row, base)
             seq = rows.append(row, graph, events, self.clock(), command) if events else row.seq
@@ -797,8 +737,8 @@ class Store:
         """
         _check_name(name)
         shape = encoding.encode_shape(graph.structure)
-        with self._creating(command, wait_s) as db:
-            rows = self._rows(db)
+        with self.creating(command, wait_s) as db:
+            rows = self.rows(db)
             event = {"event": "load", "count": len(graph), "jobs": len(graph.records.jobs())}
             row, chosen = rows.find(name), rows.default()
             if row is None:
@@ -829,7 +769,7 @@ class Store:
         Returns: the events of the change that was undone.
         Errors: UsageError if the last change cannot be undone; UnknownGraph; StoreError.
         """
-        with self._changing(name, command, wait_s) as rows:
+        with self.changing(name, command, wait_s) as rows:
             row = rows.graph(name)
             graph, undone = rows.previous(row, self.clock)
             last = undone[-1].event
@@ -850,7 +790,7 @@ class Store:
 
         Errors: UnknownGraph.
         """
-        with self._changing(name, f"use {name}", wait_s) as rows:
+        with self.changing(name, f"use {name}", wait_s) as rows:
             rows.graph(name)
             rows.choose(name)
 
@@ -859,7 +799,7 @@ class Store:
 
         Errors: UnknownGraph.
         """
-        with self._changing(name, command or f"drop {name}", wait_s) as rows:
+        with self.changing(name, command or f"drop {name}", wait_s) as rows:
             rows.remove(rows.graph(name))
 
     # -- saves to other places ------------------------------------------------------------------------------------
@@ -871,7 +811,7 @@ class Store:
 
         Errors: UnknownGraph; StoreError.
         """
-        with self._reading(name) as rows:
+        with self.reading(name) as rows:
             row = rows.graph(name)
             graph, oldest = rows.read(row, self.clock), rows.oldest(row)
             places = [place for place in rows.saved(row) if oldest - 1 <= place.seq <= row.seq]
@@ -880,7 +820,7 @@ class Store:
 
     def remember(self, name: str, uid: str, places: Sequence[Saved], *, wait_s: float | None = None) -> None:
         """Record where a graph was saved, for the next incremental save."""
-        with self._changing(name, f"save {name}", wait_s) as rows:
+        with self.changing(name, f"save {name}", wait_s) as rows:
             row = rows.graph(name)
             if row.uid == uid:
                 rows.remember(row, places)
@@ -892,27 +832,27 @@ class Store:
     # -- within a transaction ---------------------------------------------------------------------------------------
 
     @contextmanager
-    def _reading(self, name: str | None) -> Iterator[Rows]:
+    def reading(self, name: str | None) -> Iterator[Rows]:
         with self.database.reading() as db:
             if db is None:
                 raise self._unmade(name)
-            yield self._rows(db)
+            yield self.rows(db)
 
     @contextmanager
-    def _changing(self, name: str | None, command: str, wait_s: float | None) -> Iterator[Rows]:
+    def changing(self, name: str | None, command: str, wait_s: float | None) -> Iterator[Rows]:
         if not self.database.exists():
             raise self._unmade(name)
-        with self._lock(command, wait_s), self.database.writing() as db:
-            yield self._rows(db)
+        with self.locked(command, wait_s), self.database.writing() as db:
+            yield self.rows(db)
 
     @contextmanager
-    def _creating(self, command: str, wait_s: float | None) -> Iterator[Connection]:
+    def creating(self, command: str, wait_s: float | None) -> Iterator[Connection]:
         self.database.prepare()
-        with self._lock(command, wait_s), self.database.creating(), self.database.writing() as db:
+        with self.locked(command, wait_s), self.database.creating(), self.database.writing() as db:
             yield db
 
     @contextmanager
-    def _lock(self, command: str, wait_s: float | None) -> Iterator[None]:
+    def locked(self, command: str, wait_s: float | None) -> Iterator[None]:
         lock = self.writer_lock()
         try:
             lock.acquire(command, limits.LOCK_WAIT_SECONDS_DEFAULT if wait_s is None else wait_s)
@@ -928,7 +868,7 @@ class Store:
                 hint="load it again and repeat the changes, or save the complete graph under another name",
             )
 
-    def _rows(self, db: Connection) -> Rows:
+    def rows(self, db: Connection) -> Rows:
         return Rows(db, self.url, self.address.graph)
 
 

@@ -6,7 +6,6 @@ ticket goes in the transaction that records what it was granted, so it is never 
 
 from __future__ import annotations
 
-import sqlite3
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +14,7 @@ from fluxres.allocation.facts import Launch
 from fluxres.errors import StoreError
 from fluxres.store.database import Connection
 
-_QUERY: Final = "SELECT number, body FROM tickets WHERE graph = ? ORDER BY priority DESC, number"
+_RUNS: Final = "runs"
 
 
 class Ticket(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -67,36 +66,29 @@ class Tickets:
 
         Errors: StoreError for damage.
         """
-        try:
-            rows = self._db.execute(_QUERY, (self._graph,)).fetchall()
-        except sqlite3.OperationalError:
-            return []  # a store of an earlier version, which no transaction has written since
+        rows = self._db.tickets(self._graph)
         try:
             return [msgspec.structs.replace(msgspec.json.decode(body, type=Ticket), number=number) for number, body in rows]
         except (msgspec.MsgspecError, TypeError) as error:
-            raise StoreError(f"unreadable ticket: {error}", hint="restore a backup (see fluxres help store)") from None
+            raise StoreError(f"unreadable ticket: {error}", hint="restore a backup (see fluxres help stores)") from None
 
     def exist(self) -> bool:
         """Whether there are any."""
-        return self._db.execute("SELECT 1 FROM tickets WHERE graph = ? LIMIT 1", (self._graph,)).fetchone() is not None
+        return bool(self._db.tickets(self._graph))
 
     def add(self, ticket: Ticket) -> Ticket:
         """Write a ticket, and return it with its number."""
         self.have_changed = True
-        row = (self._graph, ticket.job, ticket.priority, msgspec.json.encode(ticket))
-        statement = "INSERT INTO tickets (graph, job, priority, body) VALUES (?, ?, ?, ?) RETURNING number"
-        (number,) = self._db.execute(statement, row).fetchone()
+        number = self._db.add_ticket(self._graph, ticket.job, ticket.priority, msgspec.json.encode(ticket))
         return msgspec.structs.replace(ticket, number=number)
 
     def remove(self, ticket: Ticket) -> None:
         self.have_changed = True
-        self._db.execute("DELETE FROM tickets WHERE number = ?", (ticket.number,))
+        self._db.remove_ticket(self._graph, ticket.number)
 
     def next_job(self) -> str:
         """An id for a job, which no other call has returned for this store: r1, r2, …"""
         self.have_changed = True
-        row = self._db.execute(
-            "INSERT INTO meta (key, value) VALUES ('runs', '1')"
-            " ON CONFLICT (key) DO UPDATE SET value = CAST(CAST(meta.value AS INTEGER) + 1 AS TEXT) RETURNING value"
-        ).fetchone()
-        return f"r{row[0]}"
+        number = int(self._db.note(_RUNS) or 0) + 1
+        self._db.put_note(_RUNS, str(number))
+        return f"r{number}"

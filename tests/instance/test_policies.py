@@ -267,6 +267,29 @@ def test_a_policy_is_told_of_starts_and_ends_and_knows_sizes(inventory: str) -> 
     assert instance.policy.told == [("started", 3, 0.0), ("finished", 3, 5.0), ("started", 2, 5.0)]
 
 
+@pytest.mark.parametrize("name", ["easy", "easy-count", "easy-sjbf", "hybrid"])
+def test_a_full_machine_without_limits_costs_a_pass_little(name: str) -> None:
+    """No job can be reserved if none has a limit; jobs behind the first one were tried all the same, at every end."""
+    instance, _ = on_nodes(8, name, inventory="named")
+    jobs = [instance.submit("slot=1/node") for _ in range(100)]
+    for job in jobs[:50]:
+        instance.finish(job)
+        assert instance.queue.actions <= 4
+    assert started(instance) == list(range(58))
+
+
+@pytest.mark.parametrize("inventory", ["named", "graph"])
+@pytest.mark.parametrize("name", ["easy", "easy-count", "easy-sjbf", "hybrid"])
+def test_a_small_job_is_reserved_on_a_full_machine_where_the_head_cannot_be(name: str, inventory: str) -> None:
+    instance, _ = on_nodes(4, name, inventory=inventory)
+    instance.submit("slot=3/node")
+    instance.submit("slot=1/node", duration_s=10)
+    head, behind = instance.submit("slot=4/node"), instance.submit("slot=1/node", duration_s=5)
+    last = instance.submit("slot=1/node", duration_s=3)
+    instance.schedule()
+    assert (head.reserved, behind.reserved, last.reserved) == (-1, 10 * S, 15 * S if name == "hybrid" else -1)
+
+
 def test_jobs_that_start_do_not_count_for_the_queue_depth() -> None:
     instance, _ = on_nodes(16, "hybrid:queue-depth=4")
     whole = instance.submit("slot=16/node", duration_s=100)

@@ -103,6 +103,18 @@ def test_words_and_variables_need_not_be_text(workstation: Workstation) -> None:
     assert (ran.stderr, ran.stdout) == (b"", b"'a\\udcff' b'\\xfe' False\n")
 
 
+@pytest.mark.parametrize("given", [None, "7"])
+def test_the_program_does_not_get_the_threads_of_the_launcher(
+    workstation: Workstation, given: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The launcher keeps NumPy to one thread; a program has its own idea of it."""
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    if given is not None:
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", given)
+    script = "import os; print(os.environ.get('OPENBLAS_NUM_THREADS'))"
+    assert workstation.command("run", "--no-bind", "--", sys.executable, "-c", script) == f"{given}\n"
+
+
 @pytest.mark.parametrize("words", [["--job", "\udcff"], ["--name", "\udcff"], ["--queue", "\udcff"], ["\udcff"]])
 def test_what_is_stored_is_text(workstation: Workstation, words: list[str]) -> None:
     assert r"'\udcff': is not in UTF-8" in workstation.command("run", *words, "--", "true", status=2)

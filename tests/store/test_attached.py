@@ -21,6 +21,7 @@ from fluxres.errors import InsufficientResources, UnknownGraph
 from fluxres.model import changes
 from fluxres.store import open_store
 from fluxres.store.attached import Attached
+from fluxres.store.sqlite import SqliteConnection
 from tests.store.graphs import change, fingerprint, machine
 
 
@@ -53,7 +54,9 @@ def link_of(graph: ResourceGraph) -> Attached:
 def statements_of(graph: ResourceGraph) -> list[str]:
     """What the connection executes from now on."""
     seen: list[str] = []
-    link_of(graph)._link._rows.db.set_trace_callback(seen.append)
+    db = link_of(graph)._link._rows.db
+    assert isinstance(db, SqliteConnection)
+    db.db.set_trace_callback(seen.append)
     return seen
 
 
@@ -413,7 +416,9 @@ def test_rule_a2_threads_share_a_graph_and_their_commits(graph: ResourceGraph, p
 @pytest.mark.parametrize("durability", ["full", "normal"])
 def test_the_durability_is_that_of_the_connection(path: str, durability: str) -> None:
     with fluxres.open(path, durability=durability) as graph:  # type: ignore[arg-type]
-        (found,) = link_of(graph)._link._rows.db.execute("PRAGMA synchronous").fetchone()
+        db = link_of(graph)._link._rows.db
+        assert isinstance(db, SqliteConnection)
+        (found,) = db.execute("PRAGMA synchronous").fetchone()
         graph.allocate("slot/core", job="j1")
     assert found == {"full": 2, "normal": 1}[durability]
     with closing(sqlite3.connect(path)) as db:

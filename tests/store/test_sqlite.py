@@ -22,7 +22,7 @@ from fluxres.errors import InsufficientResources, StoreBusy, StoreConflict, Stor
 from fluxres.model import ResourceGraph
 from fluxres.store import Store, open_store
 from fluxres.store import store as stores
-from fluxres.store.database import end
+from fluxres.store.sqlite import SqliteConnection
 from tests.store.graphs import change, facts, machine
 
 
@@ -368,11 +368,12 @@ def test_another_program_that_locks_the_database_is_waited_for_and_named(store: 
 def test_commits_are_flushed_to_disk(store: Store) -> None:
     store.put("demo", machine())
     db = store.database.begin()
+    assert isinstance(db, SqliteConnection)
     try:
         assert db.execute("PRAGMA synchronous").fetchone() == (2,)
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     finally:
-        end(db)
+        db.end()
 
 
 def test_the_default_store_is_for_its_owner_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -464,7 +465,7 @@ def test_another_programs_database_is_left_alone(store: Store) -> None:
 @pytest.mark.parametrize(
     ("version", "way_out"),
     [
-        (3, "use a newer fluxres"),
+        (4, "use a newer fluxres"),
         (
             1,
             "read it with the fluxres that wrote it, or name another file by --store or FLUXRES_STORE and load the machine again",
@@ -474,7 +475,7 @@ def test_another_programs_database_is_left_alone(store: Store) -> None:
 def test_a_store_of_another_version_is_left_alone(store: Store, version: int, way_out: str) -> None:
     store.put("demo", machine())
     sql(store, f"PRAGMA user_version = {version}")
-    said = re.escape(f"has version {version}, but this fluxres supports only version 2 ({way_out})")
+    said = re.escape(f"has version {version}, but this fluxres supports only versions 2 to 3 ({way_out})")
     for call in (store.names, store.load, lambda: store.put("x", machine()), lambda: store.drop("demo")):
         with pytest.raises(StoreError, match=said):
             call()

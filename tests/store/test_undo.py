@@ -166,9 +166,12 @@ def test_a_damaged_previous_version_is_an_error(store: Store) -> None:
             store.undo()
 
 
-def test_a_store_without_the_table_gets_it(store: Store) -> None:
+def test_a_store_of_version_2_is_read_and_upgraded_by_a_write(store: Store) -> None:
     put(store)
     sql(store, "DROP TABLE previous")
+    sql(store, "DROP TABLE tickets")
+    sql(store, "PRAGMA user_version = 2")
+    assert store.tickets() == []
     assert store.load().jobs() == ["j1", "j2"]
     with pytest.raises(UsageError, match="only change"):
         store.undo()
@@ -176,6 +179,7 @@ def test_a_store_without_the_table_gets_it(store: Store) -> None:
         tx.graph.free("j1")
     store.undo()
     assert store.load().jobs() == ["j1", "j2"]
+    assert sql(store, "PRAGMA user_version") == [(3,)]
 
 
 def test_one_version_is_kept_and_dropped_with_its_graph(store: Store) -> None:

@@ -22,5 +22,5 @@ class Multifactor(FairShare):
                 continue
             if queue.start(job):
                 users[job.user] += 1
-            elif not self.reserve(queue, job) and queue.is_full:
+            elif not self.reserve(queue, job) and self.is_over(queue):
                 break
