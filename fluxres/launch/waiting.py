@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-import numpy as np
 
 from fluxres import limits
 from fluxres.allocation.facts import JobFacts
@@ -169,7 +168,8 @@ class Pass:
             got = trial.allocate_orelse_reserve(request, job=f"{ticket.job} ", duration_s=length_s, policy=ticket.policy)
             if got.start < _DISTANT_S:
                 return got.start
-            wanted = [(v, amount) for v, amount in zip(*map(np.ndarray.tolist, got.held), strict=True) if v < trial.structure.n]
+            pools, units = (column.tolist() for column in got.held)
+            wanted = [(v, amount) for v, amount in zip(pools, units, strict=True) if v < trial.structure.n]
         _keep(trial, ticket, wanted)
         return math.inf
 
