@@ -27,7 +27,7 @@ _SURPLUS: Final = """SELECT max(seq) FROM (SELECT seq, sum(length(body)) OVER (O
 FROM events WHERE graph = ?) AS latest WHERE total > ?"""
 _ADVANCE: Final = """UPDATE graphs SET generation = ?, pools = ?, seq = ?, snapshot_seq = ?, weight = ?
 WHERE id = ? AND uid = ? AND seq = ?"""
-_BACKUP: Final = "restore a backup (see fluxres help store)"
+_BACKUP: Final = "restore a backup (see fluxres help stores)"
 
 
 class Cursor(Protocol):

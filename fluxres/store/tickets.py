@@ -72,7 +72,7 @@ class Tickets:
         try:
             return [msgspec.structs.replace(msgspec.json.decode(body, type=Ticket), number=number) for number, body in rows]
         except (msgspec.MsgspecError, TypeError) as error:
-            raise StoreError(f"unreadable ticket: {error}", hint="restore a backup (see fluxres help store)") from None
+            raise StoreError(f"unreadable ticket: {error}", hint="restore a backup (see fluxres help stores)") from None
 
     def exist(self) -> bool:
         """Whether there are any."""
