@@ -79,7 +79,7 @@ class Pass:
             if identity.presence(ticket.launch, now) is Presence.GONE:
                 self.void.append(ticket)
                 continue
-            is_asleep = not identity.is_awake(ticket.launch)  # it keeps its place, and blocks nobody
+            is_asleep = not identity.is_awake(ticket.launch, now)  # it keeps its place, and blocks nobody
             if only_estimate or is_asleep or not self._grant(ticket):
                 self.waiting.append(ticket)
                 if not is_asleep:
@@ -262,6 +262,8 @@ class Attendance:
         self._void += [ticket.launch.mark for ticket in made.void]
         self._news = [(ticket.launch.mark, News(is_granted=True)) for ticket in made.granted]
         self._news += [(ticket.launch.mark, News(is_canceled=True, reason=reason)) for ticket, reason in made.refused]
+        marks = mailbox.concerned(self._transaction.graph, self._transaction.events)
+        self._news += [(mark, News(has_new_end=True)) for mark in marks]
         self._news += _places(self._transaction.graph, made.waiting)
         return made
 
@@ -283,9 +285,9 @@ def _places(graph: ResourceGraph, waiting: list[Ticket]) -> list[tuple[str, News
     due_s = seconds(min(moments) - now) if moments else None
     found, watchers = [], 0
     for place, ticket in enumerate(waiting, 1):
-        if watchers < limits.QUEUE_WATCHERS and identity.is_awake(ticket.launch):
+        if not ticket.is_served and watchers < limits.QUEUE_WATCHERS and identity.is_awake(ticket.launch, now):
             watchers += 1
             found.append((ticket.launch.mark, News(place=place, waiting=len(waiting), watch=True, holders=holders, due_s=due_s)))
-        elif ticket.shows_place:
+        elif ticket.shows_place or ticket.is_served:
             found.append((ticket.launch.mark, News(place=place, waiting=len(waiting))))
     return found

@@ -19,7 +19,9 @@ from fluxres.clock import stopwatch
 from fluxres.errors import RevisionConflict, Unavailable, UsageError
 from fluxres.model import ResourceGraph
 from fluxres.service.access import Caller
+from fluxres.service.caretaker import Caretaker
 from fluxres.service.feed import Feed
+from fluxres.service.news import Exchange
 from fluxres.service.tap import Tap
 from fluxres.service.time_limit import TimeLimit
 from fluxres.store import Store, open_store
@@ -55,6 +57,11 @@ class Served:
             self._refreshed = now
             self.graph.refresh()
 
+    def catch_up(self) -> None:
+        """Catch up with what was written to the store here, past the graph in memory."""
+        self.graph.refresh()
+        self.feed.wake()
+
     def close(self) -> None:
         self.feed.close()
         self.graph.close()
@@ -76,6 +83,9 @@ class Site:
         self._asking = ThreadPoolExecutor(_ASKING_THREADS, "fluxres-ask")
         self._changing = ThreadPoolExecutor(_CHANGING_THREADS, "fluxres-change")
         self.waiting = 0
+        self.caretaker = Caretaker(self)
+        self.exchange = Exchange(self.store, self.caretaker.look, self.caretaker.left)
+        self.caretaker.start()
 
     def served(self, name: str) -> Served:
         """A graph by name, opened when it is first asked for.
@@ -87,7 +97,9 @@ class Site:
             return found
         with self._lock:
             if name not in self._open:
-                self._open[name] = Served(attach(self.store.url, name=name, command="fluxres serve"), self.store)
+                served = Served(attach(self.store.url, name=name, command="fluxres serve"), self.store)
+                self.caretaker.spare(name)
+                self._open[name] = served
             return self._open[name]
 
     @property
@@ -103,6 +115,7 @@ class Site:
 
     def close(self) -> None:
         """Wait for the requests that have begun, and close all graphs."""
+        self.caretaker.close()
         self._changing.shutdown()
         self._asking.shutdown()
         for name in list(self._open):
@@ -169,6 +182,17 @@ class Site:
             with served.tap.serving(caller, limit):
                 made = within()
             served.feed.wake()
+            return made
+
+        return await self.run(self._changing, make)
+
+    async def in_store(self, name: str, operation: Callable[[Store], T]) -> T:
+        """Do something in a thread that writes to the store and not to the graph in memory, which catches up afterwards."""
+
+        def make() -> T:
+            served = self.served(name)
+            made = operation(self.store)
+            served.catch_up()
             return made
 
         return await self.run(self._changing, make)

@@ -170,6 +170,9 @@ class Connection(ABC):
         """Returns its number, which is above that of all before it."""
 
     @abstractmethod
+    def rewrite_ticket(self, graph: int, number: int, body: bytes) -> None: ...
+
+    @abstractmethod
     def remove_ticket(self, graph: int, number: int) -> None: ...
 
 

@@ -189,6 +189,9 @@ class SqlConnection(Connection):
         (number,) = self.execute(statement, (graph, job, priority, body)).fetchone()
         return int(number)
 
+    def rewrite_ticket(self, graph: int, number: int, body: bytes) -> None:
+        self.execute("UPDATE tickets SET body = ? WHERE graph = ? AND number = ?", (body, graph, number))
+
     def remove_ticket(self, graph: int, number: int) -> None:
         self.execute("DELETE FROM tickets WHERE graph = ? AND number = ?", (graph, number))
 

@@ -8,7 +8,7 @@ it also writes a new snapshot, so that no later command has to replay more than 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -160,12 +160,17 @@ class Rows:
             raise self._damaged(row, f"event {last + 1} is missing")
         return graph
 
-    def entries(self, row: GraphRow, *, after: int, latest_first: bool = False) -> Iterator[Entry]:
+    def entries(self, row: GraphRow, *, after: int, latest_first: bool = False, having: bytes = b"") -> Iterator[Entry]:
         """Events with a number above `after`.
+
+        Args:
+            having: only those in whose stored form this is.
 
         Errors: StoreError for damage.
         """
         for stored in self.stored_events(row, after=after, latest_first=latest_first):
+            if having not in stored.body:
+                continue
             try:
                 event = journal.event_of(stored.body)
             except FluxresError as error:
@@ -254,16 +259,18 @@ class Rows:
         command: str,
         *,
         shape: bytes | None = None,
+        user: str | None = None,
     ) -> int:
         """Write events, and a snapshot if one is due; returns the number of the last event.
 
         Args:
             graph: as it is after the events.
             shape: of the graph, if it is new.
+            user: who caused them; the user of this process by default.
         """
         if shape is None and journal.is_structural(events):
             shape = encoding.encode_shape(graph.structure)
-        change = Change.of(events, now, command, journal.os_user(), len(graph))
+        change = Change.of(events, now, command, journal.os_user() if user is None else user, len(graph))
         change.shape = shape
         if shape is not None or row.weight + change.weight > WEIGHT_MAX:
             tail = shape if shape is not None else self.shape_tail(row)
@@ -345,6 +352,7 @@ class Change(msgspec.Struct):
         command: that caused it.
         pools: of the graph after it.
         shape, marks: a snapshot of the graph after it, if one is due.
+        concerned: marks of the runs whose end it may have moved.
     """
 
     bodies: list[bytes]
@@ -354,6 +362,7 @@ class Change(msgspec.Struct):
     pools: int
     shape: bytes | None = None
     marks: bytes | None = None
+    concerned: list[str] = msgspec.field(default_factory=list)
 
     @classmethod
     def of(cls, events: Sequence[Event], time: float, command: str, user: str, pools: int) -> Change:
@@ -500,6 +509,7 @@ class Transaction(msgspec.Struct):
         tickets: the requests that wait for resources of the graph.
         events: the changes so far.
         passes_queue: whether it makes a pass of the queue itself; otherwise those who wait are woken to make one.
+        user: who causes the changes, for the journal; the user of this process by default.
     """
 
     graph: ResourceGraph
@@ -507,6 +517,7 @@ class Transaction(msgspec.Struct):
     tickets: Tickets
     events: list[Event] = msgspec.field(default_factory=list)
     passes_queue: bool = False
+    user: str | None = None
 
 
 class Store:
@@ -601,6 +612,23 @@ class Store:
                     found.append(entry)
         return found[::-1]
 
+    def launched(self, name: str | None, since_s: float) -> list[Entry]:
+        """The events in which jobs that live by processes first got something, latest first.
+
+        Args:
+            since_s: only those from this moment on, in seconds since 1970.
+
+        Errors: as :meth:`log`.  Cost: reads the events since then; 1.5 µs for each that is another one.
+        """
+        found: list[Entry] = []
+        with self.reading(name) as rows:
+            for entry in rows.entries(rows.graph(name), after=0, latest_first=True, having=b'"launch"'):
+                if entry.time < since_s:
+                    break
+                if "launch" in entry.event:
+                    found.append(entry)
+        return found
+
     def tickets(self, name: str | None = None) -> list[Ticket]:
         """The requests that wait for resources of a graph, in the order in which they are considered.
 
@@ -611,15 +639,19 @@ class Store:
 
     # -- changing ----------------------------------------------------------------------------------------------------
 
-    def wake(self, name: str) -> None:
+    def wake(self, name: str, concerned: Iterable[str] = ()) -> None:
         """Have those who wait for resources of a graph look whether they can get them.
 
         A change that makes no pass of the queue itself ends with this.  Cost: a look at a directory if nobody waits.
+
+        Args:
+            concerned: marks of the runs whose end may have moved.
         """
         with suppress(FluxresError):  # they look by themselves from time to time
             if mailbox.is_awaited(self.path):
                 first = self.tickets(name)[: limits.QUEUE_WATCHERS]
-                mailbox.send(self.path, [(ticket.launch.mark, mailbox.News(look=True)) for ticket in first])
+                news = [(ticket.launch.mark, mailbox.News(look=True)) for ticket in first]
+                mailbox.send(self.path, [*news, *((mark, mailbox.News(has_new_end=True)) for mark in concerned)])
 
     def link(self, name: str | None, durability: Durability, *, command: str = "", wait_s: float | None = None) -> Link:
         """A connection that stays open to one graph.
@@ -683,13 +715,13 @@ class Store:
                     seq = row.seq
                     with self.database.translated():
                         if transaction.events:
-                            seq = rows.append(row, graph, transaction.events, self.clock(), command)
+                            seq = rows.append(row, graph, transaction.events, self.clock(), command, user=transaction.user)
                         db.commit()
                     transaction.position = Position(row.uid, seq)
             finally:
                 db.end()
         if transaction.events and not transaction.passes_queue:
-            self.wake(row.name)
+            self.wake(row.name, mailbox.concerned(graph, transaction.events))
 
     def append(
         self,
@@ -712,7 +744,7 @@ class Store:
             row = rows.graph(name)
             self._require(row, base)
             seq = rows.append(row, graph, events, self.clock(), command) if events else row.seq
-        self.wake(name)
+        self.wake(name, mailbox.concerned(graph, events))
         return Position(row.uid, seq)
 
     def put(

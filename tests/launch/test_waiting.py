@@ -17,6 +17,7 @@ from fluxres import limits
 from fluxres.allocation.facts import Launch
 from fluxres.clock import fixed
 from fluxres.launch import identity, waiting
+from fluxres.launch.broker import StoreBroker
 from fluxres.launch.gate import Gate
 from fluxres.launch.loop import Loop
 from fluxres.launch.runs import Order
@@ -136,7 +137,7 @@ def test_a_queue_has_watchers_and_all_who_show_their_place_learn_it() -> None:
 def test_stopped_processes_are_no_watchers(monkeypatch: pytest.MonkeyPatch) -> None:
     tickets = [ticket(i, "slot/gpu=2") for i in range(1, 9)]
     tickets[0] = msgspec.structs.replace(tickets[0], launch=msgspec.structs.replace(HERE, mark="stopped"))
-    monkeypatch.setattr(waiting.identity, "is_awake", lambda launch: launch.mark != "stopped")
+    monkeypatch.setattr(waiting.identity, "is_awake", lambda launch, _now: launch.mark != "stopped")
     watchers = [one.place for _, one in waiting._places(machine(), tickets) if one.watch]
     assert watchers == [place + 1 for place in range(1, limits.QUEUE_WATCHERS + 1)]
 
@@ -162,10 +163,10 @@ def test_a_waiting_process_looks_by_itself_if_nothing_wakes_it(tmp_path: Path, m
     store = open_store(str(place.store))
     with store.writing() as transaction:
         transaction.tickets.add(ticket(0, "slot/core"))
-    box = Mailbox(place.store, "another mark")  # it gets no message
+    broker = StoreBroker(store, "ws")  # it gets no message, since it does not listen
+    broker.mark = HERE.mark
     with Loop() as loop:
-        graph = Wait(store, "ws", "t0", 10.0, Silent(), loop, box).until_granted()
-    box.close()
+        graph = Wait(broker, "t0", 10.0, Silent(), loop).until_granted()
     assert graph.jobs() == ["t0"]
     assert store.tickets() == []
 
