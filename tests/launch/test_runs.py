@@ -156,6 +156,13 @@ def test_what_never_fits_is_refused_even_by_one_who_would_wait(workstation: Work
     assert "never" in workstation.command("run", "-g3", "--wait", "--", "true", status=3)
 
 
+def test_words_of_hyperqueue_need_no_request_format(workstation: Workstation) -> None:
+    words = ["run", "--resources", "gpus=1", "--dry-run", "--no-bind"]
+    assert workstation.command(*words, "--request-format", "hyperqueue") == workstation.command(*words)
+    said = workstation.command(*words, "--request-format", "canary", status=2)
+    assert "--resources is in the words of HyperQueue, and --request-format says canary" in said
+
+
 def test_a_dry_run_records_nothing(workstation: Workstation) -> None:
     shown = json.loads(workstation.command("run", "--resources", "gpus=1 cpus=2", "--dry-run", "--json"))
     *cores, gpu = (pool["path"] for pool in shown["pools"])
@@ -632,6 +639,20 @@ def test_ps_shows_what_runs_and_what_waits(workstation: Workstation) -> None:
     assert queued["command"] == ["hostname", "-f"]
     assert [line.split()[0] for line in workstation.command("ps", "--no-header").splitlines()] == ["r1", "r2"]
     assert workstation.command("ps", "-o", "csv").startswith("job,user,name,state,place,since,until,expected,")
+
+
+def test_units_of_a_divided_pool_are_no_pools(tmp_path: Path) -> None:
+    place = Workstation(tmp_path, tmp_path / "ws.db")
+    memory = {"type": "memory", "size": 4000}
+    node = {"type": "node", "with": [{"type": "core", "count": 2}, memory]}
+    open_store(str(place.store)).put("ws", fluxres.load({"fluxres": 1, "name": "ws", "resources": [node]}))
+    process, _ = place.program("slot/[core;memory=1000]", "--no-bind")
+    (shown,) = json.loads(place.command("ps", "--json"))["programs"]
+    assert shown["holds"] == "1 core, 1000 units of memory"
+    place.command("cancel", "r1")
+    place.end()
+    assert process.returncode == 143
+    assert "no program runs or waits" in place.command("ps")
 
 
 def test_wait_returns_when_jobs_end(workstation: Workstation) -> None:

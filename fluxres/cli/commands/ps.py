@@ -34,7 +34,7 @@ def ps_command(settings: Settings, user: str | None) -> None:
     graph = at_once(settings)
     found = [view for view in programs.views(graph, *_queue(settings, graph)) if user in (None, view.user)]
     if not found and settings.has_table:
-        note("no programs")
+        note("no program runs or waits")
 
     def lines(style: Style) -> list[str]:
         return programs.lines(found, style=style) if found else []

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from fluxres.syntax.jobspec import Request
 
 _FOREVER: Final = "forever"
+_OF_RESOURCES: Final = "hyperqueue"
 _FOR_ANY_TIME: Final = f"--wait={_FOREVER}"
 _BEFORE_ASK: Final = re.compile(r"\s+(?=[A-Za-z][A-Za-z0-9/_]*\s*=)", re.ASCII)
 """A blank before the next resource: HyperQueue has an option for each."""
@@ -47,6 +48,18 @@ class _RunCommand(RequestCommand):
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.params = [one for one in self.params if not (isinstance(one, EverywhereOption) and one.name == "wait_s")]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """As other commands with a request do; `--resources` is in a language of its own.
+
+        Errors: UsageError if another one was given.
+        """
+        if ctx.params["resources"] is not None and ctx.params["language"] is not None and not ctx.params["words"]:
+            language, ctx.params["language"] = ctx.params["language"], None
+            if language != _OF_RESOURCES:
+                message = f"--resources is in the words of HyperQueue, and --request-format says {language}"
+                raise UsageError(message, hint=f"give the request as one word: --request-format {language} REQUEST")
+        return super().invoke(ctx)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As other commands with a request do, with the program set apart, and `--wait` with or without a time."""
@@ -158,7 +171,7 @@ def _run(ctx: click.Context, argv: tuple[str, ...], *, asked: Asked, resources: 
     if resources is not None:
         if asked.is_given:
             raise UsageError("both --resources and a request were given", hint="give one of them")
-        asked = asked.instead([_BEFORE_ASK.sub("; ", resources)], language="hyperqueue")
+        asked = asked.instead([_BEFORE_ASK.sub("; ", resources)], language=_OF_RESOURCES)
     elif not asked.is_given:
         asked = asked.instead(sizes={"n": "1"})
     patience = given["patience"]
