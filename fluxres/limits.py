@@ -289,6 +289,15 @@ GRACE_SECONDS_DEFAULT: Final = 3.0
 RUN_GRACE_SECONDS_DEFAULT: Final = 10.0
 """Seconds between SIGTERM and SIGKILL for a program of `fluxres run`: it may have to write what it has computed."""
 
+RUN_LEASE_SECONDS_DEFAULT: Final = 60.0
+"""Life of the lease of a program started through a server: so long after its host has gone, what it holds is free."""
+
+RUN_LEASE_SECONDS_MIN: Final = 1.0
+"""Shortest lease of a program: it is renewed after a third of it, and a busy machine must manage that."""
+
+RUN_RELEASE_SECONDS: Final = 10.0
+"""Seconds for which a run tries to give back what it held to a server that does not answer: one that restarts is there again."""
+
 PRIORITY_MAX: Final = 2**31 - 1
 """Greatest priority in the queue of `fluxres run`."""
 

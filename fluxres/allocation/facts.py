@@ -6,6 +6,8 @@ import msgspec
 
 from fluxres.graph.auxiliary import Int32
 
+ID_OF_JOB = "pass it as text: str(job.id) for the job of an instance, str(id) for its id"
+
 
 class Launch(msgspec.Struct, frozen=True, omit_defaults=True):
     """The processes that a job lives by: what it holds is free when all of them are gone (rule H1).

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from fluxres.allocation import steps
 from fluxres.allocation.chosen import Chosen, Returns
 from fluxres.allocation.drawn import NO_ROWS, Consumers, Drawn, Rows
-from fluxres.allocation.facts import JobFacts, Reservation
+from fluxres.allocation.facts import ID_OF_JOB, JobFacts, Reservation
 from fluxres.allocation.job_draws import JobDraws, OwnDraws
 from fluxres.allocation.planned import Batch, Change, Piece, Planned, Staged, Target, freed
 from fluxres.allocation.steps import Steps
@@ -172,7 +172,7 @@ class Records:
         Errors: UnknownJob; UsageError for anything but an id.
         """
         if not isinstance(job, str):
-            raise UsageError(f"job: expected an id, got {job!r}")
+            raise UsageError(f"job: expected an id, got {job!r}", hint=ID_OF_JOB)
         pools = self.pools_of.get(job)
         if pools is None:
             raise UnknownJob(f"no job '{job}' holds anything", hint="`jobs` lists those that do")

@@ -263,7 +263,8 @@ class Asked:
         if not words and not sizes and "nodelist" in conditions:
             sizes, conditions = conditions, _NONE  # all of these nodes
         if language is not None and (sizes or len(words) != 1):
-            message = f"--request-format needs a single word, got {len(words)} words and {len(sizes)} options"
+            given = [plural(len(words), "word")] * (not sizes or bool(words)) + [plural(len(sizes), "option")] * bool(sizes)
+            message = f"--request-format needs a single word, got {' and '.join(given)}"
             raise UsageError(message, hint=f"quote the request of {language}; put it after -- if it begins with -")
         self.pools: list[str] = []
         self.request: Request | None = None

@@ -26,6 +26,11 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         Example("Use another graph from now on", "fluxres graphs use spare"),
         Example("Remove a graph", "fluxres graphs drop spare"),
     ),
+    "store": (
+        Example("Check the whole store", "fluxres store check"),
+        Example("Copy it while others write to it", "fluxres store backup site-backup.db"),
+        Example("Write it to one file, for a store of another kind", "fluxres store dump site.jsonl"),
+    ),
     "info": (
         Example("Totals of the machine, and how much is free", "fluxres info"),
         Example("What is free in a rack tomorrow, for two hours", "fluxres info /demo/rack0 --start +1d --duration 2h"),

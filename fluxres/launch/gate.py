@@ -26,12 +26,12 @@ class Gate:
     A lock of a byte of a file, and not of the file, since the processes that this one forks must not keep it.
 
     Args:
-        store: path of the store; without one, nobody waits.
+        store: path of the store; nobody waits if it does not exist, or is None.
     """
 
-    def __init__(self, store: Path) -> None:
+    def __init__(self, store: Path | None) -> None:
         self._fd = -1
-        if threading.current_thread() is not threading.main_thread():
+        if store is None or threading.current_thread() is not threading.main_thread():
             return  # only the main thread can be woken when it has waited for long
         with suppress(OSError):
             mode = 0o600 | stat.S_IMODE(store.stat().st_mode) & 0o066

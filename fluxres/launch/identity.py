@@ -42,6 +42,16 @@ def boot() -> str:
         return ""
 
 
+@cache
+def boot_time() -> float:
+    """When this machine was booted, in seconds since 1970; 0 if that is not known."""
+    try:
+        with open("/proc/stat", encoding="utf-8") as file:
+            return float(next(line.split()[1] for line in file if line.startswith("btime ")))
+    except (OSError, StopIteration, ValueError):
+        return 0.0
+
+
 def start_time(pid: int) -> int | None:
     """When a process started, in clock ticks since the boot; None if there is none, or it has ended and waits for its parent."""
     found = _stat(pid)
@@ -87,8 +97,14 @@ def presence(launch: Launch, now: int) -> Presence:
     return found
 
 
-def is_awake(launch: Launch) -> bool:
-    """Whether the first process of a job, its launcher, runs and is not stopped."""
+def is_awake(launch: Launch, now: int) -> bool:
+    """Whether the first process of a job, its launcher, runs and is not stopped; elsewhere, whether its lease lasts.
+
+    Args:
+        now: in ticks.
+    """
+    if launch.host != host() or launch.boot != boot():
+        return launch.lease is not None and launch.lease > now
     pid, started = launch.processes[0]
     stat = _stat(pid)
-    return launch.host == host() and stat is not None and stat[1] == started and stat[0] not in _GONE | _STOPPED
+    return stat is not None and stat[1] == started and stat[0] not in _GONE | _STOPPED

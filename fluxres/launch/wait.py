@@ -13,18 +13,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from fluxres import limits
 from fluxres.errors import InsufficientResources, RunFailed
-from fluxres.launch import control, waiting
+from fluxres.launch import control
+from fluxres.launch.broker import look_every_s
 
 if TYPE_CHECKING:
+    from fluxres.launch.broker import Broker
     from fluxres.launch.loop import Loop, Timer
     from fluxres.model import ResourceGraph
-    from fluxres.store import Store
-    from fluxres.store.mailbox import Mailbox, News
+    from fluxres.store.mailbox import News
 
 _STAGGER_S: Final = 0.15
-_LOCK_WAIT_S: Final = 300.0
 
 
 class Reporter(Protocol):
@@ -48,19 +47,16 @@ class Wait:
     """A process that has a ticket, and waits.
 
     Args:
-        store, graph: where the resources are.
+        broker: where the resources are.
         job: that of the ticket.
         wait_s: how long.
         reporter: tells the user.
         loop: how it waits.
-        mailbox: wakes it.
     """
 
-    def __init__(
-        self, store: Store, graph: str, job: str, wait_s: float, reporter: Reporter, loop: Loop, mailbox: Mailbox
-    ) -> None:
-        self.store, self.graph, self.job, self.wait_s = store, graph, job, wait_s
-        self.reporter, self.loop, self.mailbox = reporter, loop, mailbox
+    def __init__(self, broker: Broker, job: str, wait_s: float, reporter: Reporter, loop: Loop) -> None:
+        self.broker, self.job, self.wait_s = broker, job, wait_s
+        self.reporter, self.loop = reporter, loop
         self._is_granted = self._is_canceled = self._is_late = False
         self._reason = ""
         self._place = (0, 0)
@@ -76,15 +72,17 @@ class Wait:
 
         Errors: InsufficientResources when the time is over, RunFailed if its ticket was removed; StoreError.
         """
-        self.loop.watch(self.mailbox.fileno(), self._read)
+        news = self.broker.fileno()
+        if news is not None:
+            self.loop.watch(news, self._read)
         if not math.isinf(self.wait_s):
             self._timers.append(self.loop.after(self.wait_s, self._give_up))
-        self._look_later(limits.QUEUE_LOOK_SECONDS)
+        self._look_later()
         try:
             while True:
                 self.loop.turn()
                 if self._is_granted:
-                    graph = self.store.load(self.graph)
+                    graph = self.broker.load()
                     if graph.records.is_holder(self.job):
                         return graph
                     self._is_granted = False
@@ -97,7 +95,8 @@ class Wait:
                         f"its resources were not free within {self.wait_s:g} s", where=f"job '{self.job}'"
                     )
         finally:
-            self.loop.unwatch(self.mailbox.fileno())
+            if news is not None:
+                self.loop.unwatch(news)
             self._forget()
             for timer in (*self._timers, self._asked):
                 if timer is not None:
@@ -107,30 +106,26 @@ class Wait:
         self._is_late = True
 
     def look(self) -> None:
-        """Free what dead processes hold, and make a pass of the queue."""
-        with self.store.writing(self.graph, command="", wait_s=_LOCK_WAIT_S) as transaction:
-            attendance = waiting.Attendance(transaction, self.store.path)
-            attendance.begin()
-            made = attendance.end()
-            is_there = any(ticket.job == self.job for ticket in made.waiting)
-            self._is_granted = not is_there and transaction.graph.records.is_holder(self.job)
-            self._is_canceled = not is_there and not self._is_granted
-        attendance.tell()
+        """Find out whether the job has got its resources.  Errors: StoreError."""
+        standing = self.broker.look()
+        if standing is not None:
+            self._is_granted = standing.state == "running"
+            self._is_canceled = standing.state == "gone"
 
-    def _look_later(self, delay_s: float) -> None:
+    def _look_later(self) -> None:
         def look() -> None:
             self.look()
-            self._look_later(limits.QUEUE_LOOK_SECONDS)
+            self._look_later()
 
         self._timers = [timer for timer in self._timers if timer.call is not None]
-        self._timers.append(self.loop.after(delay_s, look))
+        self._timers.append(self.loop.after(look_every_s(self.broker), look))
 
     # -- messages --------------------------------------------------------------------------------------------------------
 
     def _read(self) -> None:
-        for news in self.mailbox.read():
+        for news in self.broker.read():
             self._is_granted |= news.is_granted
-            self._is_canceled |= news.is_canceled
+            self._is_canceled |= news.is_canceled or news.grace_s is not None
             self._reason = news.reason or self._reason
             if news.look and (self._asked is None or self._asked.call is None):
                 self._asked = self.loop.after(max(0, self._place[0] - 1) * _STAGGER_S, self.look)
@@ -141,8 +136,7 @@ class Wait:
                 self._watch(news)
 
     def _estimate(self) -> float | None:
-        graph = self.store.load(self.graph)
-        return waiting.Pass(graph).run(self.store.tickets(self.graph), only_estimate=True).starts.get(self.job)
+        return self.broker.start_s(self.job)
 
     # -- what nobody says ------------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from fluxres.clock import FOREVER, fixed, seconds, ticks
 from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources, UnknownPool, UsageError
 from fluxres.launch import identity, orphans
 from fluxres.launch.identity import Presence
-from fluxres.model import changes, holdings, matching
+from fluxres.model import changes, holdings, matching, supply
 from fluxres.store import mailbox
 from fluxres.store.mailbox import News
 from fluxres.syntax import jobspec
@@ -79,7 +79,7 @@ class Pass:
             if identity.presence(ticket.launch, now) is Presence.GONE:
                 self.void.append(ticket)
                 continue
-            is_asleep = not identity.is_awake(ticket.launch)  # it keeps its place, and blocks nobody
+            is_asleep = not identity.is_awake(ticket.launch, now)  # it keeps its place, and blocks nobody
             if only_estimate or is_asleep or not self._grant(ticket):
                 self.waiting.append(ticket)
                 if not is_asleep:
@@ -133,10 +133,7 @@ class Pass:
             end = min(now + (matching.length(graph, request) if length is None else length), FOREVER)
             found = graph.matcher.match(request, now, end, ticket.policy)
             return None if found is None else (found, end)
-        named = [(graph.vertex(path), amount) for path, amount in ticket.pools]
-        sizes = graph.structure.size
-        end = FOREVER if length is None else now + length
-        return [(v, sizes.item(v) if amount is None else amount) for v, amount in named], end
+        return _named(graph, ticket), FOREVER if length is None else now + length
 
     def _length_s(self, ticket: Ticket) -> float:
         """How long a ticket holds its resources: until the distant future if it has no limit."""
@@ -160,22 +157,50 @@ class Pass:
 
     def _placed_on(self, trial: ResourceGraph, ticket: Ticket) -> float:
         """Reserve the earliest start of a ticket, and return it; infinity if it is not known."""
-        request, now_s = self._request(ticket), seconds(trial.now())
+        request, length_s = self._request(ticket), self._length_s(ticket)
         if request is None:
-            named = [(trial.vertex(path), None) for path, _ in ticket.pools]
+            wanted = _named(trial, ticket)
+            start = _earliest(trial, wanted, ticks(length_s))
+            if start < _DISTANT_S:
+                trial.allocate(wanted, job=f"{ticket.job} ", start=start, duration_s=length_s)
+                return start
         else:
-            got = trial.allocate_orelse_reserve(
-                request, job=f"{ticket.job} ", duration_s=self._length_s(ticket), policy=ticket.policy
-            )
+            got = trial.allocate_orelse_reserve(request, job=f"{ticket.job} ", duration_s=length_s, policy=ticket.policy)
             if got.start < _DISTANT_S:
                 return got.start
-            named = [(pool.vertex, None) for pool in got.pools]
-        for v, _ in named:
-            with suppress(FluxresError):
-                free = trial.planner.free(v, trial.now(), ticks(_DISTANT_S))
-                if free:
-                    trial.allocate([(v, free)], job=f"{ticket.job} ", start=now_s, end=_DISTANT_S)
+            pools, units = (column.tolist() for column in got.held)
+            wanted = [(v, amount) for v, amount in zip(pools, units, strict=True) if v < trial.structure.n]
+        _keep(trial, ticket, wanted)
         return math.inf
+
+
+def _named(graph: ResourceGraph, ticket: Ticket) -> _Named:
+    """The pools that a ticket names, with their units."""
+    sizes = graph.structure.size
+    named = [(graph.vertex(path), amount) for path, amount in ticket.pools]
+    return [(v, sizes.item(v) if amount is None else amount) for v, amount in named]
+
+
+def _earliest(graph: ResourceGraph, named: _Named, length: int) -> float:
+    """When all of these pools are free together for so many ticks; infinity if that is not known."""
+    now = graph.now()
+    charged, _ = supply.with_draws(graph, named, (now, now + length))
+    start = graph.planner.earliest(charged, length, now)
+    return math.inf if start is None else seconds(start)
+
+
+def _keep(trial: ResourceGraph, ticket: Ticket, wanted: _Named) -> None:
+    """Keep what is free of these pools, and below those that are wanted as a whole, until the distant future."""
+    sizes, now = trial.structure.size, trial.now()
+    whole = [v for v, amount in wanted if amount == sizes.item(v)]
+    if whole:
+        # As for maintenance: the others have what they hold, and nobody gets any more.
+        trial.reserve(whole, name=f"{ticket.job}  ", end=_DISTANT_S, ignore_jobs=True)
+    for v, amount in wanted:
+        free = 0 if v in whole else min(amount, trial.planner.free(v, now, ticks(_DISTANT_S)))
+        if free > 0:
+            with suppress(FluxresError):
+                trial.allocate([(v, free)], job=f"{ticket.job} ", start=seconds(now), end=_DISTANT_S)
 
 
 def _trial(graph: ResourceGraph) -> ResourceGraph:
@@ -237,6 +262,8 @@ class Attendance:
         self._void += [ticket.launch.mark for ticket in made.void]
         self._news = [(ticket.launch.mark, News(is_granted=True)) for ticket in made.granted]
         self._news += [(ticket.launch.mark, News(is_canceled=True, reason=reason)) for ticket, reason in made.refused]
+        marks = mailbox.concerned(self._transaction.graph, self._transaction.events)
+        self._news += [(mark, News(has_new_end=True)) for mark in marks]
         self._news += _places(self._transaction.graph, made.waiting)
         return made
 
@@ -258,9 +285,9 @@ def _places(graph: ResourceGraph, waiting: list[Ticket]) -> list[tuple[str, News
     due_s = seconds(min(moments) - now) if moments else None
     found, watchers = [], 0
     for place, ticket in enumerate(waiting, 1):
-        if watchers < limits.QUEUE_WATCHERS and identity.is_awake(ticket.launch):
+        if not ticket.is_served and watchers < limits.QUEUE_WATCHERS and identity.is_awake(ticket.launch, now):
             watchers += 1
             found.append((ticket.launch.mark, News(place=place, waiting=len(waiting), watch=True, holders=holders, due_s=due_s)))
-        elif ticket.shows_place:
+        elif ticket.shows_place or ticket.is_served:
             found.append((ticket.launch.mark, News(place=place, waiting=len(waiting))))
     return found

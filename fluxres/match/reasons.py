@@ -187,6 +187,8 @@ class PartReport:
 
         >>> PartReport("resources[0]", "node", 6, 8, 4, 4, ()).head()
         'requested 6 nodes, only 4 of 8 are available'
+        >>> PartReport("resources[0]", "gpu", 1, 1, 0, 0, ()).head()
+        'requested 1 gpu, none of 1 is available'
         >>> PartReport("resources[0]", "memory", 2048, 2, 2, 1024, (), unit="GiB", is_amount=True).head()
         'requested 2 TiB of memory, only 1 TiB available in 2 of 2 pools'
         """
@@ -213,7 +215,8 @@ class PartReport:
         if self.is_short and self.room == self.candidates:
             return f"{asked}, there {'is' if self.room == 1 else 'are'} only {self.room}"
         found = f"{only}{self.room}" if self.room else "none"
-        return f"{asked}, {found} of {self.candidates} {'is' if self.room == 1 else 'are'} available"
+        is_one = (self.room or self.candidates) == 1
+        return f"{asked}, {found} of {self.candidates} {'is' if is_one else 'are'} available"
 
     def counted(self, number: int) -> str:
         """An amount of what the part asks for, such as `4 nodes` or `1 TiB of memory`."""

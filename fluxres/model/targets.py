@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from fluxres import limits
+from fluxres.allocation.facts import ID_OF_JOB
 from fluxres.errors import FluxresError, StaleHandle, UnknownPool, UsageError
 from fluxres.graph.accounts import ARROW, is_edge
 from fluxres.graph.auxiliary import Subsystem
@@ -369,7 +370,9 @@ def job_id(job: object) -> str:
 
     Errors: UsageError.
     """
-    if not isinstance(job, str) or not job or not job.isprintable():
+    if not isinstance(job, str):
+        raise UsageError(f"job: expected an id, got {job!r}", hint=ID_OF_JOB)
+    if not job or not job.isprintable():
         raise UsageError(f"job: expected an id of printable characters, got {job!r}")
     if len(job) > limits.JOB_ID_LENGTH_MAX:
         raise UsageError(f"job: an id may have {limits.JOB_ID_LENGTH_MAX} characters, got {len(job)}")

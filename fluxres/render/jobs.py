@@ -82,7 +82,15 @@ class JobView:
 
     def in_words(self) -> str:
         """What it holds, in a few words."""
-        words = [f"{units(amount, unit)} {name}" if unit else plural(amount, name) for (name, unit), amount in self.holds.items()]
+        structure, held = self.graph.structure, self.holding.vertices[self.holding.vertices < self.graph.structure.n]
+        divided = {structure.kinds[kind].type for kind in np.unique(structure.kind[held[structure.size[held] > 1]]).tolist()}
+
+        def said(name: str, unit: str | None, amount: int) -> str:
+            if unit:
+                return f"{units(amount, unit)} {name}"
+            return f"{plural(amount, 'unit')} of {name}" if name in divided else plural(amount, name)
+
+        words = [said(name, unit, amount) for (name, unit), amount in self.holds.items()]
         return ", ".join(words[:_TYPES_MAX]) + (", …" if len(words) > _TYPES_MAX else "")
 
     def document(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from fluxres.render.text import PLAIN, Column, Style, seconds_or_none, table, wh
 from fluxres.store import Ticket
 
 _WAITING: Final = "waiting"
+_FREED: Final = "freed"
 _COMMAND_MAX: Final = 60
 
 
@@ -24,11 +25,11 @@ class ProgramView:
 
     Args:
         job, user, name: of its job.
-        state: running or waiting.
+        state: running, waiting, or freed if its program runs without what it held.
         place: in the queue, from 1; 0 if it runs.
         since_s: when it got its resources, or began to wait.
-        until_s: when its time is over; infinity for never; None if it waits.
-        expected_s: when it is expected to start; infinity if that is not known; None if it runs.
+        until_s: when its time is over; infinity for never; None if it holds nothing.
+        expected_s: when it is expected to start; infinity if that is not known; None if it does not wait.
         hosts: nodes on which it holds something.
         holds: what it holds, in words.
         machine: the host on which its processes are.
@@ -69,11 +70,14 @@ class ProgramView:
         }
 
 
-def views(graph: ResourceGraph, tickets: Sequence[Ticket], starts: Mapping[str, float]) -> list[ProgramView]:
+def views(
+    graph: ResourceGraph, tickets: Sequence[Ticket], starts: Mapping[str, float], freed: Sequence[Ticket] = ()
+) -> list[ProgramView]:
     """The programs that run, and then those that wait, in the order of the queue.
 
     Args:
         starts: expected starts by job; infinity for those that are not known.
+        freed: the programs that run although what they held was freed.
     """
     found = []
     for view in jobs.views(graph, (graph.now(), FOREVER)):
@@ -83,15 +87,16 @@ def views(graph: ResourceGraph, tickets: Sequence[Ticket], starts: Mapping[str, 
             until_s = math.inf if one.end >= FOREVER else seconds(one.end)
             where = view.hosts, view.in_words(), launch.host, pids, launch.command
             found.append(ProgramView(one.job, facts.user, facts.name, view.state, 0, seconds(one.start), until_s, None, *where))
+    found += [_without_resources(ticket, _FREED, 0, None) for ticket in freed]
     for place, ticket in enumerate(tickets, 1):
-        launch = ticket.launch
-        pids = tuple(pid for pid, _ in launch.processes)
-        expected_s = starts.get(ticket.job, math.inf)
-        who = ticket.job, ticket.user, ticket.name
-        found.append(
-            ProgramView(*who, _WAITING, place, ticket.since, None, expected_s, "", "", launch.host, pids, launch.command)
-        )
+        found.append(_without_resources(ticket, _WAITING, place, starts.get(ticket.job, math.inf)))
     return found
+
+
+def _without_resources(ticket: Ticket, state: str, place: int, expected_s: float | None) -> ProgramView:
+    launch, who = ticket.launch, (ticket.job, ticket.user, ticket.name)
+    pids = tuple(pid for pid, _ in launch.processes)
+    return ProgramView(*who, state, place, ticket.since, None, expected_s, "", "", launch.host, pids, launch.command)
 
 
 def lines(found: Sequence[ProgramView], *, style: Style = PLAIN) -> list[str]:

@@ -280,6 +280,32 @@ class Applied(_Answer):
     events: int
 
 
+class Standing(_Answer):
+    """How a run stands: running, waiting or gone."""
+
+    job: str
+    state: str
+    end: float | None
+
+
+class Queue(_Answer):
+    """The requests that wait, in their order, and when each is expected to start; null if that is not known.
+
+    `freed` are the jobs whose programs run on the machine of the server although what they held was freed.
+    """
+
+    tickets: list[dict[str, Any]]
+    starts: dict[str, float | None]
+    freed: list[dict[str, Any]]
+
+
+class Canceled(_Answer):
+    """What a job was before: waiting, running or ended."""
+
+    job: str
+    was: str
+
+
 class Health(_Answer):
     status: str
     version: str

@@ -21,7 +21,7 @@ from fluxres.service.access import Access
 from fluxres.service.gate import Gate
 from fluxres.service.metrics import Metrics
 from fluxres.service.replies import Asked, Keys, caller_of
-from fluxres.service.routes import changes, graphs, operations, questions, streams
+from fluxres.service.routes import changes, graphs, operations, questions, runs, streams
 from fluxres.service.site import Site
 
 _log = logging.getLogger("fluxres.service")
@@ -50,7 +50,9 @@ def make(site: Site, access: Access) -> Gate:
 def routes(lifespan: Any = None) -> Litestar:
     """The routes, which know their site by the state of the application."""
     specs: dict[int, ResponseSpec] = dict.fromkeys(_STATUSES, _PROBLEM)
-    of_one = Router("/graphs/{graph:str}", route_handlers=[*graphs.OF_ONE, *questions.ROUTES, *changes.ROUTES, *streams.ROUTES])
+    of_one = Router(
+        "/graphs/{graph:str}", route_handlers=[*graphs.OF_ONE, *questions.ROUTES, *changes.ROUTES, *runs.ROUTES, *streams.ROUTES]
+    )
     v1 = Router("/v1", route_handlers=[*graphs.OF_ALL, of_one])
     for router in (v1, of_one):
         for route in router.routes:

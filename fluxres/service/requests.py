@@ -22,6 +22,55 @@ class Body(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What all bodies have in common: unknown fields are refused."""
 
 
+class Run(Body):
+    """What a program is to run in, and the processes that ask for it.
+
+    `request` is a jobspec; without one, `pools` are allocated by name, null being all units of a pool. The server takes the lease
+    from now on; a request that `waits` is queued if it does not fit now.
+    """
+
+    mark: str
+    host: str
+    boot: str
+    processes: list[tuple[int, int]]
+    program: list[str] = []
+    request: dict[str, Any] | None = None
+    pools: list[tuple[str, int | None]] = []
+    waits: bool = False
+    job: str | None = None
+    user: str = ""
+    name: str | None = None
+    priority: int = 0
+    duration_s: float | None = None
+    policy: str = "first"
+    shows_place: bool = False
+    lease_s: float = limits.RUN_LEASE_SECONDS_DEFAULT
+    command: str = ""
+
+
+class Renew(Body):
+    """A run, by its mark, and the life of its lease from now on."""
+
+    mark: str
+    lease_s: float = limits.RUN_LEASE_SECONDS_DEFAULT
+    command: str = ""
+
+
+class EndRun(Body):
+    """A run, by its mark: it holds nothing and waits for nothing afterwards."""
+
+    mark: str
+    command: str = ""
+
+
+class Cancel(Body):
+    """A job of run or shell, and the time between SIGTERM and SIGKILL."""
+
+    job: str
+    grace_s: float = limits.RUN_GRACE_SECONDS_DEFAULT
+    command: str = ""
+
+
 class Question(Body):
     """A request, and the start and the length to ask about; by default now, and the duration of the request."""
 

@@ -6,6 +6,7 @@ begun, and closes the store. SIGHUP reads the tokens again.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import signal
@@ -59,6 +60,7 @@ class _Server(uvicorn.Server):
         self._gate, self._site, self._ready = gate, site, ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
         if self.started:
             self._ready()
@@ -67,6 +69,7 @@ class _Server(uvicorn.Server):
         self._gate.is_draining = True
         for served in self._site.open_graphs:
             served.feed.close()
+        self._loop.call_soon_threadsafe(self._site.exchange.close)
         # Unlike its base class, it does not raise the signal again at the end: to be told to stop is no failure.
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True

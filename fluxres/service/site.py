@@ -18,7 +18,9 @@ from fluxres.clock import stopwatch
 from fluxres.errors import RevisionConflict, Unavailable, UsageError
 from fluxres.model import ResourceGraph
 from fluxres.service.access import Caller
+from fluxres.service.caretaker import Caretaker
 from fluxres.service.feed import Feed
+from fluxres.service.news import Exchange
 from fluxres.service.tap import Tap
 from fluxres.service.time_limit import TimeLimit
 from fluxres.service.writer import Writer
@@ -28,6 +30,7 @@ from fluxres.store.attached import open as attach
 T = TypeVar("T")
 
 _ASKING_THREADS: Final = 8
+_STORING_THREADS: Final = 16
 _REFRESH_S: Final = 0.1
 """How long an answer may lack what another process has written to the store."""
 
@@ -56,6 +59,11 @@ class Served:
             self._refreshed = now
             self.graph.refresh()
 
+    def catch_up(self) -> None:
+        """Catch up with what was written to the store here, past the graph in memory."""
+        self.graph.refresh()
+        self.feed.wake()
+
     def close(self) -> None:
         self.writer.close()
         self.feed.close()
@@ -76,7 +84,11 @@ class Site:
         self._open: dict[str, Served] = {}
         self._lock = threading.Lock()
         self._asking = ThreadPoolExecutor(_ASKING_THREADS, "fluxres-ask")
+        self._storing = ThreadPoolExecutor(_STORING_THREADS, "fluxres-store")
         self.waiting = 0
+        self.caretaker = Caretaker(self)
+        self.exchange = Exchange(self.store, self.caretaker.look, self.caretaker.left)
+        self.caretaker.start()
 
     def served(self, name: str) -> Served:
         """A graph by name, opened when it is first asked for.
@@ -88,7 +100,9 @@ class Site:
             return found
         with self._lock:
             if name not in self._open:
-                self._open[name] = Served(attach(self.store.url, name=name, command="fluxres serve"), self.store)
+                served = Served(attach(self.store.url, name=name, command="fluxres serve"), self.store)
+                self.caretaker.spare(name)
+                self._open[name] = served
             return self._open[name]
 
     @property
@@ -104,6 +118,8 @@ class Site:
 
     def close(self) -> None:
         """Wait for the requests that have begun, and close all graphs."""
+        self.caretaker.close()
+        self._storing.shutdown()
         self._asking.shutdown()
         for name in list(self._open):
             self.forget(name)
@@ -174,6 +190,17 @@ class Site:
             return made
         finally:
             self.waiting -= 1
+
+    async def in_store(self, name: str, operation: Callable[[Store], T]) -> T:
+        """Do something in a thread that writes to the store and not to the graph in memory, which catches up afterwards."""
+
+        def make() -> T:
+            served = self.served(name)
+            made = operation(self.store)
+            served.catch_up()
+            return made
+
+        return await self.run(self._storing, make)
 
     async def work(self, operation: Callable[[], T]) -> T:
         """Do something else that takes time in a thread."""

@@ -31,7 +31,7 @@ from fluxres.clock import Clock
 from fluxres.errors import FluxresError, StoreError, UsageError
 from fluxres.model.events import Event, PatientSink
 from fluxres.model.resource_graph import ResourceGraph
-from fluxres.store import encoding, journal, records
+from fluxres.store import encoding, journal, mailbox, records
 from fluxres.store.database import Durability
 from fluxres.store.lock import Notify
 from fluxres.store.store import WEIGHT_MAX, Change, Store, open_store
@@ -249,6 +249,7 @@ class Attached(PatientSink):
         graph, tail = self.graph, self._link.shape_tail
         events = [event if isinstance(event, dict) else event() for event in self._told]
         change = Change.of(events, self.store.clock(), command, user, len(graph))
+        change.concerned = mailbox.concerned(graph, events)
         self._since_snapshot += change.weight
         if journal.is_structural(events):
             self._flush()  # `undo` needs the shape before it, which is that of the store then
@@ -356,7 +357,7 @@ class Attached(PatientSink):
                     one.error, one.is_done = error, True
                 self._is_closing = self._is_closing or self._lock.is_wanted()
         if error is None:
-            self.store.wake(self._link.name)
+            self.store.wake(self._link.name, [mark for one in group for mark in one.change.concerned])
 
     # -- the state of the store ------------------------------------------------------------------------------------------
 

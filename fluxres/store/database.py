@@ -170,6 +170,9 @@ class Connection(ABC):
         """Returns its number, which is above that of all before it."""
 
     @abstractmethod
+    def rewrite_ticket(self, graph: int, number: int, body: bytes) -> None: ...
+
+    @abstractmethod
     def remove_ticket(self, graph: int, number: int) -> None: ...
 
 
@@ -261,3 +264,25 @@ class Database(ABC):
     @abstractmethod
     def lock(self, clock: Clock, notify: Notify | None) -> Lock:
         """The lock of writers."""
+
+    # -- operating it ------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def stored_version(self) -> int:
+        """The version of what is stored.  Errors: StoreError."""
+
+    def integrity(self) -> list[str]:
+        """What is wrong with the database, by its own means."""
+        return []
+
+    @abstractmethod
+    def size(self) -> int:
+        """In bytes."""
+
+    @abstractmethod
+    def shrink(self) -> None:
+        """Give free space back.  The caller holds the writer lock."""
+
+    def back_up(self, path: Path) -> bool:
+        """Copy it to a new SQLite file; False if it has no means of its own for that."""
+        return False

@@ -61,6 +61,11 @@ def body(event: Event, user: str | None = None) -> bytes:
     """
     by = {} if user is None else {BY: user}
     raw = msgspec.json.encode({key: value for key, value in (event | by).items() if key != "graph"})
+    return packed(raw)
+
+
+def packed(raw: bytes) -> bytes:
+    """The JSON of an event as stored."""
     return raw if len(raw) < _ZIP_FROM_BYTES else _ZIPPED + zlib.compress(raw, 1)
 
 

@@ -9,12 +9,16 @@ from __future__ import annotations
 import os
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
+
+if TYPE_CHECKING:
+    from fluxres.model import ResourceGraph
+    from fluxres.model.events import Event
 
 GATE: Final = "starting"
 """The file of :mod:`fluxres.launch.gate` in this directory."""
@@ -34,6 +38,8 @@ class News(msgspec.Struct, frozen=True, omit_defaults=True):
         holders: processes of each job that holds something, as (id, start time); only if it should watch.
         due_s: seconds until something that is held ends by its time; only if it should watch.
         look: the graph was changed by something that makes no pass of the queue, so this process should.
+        has_new_end: the end of what it holds may have moved.
+        grace_s: it should end its program, and kill it after so many seconds; None if it need not.
     """
 
     is_granted: bool = False
@@ -45,6 +51,8 @@ class News(msgspec.Struct, frozen=True, omit_defaults=True):
     holders: tuple[tuple[tuple[int, int], ...], ...] = ()
     due_s: float | None = None
     look: bool = False
+    has_new_end: bool = False
+    grace_s: float | None = None
 
 
 def folder_of(store: Path) -> Path:
@@ -85,7 +93,7 @@ class Mailbox:
 
     def __init__(self, store: Path, mark: str) -> None:
         self._folder, self._name = make_folder(store), mark
-        _sweep(self._folder)
+        sweep(self._folder)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
         with _opened(self._folder) as short:
@@ -112,8 +120,8 @@ class Mailbox:
             os.unlink(self._folder / self._name)
 
 
-def _sweep(folder: Path) -> None:
-    """Remove the sockets of processes that were killed before they had a ticket."""
+def sweep(folder: Path) -> None:
+    """Remove the sockets of processes that were killed: a run before it had a ticket, or a server."""
     with suppress(OSError), _opened(folder) as short, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
         for name in os.listdir(folder):
             if name == GATE:
@@ -125,6 +133,13 @@ def _sweep(folder: Path) -> None:
                     os.unlink(folder / name)
             except OSError:
                 continue
+
+
+def concerned(graph: ResourceGraph, events: Iterable[Event]) -> list[str]:
+    """The marks of the jobs that live by processes, and whose end these events have moved."""
+    jobs = {event.get("job") for event in events if event["event"] == "set_end"}
+    found = [graph.records.facts[job].launch for job in jobs if job in graph.records.facts]
+    return [launch.mark for launch in found if launch is not None]
 
 
 def is_awaited(store: Path) -> bool:

@@ -74,6 +74,8 @@ _TABLES: Final = (
         body BYTEA NOT NULL
     )""",
 )
+_SIZE: Final = """SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'fluxres' AND c.relkind = 'r'"""
 _HOLDER: Final = """SELECT a.pid, a.application_name, extract(epoch FROM a.state_change), host(a.client_addr)
 FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
 WHERE l.locktype = 'advisory' AND (l.classid, l.objid) = (26220, 30834) AND l.granted
@@ -203,6 +205,29 @@ class PostgresqlDatabase(Database):
 
     def lock(self, clock: Clock, notify: Notify | None) -> AdvisoryLock:
         return AdvisoryLock(self, notify)
+
+    def stored_version(self) -> int:
+        with self.reading():  # there is only one version so far
+            return VERSION
+
+    def size(self) -> int:
+        with self._opened() as db:
+            return int(db.execute(_SIZE).fetchone()[0])
+
+    def shrink(self) -> None:
+        with self._opened() as db:
+            for table in ("meta", "graphs", "shapes", "snapshots", "events", "previous", "tickets"):
+                db.execute(f"VACUUM fluxres.{table}")
+
+    @contextmanager
+    def _opened(self) -> Iterator[PostgresqlConnection]:
+        """A connection outside of a transaction."""
+        with self.translated():
+            db = self._connect()
+            try:
+                yield db
+            finally:
+                db.close()
 
     def _connect(self, name: str = "fluxres") -> PostgresqlConnection:
         psycopg = imported(self.url)

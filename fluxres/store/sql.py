@@ -27,7 +27,7 @@ _SURPLUS: Final = """SELECT max(seq) FROM (SELECT seq, sum(length(body)) OVER (O
 FROM events WHERE graph = ?) AS latest WHERE total > ?"""
 _ADVANCE: Final = """UPDATE graphs SET generation = ?, pools = ?, seq = ?, snapshot_seq = ?, weight = ?
 WHERE id = ? AND uid = ? AND seq = ?"""
-_BACKUP: Final = "restore a backup (see fluxres help store)"
+_BACKUP: Final = "restore a backup (see fluxres help stores)"
 
 
 class Cursor(Protocol):
@@ -188,6 +188,9 @@ class SqlConnection(Connection):
         statement = "INSERT INTO tickets (graph, job, priority, body) VALUES (?, ?, ?, ?) RETURNING number"
         (number,) = self.execute(statement, (graph, job, priority, body)).fetchone()
         return int(number)
+
+    def rewrite_ticket(self, graph: int, number: int, body: bytes) -> None:
+        self.execute("UPDATE tickets SET body = ? WHERE graph = ? AND number = ?", (body, graph, number))
 
     def remove_ticket(self, graph: int, number: int) -> None:
         self.execute("DELETE FROM tickets WHERE graph = ? AND number = ?", (graph, number))

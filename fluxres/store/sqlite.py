@@ -12,7 +12,7 @@ import stat
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -28,6 +28,7 @@ from fluxres.store.sql import SqlConnection
 APPLICATION_ID: Final = 0x666C7872
 VERSION: Final = 3
 _MAGIC: Final = b"SQLite format 3\0"
+_PROBLEMS_MAX: Final = 20
 _BUSY_S: Final = 10.0
 """Timeout for SQLite's own locks: other writers hold them for milliseconds, unless another tool has the file open."""
 
@@ -254,6 +255,46 @@ class SqliteDatabase(Database):
         path = self.path.with_name(self.path.name + ".lock")
         return WriterLock(path, clock=clock, notify=notify, mode=self._mode())
 
+    def stored_version(self) -> int:
+        with self._opened() as db:
+            return _version(db, self.path) or VERSION
+
+    def integrity(self) -> list[str]:
+        if not self.exists():
+            return []
+        with self._opened() as db:
+            said = [str(row[0]) for row in db.execute(f"PRAGMA integrity_check({_PROBLEMS_MAX})")]
+            lost = {f"a row of {row[0]} is of no graph" for row in db.execute("PRAGMA foreign_key_check")}
+        return [line for line in said if line != "ok"] + sorted(lost)
+
+    def size(self) -> int:
+        found = 0
+        for suffix in ("", "-wal"):
+            with suppress(OSError):
+                found += self.path.with_name(self.path.name + suffix).stat().st_size
+        return found
+
+    def shrink(self) -> None:
+        with self._opened() as db:
+            db.execute("VACUUM")
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def back_up(self, path: Path) -> bool:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, self._mode()))
+        with self._opened() as db, closing(sqlite3.connect(path)) as copy:
+            db.db.backup(copy)  # all pages at once, hence of one moment
+        return True
+
+    @contextmanager
+    def _opened(self) -> Iterator[SqliteConnection]:
+        """A connection outside of a transaction."""
+        with self.translated():
+            db = SqliteConnection(_connect(self.path), self.url)
+            try:
+                yield db
+            finally:
+                db.close()
+
     def _mode(self) -> int:
         """The mode of a store, which the files beside it get as well: who may write to one must be able to write to all."""
         try:
@@ -273,7 +314,7 @@ def _translated(path: Path) -> Iterator[None]:
         raise _translate(error, path) from error
     except UnicodeDecodeError as error:
         # Names in the schema and in error messages come from the file and may be damaged, too.
-        hint = "restore a backup (see fluxres help store)"
+        hint = "restore a backup (see fluxres help stores)"
         raise StoreError("the database is damaged: a text in it is not UTF-8", where=str(path), hint=hint) from error
     except OSError as error:
         hint = "check the permissions of the file and its directory"
@@ -288,7 +329,7 @@ def _translate(error: sqlite3.Error, path: Path) -> StoreError:
     if code == sqlite3.SQLITE_NOTADB:
         return StoreError("is not a SQLite database", where=where, hint="name another file, or move this one away")
     if code == sqlite3.SQLITE_CORRUPT:
-        return StoreError(f"the database is damaged: {error}", where=where, hint="restore a backup (see fluxres help store)")
+        return StoreError(f"the database is damaged: {error}", where=where, hint="restore a backup (see fluxres help stores)")
     if code == sqlite3.SQLITE_FULL:
         return StoreError("no space left; nothing was changed", where=where, hint="free some space, then try again")
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
@@ -297,7 +338,7 @@ def _translate(error: sqlite3.Error, path: Path) -> StoreError:
         return StoreError(f"cannot be opened: {error}", where=where, hint="check the permissions of the file and its directory")
     if code == sqlite3.SQLITE_IOERR:
         return StoreError(f"{error}; nothing was changed", where=where, hint="check the disk and its free space")
-    return StoreError(f"the database cannot be read: {error}", where=where, hint="restore a backup (see fluxres help store)")
+    return StoreError(f"the database cannot be read: {error}", where=where, hint="restore a backup (see fluxres help stores)")
 
 
 def _check_head(path: Path) -> None:

@@ -8,7 +8,7 @@ it also writes a new snapshot, so that no later command has to replay more than 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -33,8 +33,10 @@ from fluxres.store.url import default as default_url
 
 WEIGHT_MAX: Final = 256
 """Pools to look up in a replay before a new snapshot is due; they take about 30 ms (specs/store.md)."""
-_DEFAULT: Final = "default"
-_SAVED: Final = "saved:"
+DEFAULT: Final = "default"
+"""The note of the graph in use."""
+SAVED: Final = "saved:"
+"""Notes of where graphs were saved to begin with this, before the uid of the graph."""
 
 
 class Saved(msgspec.Struct, frozen=True):
@@ -76,13 +78,13 @@ class Rows:
 
     def default(self) -> str | None:
         """The selected graph, else the only one, else None."""
-        if (found := self.db.note(_DEFAULT)) is not None:
+        if (found := self.db.note(DEFAULT)) is not None:
             return found
         graphs = self.graphs()
         return graphs[0].name if len(graphs) == 1 else None
 
     def choose(self, name: str) -> None:
-        self.db.put_note(_DEFAULT, name)
+        self.db.put_note(DEFAULT, name)
 
     def find(self, name: str) -> GraphRow | None:
         """The graph of this name, None if there is none."""
@@ -105,16 +107,16 @@ class Rows:
 
     def remove(self, row: GraphRow) -> None:
         self.db.remove_graph(row.number)
-        if self.db.note(_DEFAULT) == row.name:
-            self.db.remove_note(_DEFAULT)
-        self.db.remove_note(_SAVED + row.uid)
+        if self.db.note(DEFAULT) == row.name:
+            self.db.remove_note(DEFAULT)
+        self.db.remove_note(SAVED + row.uid)
 
     def saved(self, row: GraphRow) -> list[Saved]:
         """The places to which this graph was saved.
 
         Errors: StoreError for damage.
         """
-        found = self.db.note(_SAVED + row.uid)
+        found = self.db.note(SAVED + row.uid)
         try:
             return msgspec.json.decode(found, type=list[Saved]) if found is not None else []
         except msgspec.MsgspecError as error:
@@ -122,7 +124,7 @@ class Rows:
 
     def remember(self, row: GraphRow, places: Sequence[Saved]) -> None:
         text = msgspec.json.encode(list(places)).decode()
-        self.db.put_note(_SAVED + row.uid, text)
+        self.db.put_note(SAVED + row.uid, text)
 
     def oldest(self, row: GraphRow) -> int:
         """Number of the oldest event in the journal."""
@@ -136,7 +138,7 @@ class Rows:
 
         Errors: StoreError for damage.
         """
-        return self._replayed(row, self._blob("shapes", row), self._blob("snapshots", row), clock)
+        return self._replayed(row, self.blob("shapes", row).content, self.blob("snapshots", row).content, clock)
 
     def _replayed(self, row: GraphRow, shape: bytes, marks: bytes, clock: Clock | None) -> ResourceGraph:
         """A snapshot and the events from `row.snapshot_seq` to `row.seq`."""
@@ -158,21 +160,30 @@ class Rows:
             raise self._damaged(row, f"event {last + 1} is missing")
         return graph
 
-    def entries(self, row: GraphRow, *, after: int, latest_first: bool = False) -> Iterator[Entry]:
+    def entries(self, row: GraphRow, *, after: int, latest_first: bool = False, having: bytes = b"") -> Iterator[Entry]:
         """Events with a number above `after`.
+
+        Args:
+            having: only those in whose stored form this is.
 
         Errors: StoreError for damage.
         """
-        for stored in self.db.events(row.number, after, row.seq, latest_first=latest_first):
-            seq = stored.seq
-            if journal.checksum(seq, stored.body) != stored.checksum:
-                raise self._damaged(row, f"the checksum of event {seq} does not match")
+        for stored in self.stored_events(row, after=after, latest_first=latest_first):
+            if having not in stored.body:
+                continue
             try:
                 event = journal.event_of(stored.body)
             except FluxresError as error:
-                raise self._damaged(row, f"event {seq}: {error}") from error
+                raise self._damaged(row, f"event {stored.seq}: {error}") from error
             user = event.pop(journal.BY, "")
-            yield Entry(seq, stored.time, stored.command, event, user if isinstance(user, str) else "")
+            yield Entry(stored.seq, stored.time, stored.command, event, user if isinstance(user, str) else "")
+
+    def stored_events(self, row: GraphRow, *, after: int, latest_first: bool = False) -> Iterator[EventRow]:
+        """As :meth:`entries`, as stored."""
+        for stored in self.db.events(row.number, after, row.seq, latest_first=latest_first):
+            if journal.checksum(stored.seq, stored.body) != stored.checksum:
+                raise self._damaged(row, f"the checksum of event {stored.seq} does not match")
+            yield stored
 
     def loss(self, row: GraphRow) -> str:
         """What is in a graph, in words: it is lost if the graph is replaced."""
@@ -197,8 +208,8 @@ class Rows:
         if self.oldest(row) > snapshot_seq + 1:
             raise self._undoable(row)
         then = replace(row, seq=before, snapshot_seq=snapshot_seq)
-        marks = marks if marks is not None else self._blob("snapshots", row)
-        graph = self._replayed(then, shape if shape is not None else self._blob("shapes", row), marks, clock)
+        marks = marks if marks is not None else self.blob("snapshots", row).content
+        graph = self._replayed(then, shape if shape is not None else self.blob("shapes", row).content, marks, clock)
         return graph, list(self.entries(row, after=before))
 
     def _undoable(self, row: GraphRow) -> UsageError:
@@ -225,15 +236,16 @@ class Rows:
         else:
             self.db.keep(row, seq, parts)
 
-    def _blob(self, part: Part, row: GraphRow) -> bytes:
+    def blob(self, part: Part, row: GraphRow) -> Blob:
+        """A part of the snapshot of a graph.  Errors: StoreError if it is missing."""
         found = self.db.blob(part, row.number)
         if found is None:
             raise self._damaged(row, f"it has no row in {part}")
-        return found.content
+        return found
 
     def _damaged(self, row: GraphRow, what: str) -> StoreError:
         return StoreError(
-            f"graph '{row.name}' cannot be read: {what}", where=self.url, hint="restore a backup (see fluxres help store)"
+            f"graph '{row.name}' cannot be read: {what}", where=self.url, hint="restore a backup (see fluxres help stores)"
         )
 
     # -- writing -----------------------------------------------------------------------------------------------------
@@ -247,16 +259,18 @@ class Rows:
         command: str,
         *,
         shape: bytes | None = None,
+        user: str | None = None,
     ) -> int:
         """Write events, and a snapshot if one is due; returns the number of the last event.
 
         Args:
             graph: as it is after the events.
             shape: of the graph, if it is new.
+            user: who caused them; the user of this process by default.
         """
         if shape is None and journal.is_structural(events):
             shape = encoding.encode_shape(graph.structure)
-        change = Change.of(events, now, command, journal.os_user(), len(graph))
+        change = Change.of(events, now, command, journal.os_user() if user is None else user, len(graph))
         change.shape = shape
         if shape is not None or row.weight + change.weight > WEIGHT_MAX:
             tail = shape if shape is not None else self.shape_tail(row)
@@ -311,16 +325,18 @@ class Rows:
         first, size = self.db.log_extent(row.number)
         return (row.seq + 1 if first is None else first), size
 
-    def forget(self, row: GraphRow, first: int, size: int) -> int:
+    def forget(self, row: GraphRow, first: int, size: int, *, until: int | None = None) -> int:
         """Delete events beyond the bounds of the journal, which the snapshot just written contains; returns the oldest left.
 
         Args:
             first, size: as of `log_extent`.
+            until: this event and those after it stay.
         """
         oldest = max(first, row.seq - limits.LOG_EVENTS_MAX + 1)
         if size > limits.LOG_BYTES_MAX:
             last = self.db.log_surplus(row.number, limits.LOG_BYTES_MAX)
             oldest = max(oldest, 0 if last is None else last + 1)
+        oldest = oldest if until is None else max(first, min(oldest, until))
         if oldest > first:
             self.db.remove_events(row.number, oldest)
         return oldest
@@ -336,6 +352,7 @@ class Change(msgspec.Struct):
         command: that caused it.
         pools: of the graph after it.
         shape, marks: a snapshot of the graph after it, if one is due.
+        concerned: marks of the runs whose end it may have moved.
     """
 
     bodies: list[bytes]
@@ -345,6 +362,7 @@ class Change(msgspec.Struct):
     pools: int
     shape: bytes | None = None
     marks: bytes | None = None
+    concerned: list[str] = msgspec.field(default_factory=list)
 
     @classmethod
     def of(cls, events: Sequence[Event], time: float, command: str, user: str, pools: int) -> Change:
@@ -491,6 +509,7 @@ class Transaction(msgspec.Struct):
         tickets: the requests that wait for resources of the graph.
         events: the changes so far.
         passes_queue: whether it makes a pass of the queue itself; otherwise those who wait are woken to make one.
+        user: who causes the changes, for the journal; the user of this process by default.
     """
 
     graph: ResourceGraph
@@ -498,6 +517,7 @@ class Transaction(msgspec.Struct):
     tickets: Tickets
     events: list[Event] = msgspec.field(default_factory=list)
     passes_queue: bool = False
+    user: str | None = None
 
 
 class Store:
@@ -533,13 +553,13 @@ class Store:
     def graphs(self) -> list[GraphRow]:
         """The graphs, without reading their content."""
         with self.database.reading() as db:
-            return [] if db is None else self._rows(db).graphs()
+            return [] if db is None else self.rows(db).graphs()
 
     @property
     def default(self) -> str | None:
         """The default graph: the one selected with `use`, else the only one, else None."""
         with self.database.reading() as db:
-            return None if db is None else self._rows(db).default()
+            return None if db is None else self.rows(db).default()
 
     def load(self, name: str | None = None, *, clock: Clock | None = None) -> ResourceGraph:
         """The current graph: its snapshot and the events after it, without expired stages.
@@ -556,7 +576,7 @@ class Store:
 
     def open(self, name: str | None = None, *, clock: Clock | None = None) -> tuple[ResourceGraph, Position]:
         """As :meth:`load`, with the position that was read, and with expired stages."""
-        with self._reading(name) as rows:
+        with self.reading(name) as rows:
             row = rows.graph(name)
             return rows.read(row, self.clock if clock is None else clock), Position(row.uid, row.seq)
 
@@ -584,7 +604,7 @@ class Store:
         if limit is not None and limit < 0:
             raise UsageError(f"limit: expected a number >= 0, got {limit}")
         found: list[Entry] = []
-        with self._reading(name) as rows:
+        with self.reading(name) as rows:
             for entry in rows.entries(rows.graph(name), after=after or 0, latest_first=True):
                 if limit is not None and len(found) >= limit:
                     break
@@ -592,25 +612,46 @@ class Store:
                     found.append(entry)
         return found[::-1]
 
+    def launched(self, name: str | None, since_s: float) -> list[Entry]:
+        """The events in which jobs that live by processes first got something, latest first.
+
+        Args:
+            since_s: only those from this moment on, in seconds since 1970.
+
+        Errors: as :meth:`log`.  Cost: reads the events since then; 1.5 µs for each that is another one.
+        """
+        found: list[Entry] = []
+        with self.reading(name) as rows:
+            for entry in rows.entries(rows.graph(name), after=0, latest_first=True, having=b'"launch"'):
+                if entry.time < since_s:
+                    break
+                if "launch" in entry.event:
+                    found.append(entry)
+        return found
+
     def tickets(self, name: str | None = None) -> list[Ticket]:
         """The requests that wait for resources of a graph, in the order in which they are considered.
 
         Errors: UnknownGraph; StoreError for damage.
         """
-        with self._reading(name) as rows:
+        with self.reading(name) as rows:
             return Tickets(rows.db, rows.graph(name).number).all()
 
     # -- changing ----------------------------------------------------------------------------------------------------
 
-    def wake(self, name: str) -> None:
+    def wake(self, name: str, concerned: Iterable[str] = ()) -> None:
         """Have those who wait for resources of a graph look whether they can get them.
 
         A change that makes no pass of the queue itself ends with this.  Cost: a look at a directory if nobody waits.
+
+        Args:
+            concerned: marks of the runs whose end may have moved.
         """
         with suppress(FluxresError):  # they look by themselves from time to time
             if mailbox.is_awaited(self.path):
                 first = self.tickets(name)[: limits.QUEUE_WATCHERS]
-                mailbox.send(self.path, [(ticket.launch.mark, mailbox.News(look=True)) for ticket in first])
+                news = [(ticket.launch.mark, mailbox.News(look=True)) for ticket in first]
+                mailbox.send(self.path, [*news, *((mark, mailbox.News(has_new_end=True)) for mark in concerned)])
 
     def link(self, name: str | None, durability: Durability, *, command: str = "", wait_s: float | None = None) -> Link:
         """A connection that stays open to one graph.
@@ -619,10 +660,10 @@ class Store:
         """
         if not self.database.exists():
             raise self._unmade(name)
-        with self._lock(command, wait_s):
+        with self.locked(command, wait_s):
             db = self.database.attach(durability)
         try:
-            return Link(self._rows(db), name, self.database, durability)
+            return Link(self.rows(db), name, self.database, durability)
         except BaseException:
             db.close()
             raise
@@ -654,9 +695,9 @@ class Store:
         """
         if not self.database.exists():
             raise self._unmade(name)
-        with self._lock(command, wait_s):
+        with self.locked(command, wait_s):
             db = self.database.begin()
-            rows = self._rows(db)
+            rows = self.rows(db)
             try:
                 with self.database.translated():
                     row = rows.graph(name)
@@ -674,13 +715,13 @@ class Store:
                     seq = row.seq
                     with self.database.translated():
                         if transaction.events:
-                            seq = rows.append(row, graph, transaction.events, self.clock(), command)
+                            seq = rows.append(row, graph, transaction.events, self.clock(), command, user=transaction.user)
                         db.commit()
                     transaction.position = Position(row.uid, seq)
             finally:
                 db.end()
         if transaction.events and not transaction.passes_queue:
-            self.wake(row.name)
+            self.wake(row.name, mailbox.concerned(graph, transaction.events))
 
     def append(
         self,
@@ -699,11 +740,11 @@ class Store:
 
         Errors: StoreConflict if the stored graph has changed since; nothing is written then.
         """
-        with self._changing(name, command, wait_s) as rows:
+        with self.changing(name, command, wait_s) as rows:
             row = rows.graph(name)
             self._require(row, base)
             seq = rows.append(row, graph, events, self.clock(), command) if events else row.seq
-        self.wake(name)
+        self.wake(name, mailbox.concerned(graph, events))
         return Position(row.uid, seq)
 
     def put(
@@ -728,8 +769,8 @@ class Store:
         """
         _check_name(name)
         shape = encoding.encode_shape(graph.structure)
-        with self._creating(command, wait_s) as db:
-            rows = self._rows(db)
+        with self.creating(command, wait_s) as db:
+            rows = self.rows(db)
             event = {"event": "load", "count": len(graph), "jobs": len(graph.records.jobs())}
             row, chosen = rows.find(name), rows.default()
             if row is None:
@@ -760,7 +801,7 @@ class Store:
         Returns: the events of the change that was undone.
         Errors: UsageError if the last change cannot be undone; UnknownGraph; StoreError.
         """
-        with self._changing(name, command, wait_s) as rows:
+        with self.changing(name, command, wait_s) as rows:
             row = rows.graph(name)
             graph, undone = rows.previous(row, self.clock)
             last = undone[-1].event
@@ -781,7 +822,7 @@ class Store:
 
         Errors: UnknownGraph.
         """
-        with self._changing(name, f"use {name}", wait_s) as rows:
+        with self.changing(name, f"use {name}", wait_s) as rows:
             rows.graph(name)
             rows.choose(name)
 
@@ -790,7 +831,7 @@ class Store:
 
         Errors: UnknownGraph.
         """
-        with self._changing(name, command or f"drop {name}", wait_s) as rows:
+        with self.changing(name, command or f"drop {name}", wait_s) as rows:
             rows.remove(rows.graph(name))
 
     # -- saves to other places ------------------------------------------------------------------------------------
@@ -802,7 +843,7 @@ class Store:
 
         Errors: UnknownGraph; StoreError.
         """
-        with self._reading(name) as rows:
+        with self.reading(name) as rows:
             row = rows.graph(name)
             graph, oldest = rows.read(row, self.clock), rows.oldest(row)
             places = [place for place in rows.saved(row) if oldest - 1 <= place.seq <= row.seq]
@@ -811,7 +852,7 @@ class Store:
 
     def remember(self, name: str, uid: str, places: Sequence[Saved], *, wait_s: float | None = None) -> None:
         """Record where a graph was saved, for the next incremental save."""
-        with self._changing(name, f"save {name}", wait_s) as rows:
+        with self.changing(name, f"save {name}", wait_s) as rows:
             row = rows.graph(name)
             if row.uid == uid:
                 rows.remember(row, places)
@@ -823,27 +864,27 @@ class Store:
     # -- within a transaction ---------------------------------------------------------------------------------------
 
     @contextmanager
-    def _reading(self, name: str | None) -> Iterator[Rows]:
+    def reading(self, name: str | None) -> Iterator[Rows]:
         with self.database.reading() as db:
             if db is None:
                 raise self._unmade(name)
-            yield self._rows(db)
+            yield self.rows(db)
 
     @contextmanager
-    def _changing(self, name: str | None, command: str, wait_s: float | None) -> Iterator[Rows]:
+    def changing(self, name: str | None, command: str, wait_s: float | None) -> Iterator[Rows]:
         if not self.database.exists():
             raise self._unmade(name)
-        with self._lock(command, wait_s), self.database.writing() as db:
-            yield self._rows(db)
+        with self.locked(command, wait_s), self.database.writing() as db:
+            yield self.rows(db)
 
     @contextmanager
-    def _creating(self, command: str, wait_s: float | None) -> Iterator[Connection]:
+    def creating(self, command: str, wait_s: float | None) -> Iterator[Connection]:
         self.database.prepare()
-        with self._lock(command, wait_s), self.database.creating(), self.database.writing() as db:
+        with self.locked(command, wait_s), self.database.creating(), self.database.writing() as db:
             yield db
 
     @contextmanager
-    def _lock(self, command: str, wait_s: float | None) -> Iterator[None]:
+    def locked(self, command: str, wait_s: float | None) -> Iterator[None]:
         lock = self.writer_lock()
         try:
             lock.acquire(command, limits.LOCK_WAIT_SECONDS_DEFAULT if wait_s is None else wait_s)
@@ -859,7 +900,7 @@ class Store:
                 hint="load it again and repeat the changes, or save the complete graph under another name",
             )
 
-    def _rows(self, db: Connection) -> Rows:
+    def rows(self, db: Connection) -> Rows:
         return Rows(db, self.url, self.address.graph)
 
 

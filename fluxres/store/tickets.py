@@ -31,6 +31,7 @@ class Ticket(msgspec.Struct, frozen=True, omit_defaults=True):
         duration_s: how long the resources are held; None for no end.
         policy: the match policy.
         shows_place: whether it is told its place in the queue whenever that changes.
+        is_served: whether its processes wait through a server, which watches for them.
         number: of the row; 0 before it is written.
     """
 
@@ -45,6 +46,7 @@ class Ticket(msgspec.Struct, frozen=True, omit_defaults=True):
     duration_s: float | None = None
     policy: str = "first"
     shows_place: bool = False
+    is_served: bool = False
     number: int = 0
 
 
@@ -70,7 +72,7 @@ class Tickets:
         try:
             return [msgspec.structs.replace(msgspec.json.decode(body, type=Ticket), number=number) for number, body in rows]
         except (msgspec.MsgspecError, TypeError) as error:
-            raise StoreError(f"unreadable ticket: {error}", hint="restore a backup (see fluxres help store)") from None
+            raise StoreError(f"unreadable ticket: {error}", hint="restore a backup (see fluxres help stores)") from None
 
     def exist(self) -> bool:
         """Whether there are any."""
@@ -81,6 +83,12 @@ class Tickets:
         self.have_changed = True
         number = self._db.add_ticket(self._graph, ticket.job, ticket.priority, msgspec.json.encode(ticket))
         return msgspec.structs.replace(ticket, number=number)
+
+    def renew(self, ticket: Ticket, lease: int) -> None:
+        """Give its processes a lease until this tick."""
+        self.have_changed = True
+        renewed = msgspec.structs.replace(ticket, launch=msgspec.structs.replace(ticket.launch, lease=lease))
+        self._db.rewrite_ticket(self._graph, ticket.number, msgspec.json.encode(renewed))
 
     def remove(self, ticket: Ticket) -> None:
         self.have_changed = True

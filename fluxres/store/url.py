@@ -117,7 +117,8 @@ def _file(address: str) -> str:
 def _absolute(path: str, text: str) -> Path:
     if not path:
         raise StoreError("the address of the store has no file name", where=text, hint="write sqlite:///path/to/file.db")
-    return Path(os.path.abspath(Path(path).expanduser()))
+    # The files beside a store are those of its real name: whoever comes by a symbolic link shares them.
+    return Path(os.path.realpath(Path(path).expanduser()))
 
 
 def _graph(query: str, text: str) -> str | None:

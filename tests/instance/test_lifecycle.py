@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+import fluxres
 from fluxres import InfeasibleRequest, InputError, UnknownJob, UsageError, limits
 from fluxres.errors import StaleHandle
 from fluxres.instance import Instance, Job, JobId, Runner, State
@@ -397,3 +398,14 @@ def test_a_runner_may_close_its_own_instance(inventory: str, policy: str) -> Non
     assert (child.is_closed, {job.state for job in jobs}) == (True, {State.INACTIVE})
     top.submit("slot/node", name="last")
     assert top.is_closed
+
+
+def test_the_records_of_a_job_are_found_by_its_id_as_text() -> None:
+    graph = fluxres.load({"fluxres": 1, "name": "ws", "resources": [{"type": "node", "count": 2}]})
+    job = fluxres.Instance(graph).submit("slot/node", duration_s=60)
+    assert graph.allocation(str(job.id)).job == str(job.id)
+    for wrong in (job, job.id):
+        with pytest.raises(UsageError, match=r"pass it as text: str\(job\.id\)"):
+            graph.allocation(wrong)  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match=r"pass it as text"):
+            graph.allocate("slot/node", job=wrong)  # type: ignore[arg-type]

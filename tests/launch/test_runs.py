@@ -156,6 +156,13 @@ def test_what_never_fits_is_refused_even_by_one_who_would_wait(workstation: Work
     assert "never" in workstation.command("run", "-g3", "--wait", "--", "true", status=3)
 
 
+def test_words_of_hyperqueue_need_no_request_format(workstation: Workstation) -> None:
+    words = ["run", "--resources", "gpus=1", "--dry-run", "--no-bind"]
+    assert workstation.command(*words, "--request-format", "hyperqueue") == workstation.command(*words)
+    said = workstation.command(*words, "--request-format", "canary", status=2)
+    assert "--resources is in the words of HyperQueue, and --request-format says canary" in said
+
+
 def test_a_dry_run_records_nothing(workstation: Workstation) -> None:
     shown = json.loads(workstation.command("run", "--resources", "gpus=1 cpus=2", "--dry-run", "--json"))
     *cores, gpu = (pool["path"] for pool in shown["pools"])
@@ -259,12 +266,71 @@ def test_a_program_runs_until_the_end_that_extend_gives_it(workstation: Workstat
     process.wait()
     assert time.monotonic() - begun > 12
     process, _ = workstation.program("-g1", "--duration", "1h")
-    assert "keeps its time limit" in workstation.command("extend", "r2", "-30m")
+    assert "ends by then" in workstation.command("extend", "r2", "-30m")
+
+
+@pytest.mark.parametrize("limit", [["--duration", "1h"], []])
+@pytest.mark.parametrize("way", ["command", "attached", "writing"])
+def test_a_program_ends_at_an_earlier_end_that_it_is_given(workstation: Workstation, limit: list[str], way: str) -> None:
+    process, program = workstation.program(
+        "-g1", "--no-bind", "--grace", "0.5", *limit, script="trap '' TERM; sleep 1000 & wait; wait"
+    )
+    end = time.time() + 1.5
+    if way == "command":
+        workstation.command("extend", "r1", "--end", f"{end:.1f}")
+    elif way == "attached":
+        with fluxres.open(str(workstation.store)) as graph:
+            graph.set_end("r1", end)
+    else:
+        with open_store(str(workstation.store)).writing() as transaction:
+            transaction.graph.set_end("r1", end)
+    assert process.wait(runs.PATIENCE_S) == 137
+    assert time.time() > end - 0.6
+    assert not is_running(program)
+    assert "the time of job r1 is over" in process.communicate()[1]
+
+
+def test_an_earlier_end_that_is_taken_back_ends_nothing(workstation: Workstation) -> None:
+    process, _ = workstation.program("-g1", "--no-bind", "--duration", "1h", "--grace", "0.2")
+    workstation.command("extend", "r1", "--duration", "8")
+    workstation.command("extend", "r1", "--duration", "1h")
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(9)
 
 
 def test_free_says_that_the_program_runs_on(workstation: Workstation) -> None:
     process, _ = workstation.program("-g1")
     assert f"runs on without what was freed (`kill {process.pid}` ends it)" in workstation.command("free", "r1")
+
+
+def test_what_runs_after_its_resources_were_freed_is_shown_and_can_be_canceled(workstation: Workstation) -> None:
+    process, program = workstation.program("-g1", "--no-bind", "--job", "b", "--name", "training")
+    workstation.command("free", "b")
+    (shown,) = json.loads(workstation.command("ps", "--json"))["programs"]
+    assert (shown["job"], shown["name"], shown["state"], shown["holds"]) == ("b", "training", "freed", "")
+    assert shown["processes"][2] == program
+    assert workstation.command("cancel", "b") == "b is canceled\n"
+    assert process.wait(runs.PATIENCE_S) == 143
+    assert not is_running(program)
+    assert json.loads(workstation.command("ps", "--json")) == {"programs": []}
+    assert workstation.command("cancel", "b") == "b has ended already\n"
+
+
+def test_wait_waits_for_a_program_whose_resources_were_freed(workstation: Workstation) -> None:
+    process, program = workstation.program("-g1", "--no-bind")
+    workstation.command("free", "r1")
+    waits = workstation.popen("wait", "r1")
+    time.sleep(1.0)
+    assert waits.poll() is None
+    os.kill(program, signal.SIGTERM)
+    assert (process.wait(), waits.wait(runs.PATIENCE_S)) == (143, 0)
+
+
+@pytest.mark.parametrize("lease", ["0", "1ms", "999ms"])
+def test_a_lease_has_a_lower_bound(workstation: Workstation, lease: str) -> None:
+    said = workstation.command("run", "--lease", lease, "--", "true", status=2)
+    assert f"--lease: expected {limits.RUN_LEASE_SECONDS_MIN:g} s or more, got {lease}" in said
+    workstation.command("run", "--lease", f"{limits.RUN_LEASE_SECONDS_MIN:g}", "--no-bind", "--", "true")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM])
@@ -575,6 +641,20 @@ def test_ps_shows_what_runs_and_what_waits(workstation: Workstation) -> None:
     assert workstation.command("ps", "-o", "csv").startswith("job,user,name,state,place,since,until,expected,")
 
 
+def test_units_of_a_divided_pool_are_no_pools(tmp_path: Path) -> None:
+    place = Workstation(tmp_path, tmp_path / "ws.db")
+    memory = {"type": "memory", "size": 4000}
+    node = {"type": "node", "with": [{"type": "core", "count": 2}, memory]}
+    open_store(str(place.store)).put("ws", fluxres.load({"fluxres": 1, "name": "ws", "resources": [node]}))
+    process, _ = place.program("slot/[core;memory=1000]", "--no-bind")
+    (shown,) = json.loads(place.command("ps", "--json"))["programs"]
+    assert shown["holds"] == "1 core, 1000 units of memory"
+    place.command("cancel", "r1")
+    place.end()
+    assert process.returncode == 143
+    assert "no program runs or waits" in place.command("ps")
+
+
 def test_wait_returns_when_jobs_end(workstation: Workstation) -> None:
     process, _ = workstation.program("-g2")
     second = workstation.popen("run", "-g1", "--wait", "--", "true")
@@ -616,7 +696,7 @@ def test_ids_are_not_used_twice(workstation: Workstation) -> None:
 
 
 def test_a_lease_is_renewed(workstation: Workstation) -> None:
-    workstation.program("--lease", "0.6")
+    workstation.program("--lease", "1")
     first = workstation.graph().facts("r1").launch
     assert first is not None
     assert first.lease is not None

@@ -17,6 +17,7 @@ from fluxres import limits
 from fluxres.allocation.facts import Launch
 from fluxres.clock import fixed
 from fluxres.launch import identity, waiting
+from fluxres.launch.broker import StoreBroker
 from fluxres.launch.gate import Gate
 from fluxres.launch.loop import Loop
 from fluxres.launch.runs import Order
@@ -136,7 +137,7 @@ def test_a_queue_has_watchers_and_all_who_show_their_place_learn_it() -> None:
 def test_stopped_processes_are_no_watchers(monkeypatch: pytest.MonkeyPatch) -> None:
     tickets = [ticket(i, "slot/gpu=2") for i in range(1, 9)]
     tickets[0] = msgspec.structs.replace(tickets[0], launch=msgspec.structs.replace(HERE, mark="stopped"))
-    monkeypatch.setattr(waiting.identity, "is_awake", lambda launch: launch.mark != "stopped")
+    monkeypatch.setattr(waiting.identity, "is_awake", lambda launch, _now: launch.mark != "stopped")
     watchers = [one.place for _, one in waiting._places(machine(), tickets) if one.watch]
     assert watchers == [place + 1 for place in range(1, limits.QUEUE_WATCHERS + 1)]
 
@@ -162,10 +163,10 @@ def test_a_waiting_process_looks_by_itself_if_nothing_wakes_it(tmp_path: Path, m
     store = open_store(str(place.store))
     with store.writing() as transaction:
         transaction.tickets.add(ticket(0, "slot/core"))
-    box = Mailbox(place.store, "another mark")  # it gets no message
+    broker = StoreBroker(store, "ws")  # it gets no message, since it does not listen
+    broker.mark = HERE.mark
     with Loop() as loop:
-        graph = Wait(store, "ws", "t0", 10.0, Silent(), loop, box).until_granted()
-    box.close()
+        graph = Wait(broker, "t0", 10.0, Silent(), loop).until_granted()
     assert graph.jobs() == ["t0"]
     assert store.tickets() == []
 
@@ -209,3 +210,69 @@ def test_as_many_start_at_once_as_there_are_processors(tmp_path: Path, monkeypat
     os.waitpid(pid, 0)
     os.close(pipe)
     os.close(said)
+
+
+def named(number: int, *pools: tuple[str, int | None], duration_s: float | None = None) -> Ticket:
+    return Ticket(f"t{number}", "ada", 0, 0.0, HERE, pools=pools, duration_s=duration_s, number=number)
+
+
+@pytest.mark.parametrize(("duration_s", "passes"), [(50.0, True), (100.0, True), (101.0, False), (None, False)])
+def test_a_request_for_pools_by_name_is_not_delayed(duration_s: float | None, passes: bool) -> None:
+    graph = machine()
+    graph.allocate("/ws/ws/core0", job="j", duration_s=100)
+    waiting_pass = Pass(graph).run([named(1, ("/ws/ws", None), duration_s=50.0), ticket(2, "slot/core", duration_s)])
+    assert waiting_pass.starts == {"t1": 1100.0}
+    assert [one.job for one in waiting_pass.granted] == ["t2"] * passes
+
+
+@pytest.mark.parametrize("first", [named(1, ("/ws/ws", None), duration_s=50.0), ticket(1, "slot/node{x}", 50.0)])
+def test_what_is_free_in_a_pool_that_is_wanted_as_a_whole_is_kept(first: Ticket) -> None:
+    graph = machine()
+    graph.allocate("/ws/ws/core0", job="j")
+    assert granted(graph, [first, ticket(2, "slot/core", 10.0), ticket(3, "slot/gpu")]) == []
+    graph.free("j")
+    assert granted(graph, [first, ticket(2, "slot/core", 10.0)]) == ["t1"]
+
+
+def test_no_more_than_what_is_wanted_is_kept() -> None:
+    inside = [{"type": "gpu", "count": 1}, {"type": "memory", "size": 64, "unit": "GiB"}]
+    graph = fluxres.load({"fluxres": 1, "name": "ws", "resources": [{"type": "node", "hosts": "ws", "with": inside}]})
+    graph.clock = fixed(1000.0)
+    graph.allocate("/ws/ws/gpu0", job="j")
+    first = ticket(1, "slot/[gpu;memory=40]")
+    assert granted(graph, [first, ticket(2, "slot/memory=25")]) == []
+    assert granted(graph, [first, ticket(2, "slot/memory=24")]) == ["t2"]
+
+
+@given(st.data())
+@settings(max_examples=25, deadline=None)
+def test_nobody_starts_later_than_was_estimated(data: st.DataObject) -> None:
+    """With limits of time that all use up, whatever comes later, and for requests and pools by name alike."""
+    graph = machine(cores=4)
+    what = st.sampled_from(
+        ["slot/core", "slot/[core=2;gpu]", "slot/[gpu=2;core]", "slot/core=3", "/ws/ws", "/ws/ws/core1", "/ws/ws/gpu0"]
+    )
+    drawn = st.tuples(st.integers(0, 60), what, st.sampled_from([10.0, 20.0, 50.0, 100.0]))
+    arriving = sorted(data.draw(st.lists(drawn, min_size=8, max_size=8)))
+    left: list[Ticket] = []
+    ends: dict[str, float] = {}
+    estimated: dict[str, float] = {}
+    while arriving or left:
+        now = min([*ends.values(), *(1000.0 + after_s for after_s, _, _ in arriving[:1])])
+        graph.clock = fixed(now)
+        for job in [job for job, end in ends.items() if end <= now]:
+            del ends[job]
+            if graph.records.is_holder(job):
+                graph.free(job)
+        while arriving and 1000.0 + arriving[0][0] <= now:
+            _, asked, duration_s = arriving.pop(0)
+            number = 8 - len(arriving)
+            is_named = asked.startswith("/")
+            left.append(named(number, (asked, None), duration_s=duration_s) if is_named else ticket(number, asked, duration_s))
+        for one in Pass(graph).run(left).granted:
+            assert now <= estimated.get(one.job, now)
+            assert one.duration_s is not None
+            ends[one.job] = now + one.duration_s
+        left = [one for one in left if one.job not in ends]
+        estimated |= Pass(graph).run(left, only_estimate=True).starts
+    assert not graph.check()

@@ -121,6 +121,7 @@ def test_a_part_shows_nothing_of_the_rest(ask: Send, path: str) -> None:
         "job": "?job=outside",
         "resource_set": "?job=outside",
         "document": "?format=cluster",
+        "news": f"?mark={'0' * 24}",
     }
     status, document = ask("rack0", place + queries.get(place.rsplit("/", 1)[-1], ""))
     assert status in (200, 403)

@@ -1,10 +1,8 @@
-"""What every store does, on each kind of store: a SQLite file, and a PostgreSQL server that the tests start."""
+"""What every store does, on each kind of store (`url` in conftest.py)."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -16,32 +14,7 @@ from fluxres.errors import InsufficientResources, StoreBusy, StoreConflict, Stor
 from fluxres.store import Store, Ticket, open_store
 from fluxres.store.store import Saved
 from tests.store.graphs import change, fingerprint, machine
-from tests.store.servers import Postgresql, postgresql
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Postgresql]:
-    with postgresql() as running:
-        yield running
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The address of an empty store."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    if request.param == "sqlite":
-        return f"sqlite://{tmp_path}/site.db"
-    import psycopg
-
-    running = request.getfixturevalue("server")
-    with psycopg.connect(running.url, autocommit=True) as db:
-        db.execute("DROP SCHEMA IF EXISTS fluxres CASCADE")
-    return str(running.url)
-
-
-@pytest.fixture
-def store(url: str) -> Store:
-    return open_store(url, clock=fixed(0))
+from tests.store.servers import Postgresql
 
 
 def test_an_empty_store_has_no_graphs(store: Store) -> None:
@@ -251,18 +224,18 @@ def test_rule_a2_threads_and_connections_never_allocate_the_same_units(url: str,
 # -- a server ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_server_that_restarts_loses_nothing_and_is_found_again(server: Postgresql, tmp_path: Path) -> None:
-    store = open_store(server.url, clock=fixed(0))
+def test_a_server_that_restarts_loses_nothing_and_is_found_again(postgresql_server: Postgresql) -> None:
+    store = open_store(postgresql_server.url, clock=fixed(0))
     store.put("restarted", machine(), replace=True, use=True)
-    with fluxres.open(server.url, name="restarted", clock=fixed(0)) as graph:
+    with fluxres.open(postgresql_server.url, name="restarted", clock=fixed(0)) as graph:
         graph.allocate("slot/core", job="j1")
-        server.control("stop", "-m", "immediate")
+        postgresql_server.control("stop", "-m", "immediate")
         with pytest.raises(StoreError, match="cannot be reached"):
             graph.allocate("slot/core", job="j2")
         with pytest.raises(StoreError, match="cannot be reached"):
             store.load("restarted")
         assert graph.jobs() == ["j1"]
-        server.control("start")
+        postgresql_server.control("start")
         assert any(_changed(graph, f"k{i}") for i in range(3))
         assert fingerprint(graph) == fingerprint(store.open("restarted")[0])
         assert graph.jobs() == ["j1"]

@@ -74,3 +74,11 @@ def test_the_address_of_a_server_keeps_the_options_of_its_library() -> None:
     assert found == url.ServerUrl("postgresql://ada:x@db.site:5433/cluster?sslmode=require", "demo")
     assert url.is_store_url("postgresql://db.site/cluster")
     assert url.parse("postgresql://db.site/cluster").path != found.path
+
+
+def test_a_symbolic_link_is_the_store_that_it_points_to(tmp_path: Path) -> None:
+    (tmp_path / "b.db").symlink_to("a.db")
+    (tmp_path / "loop.db").symlink_to("loop.db")
+    assert open_store(str(tmp_path / "b.db")).path == tmp_path / "a.db"
+    assert url.parse(f"sqlite:///{tmp_path}/b.db").path == tmp_path / "a.db"
+    assert url.parse(str(tmp_path / "loop.db")).path == tmp_path / "loop.db"

@@ -323,7 +323,7 @@ def extend_command(settings: Settings, job: str, change: str | None, end: float 
         graph.set_end(job, end, duration_s=length)
         is_earlier, launcher = graph.allocation(job).end < before, _launcher(graph, job)
     if is_earlier and launcher is not None:
-        note(f"the program of job {printable(job)} keeps its time limit (`fluxres cancel {printable(job)}` ends it)")
+        note(f"the program of job {printable(job)} ends by then (`fluxres cancel {printable(job)}` ends it now)")
     answer_held(settings, graph, job)
 
 

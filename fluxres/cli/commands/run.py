@@ -18,18 +18,21 @@ from fluxres.cli.arguments import Asked, RequestCommand, targets
 from fluxres.cli.failures import tell
 from fluxres.cli.output import answer, note
 from fluxres.cli.settings import PLAIN_OUTPUTS, Duration, EverywhereOption, Settings
-from fluxres.cli.stores import os_user, store
+from fluxres.cli.stores import os_user, server, store
 from fluxres.errors import UsageError
 from fluxres.render.text import Style, printable, seconds_or_none, when
 from fluxres.syntax import duration
 
 if TYPE_CHECKING:
+    from fluxres.launch.broker import Broker
+    from fluxres.launch.gate import Gate
     from fluxres.launch.runs import Plan
     from fluxres.model import ResourceGraph
     from fluxres.store import Store
     from fluxres.syntax.jobspec import Request
 
 _FOREVER: Final = "forever"
+_OF_RESOURCES: Final = "hyperqueue"
 _FOR_ANY_TIME: Final = f"--wait={_FOREVER}"
 _BEFORE_ASK: Final = re.compile(r"\s+(?=[A-Za-z][A-Za-z0-9/_]*\s*=)", re.ASCII)
 """A blank before the next resource: HyperQueue has an option for each."""
@@ -45,6 +48,18 @@ class _RunCommand(RequestCommand):
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.params = [one for one in self.params if not (isinstance(one, EverywhereOption) and one.name == "wait_s")]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """As other commands with a request do; `--resources` is in a language of its own.
+
+        Errors: UsageError if another one was given.
+        """
+        if ctx.params["resources"] is not None and ctx.params["language"] is not None and not ctx.params["words"]:
+            language, ctx.params["language"] = ctx.params["language"], None
+            if language != _OF_RESOURCES:
+                message = f"--resources is in the words of HyperQueue, and --request-format says {language}"
+                raise UsageError(message, hint=f"give the request as one word: --request-format {language} REQUEST")
+        return super().invoke(ctx)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As other commands with a request do, with the program set apart, and `--wait` with or without a time."""
@@ -64,6 +79,19 @@ class _Wait(Duration):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         return math.inf if value == _FOREVER else super().convert(value, param, ctx)
+
+
+class _Lease(Duration):
+    """Life of a lease."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        lease_s = super().convert(value, param, ctx)
+        if lease_s < limits.RUN_LEASE_SECONDS_MIN:
+            message = f"--lease: expected {limits.RUN_LEASE_SECONDS_MIN:g} s or more, got {value}"
+            raise UsageError(
+                message, hint="it is renewed after a third of it; leave it out for no lease on a store of this machine"
+            )
+        return lease_s
 
 
 def _options(function: Callable[..., None]) -> Callable[..., None]:
@@ -101,9 +129,10 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
         ),
         click.option(
             "--lease",
-            type=Duration(),
+            type=_Lease(),
             metavar="D",
-            help="Free what it holds when it has not been renewed for so long; for stores seen from other machines.",
+            help="Free what it holds when it has not been renewed for so long; for stores seen from other machines. Default on a "
+            f"server: {limits.RUN_LEASE_SECONDS_DEFAULT:g}.",
         ),
     ]
     for option in reversed(options):
@@ -142,15 +171,11 @@ def _run(ctx: click.Context, argv: tuple[str, ...], *, asked: Asked, resources: 
     if resources is not None:
         if asked.is_given:
             raise UsageError("both --resources and a request were given", hint="give one of them")
-        asked = asked.instead([_BEFORE_ASK.sub("; ", resources)], language="hyperqueue")
+        asked = asked.instead([_BEFORE_ASK.sub("; ", resources)], language=_OF_RESOURCES)
     elif not asked.is_given:
         asked = asked.instead(sizes={"n": "1"})
     patience = given["patience"]
-    from fluxres.launch.gate import Gate
-    from fluxres.store import url
-
-    opened = store(settings, is_quiet=True)
-    gate = Gate((url.default() if settings.store is None else url.parse(settings.store)).path)
+    broker, gate = _broker(settings, given["lease"])
     from fluxres.launch.runs import Order, Run, plan
 
     order = Order(
@@ -163,16 +188,34 @@ def _run(ctx: click.Context, argv: tuple[str, ...], *, asked: Asked, resources: 
         os_user(),
         given["name"],
         given["grace"],
-        given["lease"],
         not given["no_bind"],
         _reader_of(given),
-        settings.command,
     )
-    graph = settings.graph or opened.address.graph or opened.default or _load_this_machine(settings, opened)
     if given["dry_run"]:
-        _show(settings, plan(opened, graph, order))
+        _show(settings, plan(broker.load(), broker.url, order))
         return
-    ctx.exit(Run(opened, graph, order, _Terminal(), gate).run())
+    ctx.exit(Run(broker, order, _Terminal(), gate).run())
+
+
+def _broker(settings: Settings, lease_s: float | None) -> tuple[Broker, Gate]:
+    """Where the resources are, and the place among those that start."""
+    from fluxres.launch.gate import Gate
+
+    if (remote := server(settings)) is not None:
+        from fluxres.service.client.broker import ServerBroker
+
+        lease_s = limits.RUN_LEASE_SECONDS_DEFAULT if lease_s is None else lease_s
+        if math.isinf(lease_s):
+            raise UsageError("--lease: expected an end, got none", hint="a server gives back what it hears nothing of")
+        return ServerBroker(remote, remote.name_of(settings.graph), lease_s, settings.command), Gate(None)
+    from fluxres.store import url
+
+    opened = store(settings, is_quiet=True)
+    gate = Gate((url.default() if settings.store is None else url.parse(settings.store)).path)
+    from fluxres.launch.broker import StoreBroker
+
+    graph = settings.graph or opened.address.graph or opened.default or _load_this_machine(settings, opened)
+    return StoreBroker(opened, graph, lease_s, settings.command), gate
 
 
 def _reader_of(given: Mapping[str, Any]) -> str | None:

@@ -7,10 +7,13 @@ there now.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from secrets import token_hex
 from typing import Any, Final
+
+import msgspec
 
 from fluxres import clock as clocks
 from fluxres import limits
@@ -19,7 +22,7 @@ from fluxres.errors import FluxresError, Forbidden, RevisionConflict, StoreError
 from fluxres.model import ResourceGraph
 from fluxres.model.changes import expire_stages
 from fluxres.service.client.connection import Connection, address, of_graph
-from fluxres.store import Entry, GraphRow, encoding, journal, records
+from fluxres.store import Entry, GraphRow, Ticket, encoding, journal, records
 
 _SCHEMES: Final = ("http://", "https://")
 _LENGTH_BYTES: Final = 8
@@ -45,17 +48,17 @@ class RemoteStore:
     def __init__(self, url: str) -> None:
         at = address(url)
         self.url, self._chosen = str(at), at.graph
-        self._connection = Connection(at, keep=False)
+        self.connection = Connection(at, keep=False)
 
     def graphs(self) -> list[GraphRow]:
         """The graphs, without reading their content."""
-        found = self._connection.get("/v1/graphs").document()["graphs"]
+        found = self.connection.get("/v1/graphs").document()["graphs"]
         return [GraphRow(0, one["graph"], "", one["created"], 0, one["pools"], one["events"], 0, 0) for one in found]
 
     @property
     def default(self) -> str | None:
         """The graph in use."""
-        found = self._connection.get("/v1/graphs").document()["graphs"]
+        found = self.connection.get("/v1/graphs").document()["graphs"]
         return next((one["graph"] for one in found if one["in_use"]), None)
 
     def load(self, name: str | None = None, *, clock: Clock | None = None) -> ResourceGraph:
@@ -75,13 +78,44 @@ class RemoteStore:
     ) -> list[Entry]:
         """Events of a graph, oldest first: the latest ones, at most as many as a page has."""
         wanted = limits.SERVICE_PAGE_MAX if limit is None else min(limit, limits.SERVICE_PAGE_MAX)
-        place = of_graph(self._name(name), "log")
-        found = self._connection.get(place, job=job, path=path, user=user, limit=wanted).document()["log"]
+        place = of_graph(self.name_of(name), "log")
+        found = self.connection.get(place, job=job, path=path, user=user, limit=wanted).document()["log"]
         return [_entry(one) for one in found]
+
+    def tickets(self, name: str | None = None) -> list[Ticket]:
+        """The requests that wait for resources of a graph."""
+        return msgspec.convert(self._queue(name)["tickets"], list[Ticket])
+
+    def queue(self, name: str | None = None) -> tuple[list[Ticket], dict[str, float], list[Ticket]]:
+        """What :meth:`tickets` returns; when each is expected to start, infinity if that is not known; and the programs that run
+        although what they held was freed.
+        """
+        found = self._queue(name)
+        starts = {job: math.inf if start is None else start for job, start in found["starts"].items()}
+        return msgspec.convert(found["tickets"], list[Ticket]), starts, msgspec.convert(found["freed"], list[Ticket])
+
+    def cancel(self, name: str | None, job: str, grace_s: float, *, command: str) -> str:
+        """End a job of run or shell; returns what it was: waiting, running or ended. Errors: UnknownJob; Forbidden."""
+        body = {"job": job, "grace_s": grace_s, "command": command}
+        reply = self.connection.post(of_graph(self.name_of(name), "cancel"), body, key=token_hex(16))
+        return str(reply.document()["was"])
+
+    def changes(self, name: str | None) -> Iterator[None]:
+        """Once for each event of a graph from now on, and at least every 15 seconds.
+
+        Errors: StoreError if the connection breaks.
+        """
+        for line in self.connection.stream(of_graph(self.name_of(name), "events"), {}):
+            if line.startswith((b"data: ", b":")):
+                yield
+
+    def _queue(self, name: str | None) -> dict[str, Any]:
+        found: dict[str, Any] = self.connection.get(of_graph(self.name_of(name), "queue")).document()
+        return found
 
     def drop(self, name: str, *, command: str = "", wait_s: float | None = None) -> None:
         """Remove a graph, its snapshot and its journal."""
-        self._connection.send("DELETE", of_graph(name, ""))
+        self.connection.send("DELETE", of_graph(name, ""))
 
     @contextmanager
     def changing(self, name: str | None, *, command: str, clock: Clock) -> Iterator[ResourceGraph]:
@@ -105,10 +139,10 @@ class RemoteStore:
                 raise UsageError(f"'{event['event']}' changes the shape of a graph, which a server does not do", hint=hint)
         body: dict[str, Any] = {"events": events, "command": command}
         try:
-            self._connection.post(place, body, key=token_hex(16), revision=revision)
+            self.connection.post(place, body, key=token_hex(16), revision=revision)
         except RevisionConflict:
             try:
-                self._connection.post(place, body, key=token_hex(16))
+                self.connection.post(place, body, key=token_hex(16))
             except (Forbidden, Unauthorized):
                 raise
             except StoreError:
@@ -116,15 +150,16 @@ class RemoteStore:
             except FluxresError as error:
                 raise RevisionConflict(f"the graph changed while the command decided: {error}", hint="try again") from None
 
-    def _name(self, name: str | None) -> str:
+    def name_of(self, name: str | None) -> str:
+        """The graph of this name, else the one in the address, else the one in use. Errors: UnknownGraph."""
         found = name or self._chosen or self.default
         if found is None:
             raise UnknownGraph("no graph is in use", where=self.url, hint="name one with --graph")
         return found
 
     def _open(self, name: str | None, clock: Clock | None) -> tuple[ResourceGraph, str | None]:
-        name = self._name(name)
-        reply = self._connection.get(of_graph(name, "snapshot"))
+        name = self.name_of(name)
+        reply = self.connection.get(of_graph(name, "snapshot"))
         length = int.from_bytes(reply.body[:_LENGTH_BYTES], "big")
         shape, marks = reply.body[_LENGTH_BYTES:][:length], reply.body[_LENGTH_BYTES + length :]
         structure, stored = encoding.decode(shape, marks)

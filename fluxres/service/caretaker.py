@@ -1,0 +1,100 @@
+"""A thread of the service that looks after runs: it frees what the dead held, and lets others have it (rules H1 and H2).
+
+Those who wait through the server cannot see the processes of other runs, so this thread watches for them. It looks at the graphs
+in memory, and writes to the store only when something has ended.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Final
+
+from fluxres import limits
+from fluxres.clock import stopwatch
+from fluxres.errors import FluxresError
+from fluxres.launch import desk, orphans
+from fluxres.store import mailbox
+
+if TYPE_CHECKING:
+    from fluxres.service.site import Served, Site
+
+_LOOK_EVERY_S: Final = 0.2
+_QUIET_S: Final = 1.0
+"""The same while nobody has a connection for news."""
+
+
+class Caretaker:
+    """Looks after the runs of a site.
+
+    Args:
+        site: whose open graphs it looks at.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._wanted: list[tuple[float, str]] = []
+        self._seen: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._news = threading.Event()
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name="fluxres-caretaker", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def look(self, graph: str, after_s: float = 0.0) -> None:
+        """Look at a graph, now or later."""
+        with self._lock:
+            heappush(self._wanted, (stopwatch() + after_s, graph))
+        if not after_s:
+            self._news.set()
+
+    def left(self, graph: str, lease_s: float) -> None:
+        """A run has lost its connection: its processes may have ended, or its lease will not be renewed."""
+        self.look(graph)
+        self.look(graph, lease_s)
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._news.set()
+        self._thread.join()
+
+    def spare(self, graph: str) -> None:
+        """When a graph is opened: leases could not be renewed before, and a server that was killed has left its sockets."""
+        with suppress(FluxresError):
+            mailbox.sweep(mailbox.folder_of(self._site.store.path))
+            desk.spare(self._site.store, graph, limits.RUN_LEASE_SECONDS_DEFAULT)
+        self.look(graph)
+        self.look(graph, limits.RUN_LEASE_SECONDS_DEFAULT)
+
+    def _run(self) -> None:
+        while not self._is_closed:
+            self._news.wait(_LOOK_EVERY_S if len(self._site.exchange) else _QUIET_S)
+            self._news.clear()
+            wanted = self._due()
+            for served in self._site.open_graphs:
+                with suppress(FluxresError):  # a store that is busy, or a graph that was dropped
+                    served.refresh()
+                    if served.name in wanted or self._has_ended(served):
+                        desk.look(self._site.store, served.name)
+                        served.catch_up()
+
+    def _due(self) -> set[str]:
+        found, now = set(), stopwatch()
+        with self._lock:
+            while self._wanted and self._wanted[0][0] <= now:
+                found.add(heappop(self._wanted)[1])
+        return found
+
+    def _has_ended(self, served: Served) -> bool:
+        """Whether the processes of a job have ended, or the time of something that is held."""
+        graph = served.graph
+        with graph.lock:
+            now = graph.now()
+            before = self._seen.get(served.name, now)
+            self._seen[served.name] = now
+            if not len(self._site.exchange) and next(orphans.launched(graph), None) is None:
+                return False
+            return orphans.are_there(graph) or bool(graph.planner.moments(before, now))

@@ -1,0 +1,322 @@
+"""A whole store as a stream of items, and as a file of them: its dump.
+
+A dump does not depend on the kind of store, so it is the way from one kind to another. It is JSON lines: a header, the notes, and
+for each graph its row, its snapshot, the state before its last change, and its journal; and a last line with the number of lines
+and their checksum, without which a dump is not complete. Requests that wait (tickets) are left out: they are void without the
+processes that wait at the store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from fluxres.errors import InputError, StoreError, UsageError
+from fluxres.store import journal
+from fluxres.store.contents import PARTS, Blob, EventRow, GraphRow, Part
+from fluxres.store.database import Connection
+from fluxres.store.store import SAVED, Rows
+
+VERSION: Final = 1
+HEAD: Final = b'{"fluxres":"store"'
+_LINE_BYTES_MAX: Final = 1 << 30
+_EVENTS_AT_ONCE: Final = 500
+
+
+class Header(msgspec.Struct, frozen=True):
+    """The first line of a dump.
+
+    Args:
+        fluxres: ``store``.
+        version: of the form of the dump.
+        url: of the store.
+        time: seconds since 1970.
+        graphs: number of graphs.
+    """
+
+    fluxres: str
+    version: int
+    url: str
+    time: float
+    graphs: int
+
+
+class NoteItem(msgspec.Struct, frozen=True, tag="note", tag_field="item"):
+    """A note of the store."""
+
+    key: str
+    text: str
+
+
+class GraphItem(msgspec.Struct, frozen=True, tag="graph", tag_field="item"):
+    """A graph; what follows up to the next one is part of it.
+
+    Args:
+        before, snapshot_seq: the state before its last change, as :class:`fluxres.store.contents.Previous`; None if not kept.
+        kept: the parts of the snapshot of that state that are not those of the present one.
+    """
+
+    row: GraphRow
+    before: int | None = None
+    snapshot_seq: int | None = None
+    kept: tuple[Part, ...] = ()
+
+
+class BlobItem(msgspec.Struct, frozen=True, tag="blob", tag_field="item"):
+    """A part of a snapshot; those of the previous state come first."""
+
+    part: Part
+    seq: int
+    content: bytes
+
+
+class EventItem(msgspec.Struct, frozen=True, tag="event", tag_field="item"):
+    """A line of the journal.
+
+    Args:
+        event: as JSON.
+    """
+
+    seq: int
+    time: float
+    command: str
+    event: msgspec.Raw
+
+
+class End(msgspec.Struct, frozen=True, tag="end", tag_field="item"):
+    """The last line.
+
+    Args:
+        lines: number of those before it.
+        checksum: of these.
+    """
+
+    lines: int
+    checksum: str
+
+
+Item = NoteItem | GraphItem | BlobItem | EventItem
+
+
+# -- a store as items ----------------------------------------------------------------------------------------------------
+
+
+def items(rows: Rows) -> Iterator[Item]:
+    """Everything in a store, as one transaction sees it.
+
+    Errors: StoreError for damage.
+    """
+    graphs, known = rows.graphs(), set()
+    for row in graphs:
+        known.add(SAVED + row.uid)
+    for key, text in rows.db.notes().items():
+        if not key.startswith(SAVED) or key in known:
+            yield NoteItem(key, text)
+    for row in graphs:
+        yield from _of_graph(rows, row)
+
+
+def _of_graph(rows: Rows, row: GraphRow) -> Iterator[Item]:
+    previous = rows.db.previous(row.number)
+    old: dict[Part, bytes] = {}
+    if previous is not None and previous.after == row.seq:
+        contents: dict[Part, bytes | None] = {"shapes": previous.shape, "snapshots": previous.marks}
+        old = {part: content for part, content in contents.items() if content is not None}
+        yield GraphItem(row, previous.before, previous.snapshot_seq, tuple(old))
+    else:
+        yield GraphItem(row)
+    for part, content in old.items():
+        yield BlobItem(part, 0, content)
+    for part in PARTS:
+        blob = rows.blob(part, row)
+        yield BlobItem(part, blob.seq, blob.content)
+    for stored in rows.stored_events(row, after=0):
+        yield EventItem(stored.seq, stored.time, stored.command, msgspec.Raw(journal.text_of(stored.body)))
+
+
+def fill(db: Connection, found: Iterable[Item], taken: set[str], new_uid: Callable[[], str]) -> tuple[int, int]:
+    """Write items into an empty store, within a transaction; returns the number of graphs and of events.
+
+    Args:
+        taken: the uids that graphs of this store had: who has one of them open must not take the restored graph for it.
+    """
+    graphs = events = 0
+    renamed: dict[str, str] = {}
+    notes: list[NoteItem] = []
+    writing: _Graph | None = None
+    for item in found:
+        if isinstance(item, NoteItem):
+            notes.append(item)
+        elif isinstance(item, GraphItem):
+            if writing is not None:
+                writing.end()
+            uid = item.row.uid if item.row.uid not in taken else renamed.setdefault(item.row.uid, new_uid())
+            writing = _Graph(db, msgspec.structs.replace(item, row=msgspec.structs.replace(item.row, uid=uid)))
+            graphs += 1
+        elif writing is not None:
+            writing.add(item)
+            events += isinstance(item, EventItem)
+    if writing is not None:
+        writing.end()
+    for note in notes:
+        uid = note.key.removeprefix(SAVED)
+        db.put_note(SAVED + renamed[uid] if uid in renamed else note.key, note.text)
+    return graphs, events
+
+
+class _Graph:
+    """A graph that is being written."""
+
+    def __init__(self, db: Connection, item: GraphItem) -> None:
+        self._db, self._item = db, item
+        self._row = msgspec.structs.replace(item.row, number=db.add_graph(item.row))
+        self._old = list(item.kept)
+        self._is_kept = item.before is None
+        self._events: list[EventRow] = []
+
+    def add(self, item: BlobItem | EventItem) -> None:
+        if isinstance(item, EventItem):
+            body = journal.packed(bytes(item.event))
+            self._events.append(EventRow(item.seq, item.time, item.command, body, journal.checksum(item.seq, body)))
+            if len(self._events) >= _EVENTS_AT_ONCE:
+                self._flush()
+            return
+        if self._old:
+            self._old.remove(item.part)
+        else:
+            self._keep()
+        self._db.put_blob(item.part, self._row.number, Blob(item.seq, item.content))
+
+    def end(self) -> None:
+        self._flush()
+        self._keep()
+
+    def _keep(self) -> None:
+        """Keep the blobs that have come as those of the state before the last change."""
+        before, snapshot_seq = self._item.before, self._item.snapshot_seq
+        if not self._is_kept and before is not None and snapshot_seq is not None:
+            row = msgspec.structs.replace(self._row, seq=before, snapshot_seq=snapshot_seq)
+            self._db.keep(row, self._row.seq, self._item.kept)
+        self._is_kept = True
+
+    def _flush(self) -> None:
+        self._db.add_events(self._row.number, self._events)
+        self._events = []
+
+
+# -- a dump --------------------------------------------------------------------------------------------------------------
+
+
+def write(path: Path, rows: Rows, now: float) -> tuple[int, int]:
+    """Write a dump beside `path`, and give it its name when it is complete; returns the number of graphs and of events.
+
+    Errors: StoreError.
+    """
+    header = Header("store", VERSION, rows.url, now, len(rows.graphs()))
+    graphs = events = 0
+    with _replaced(path) as out:
+        hashed, lines = hashlib.blake2b(digest_size=16), 0
+        for document in chain((header,), items(rows)):
+            line = msgspec.json.encode(document) + b"\n"
+            hashed.update(line)
+            out.write(line)
+            lines += 1
+            graphs += isinstance(document, GraphItem)
+            events += isinstance(document, EventItem)
+        out.write(msgspec.json.encode(End(lines, hashed.hexdigest())) + b"\n")
+    return graphs, events
+
+
+def read(path: Path) -> Iterator[Item]:
+    """The items of a dump.  The last line is checked only at the end, so nothing may be committed before.
+
+    Errors: InputError with the line.
+    """
+    try:
+        with path.open("rb") as file:
+            yield from _read(file, str(path))
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", where=str(path)) from None
+
+
+def _read(file: Any, where: str) -> Iterator[Item]:
+    decoder = msgspec.json.Decoder(Item | End)
+    hashed, number = hashlib.blake2b(digest_size=16), 1
+    first = file.readline(_LINE_BYTES_MAX)
+    if not first.startswith(HEAD):
+        raise InputError("is not the dump of a store", where=where, hint="`fluxres store dump` writes one")
+    _check_header(first, where)
+    hashed.update(first)
+    for number, line in enumerate(iter(lambda: file.readline(_LINE_BYTES_MAX), b""), 2):
+        try:
+            item = decoder.decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise _damaged(f"unreadable line: {error}", f"{where}:{number}") from None
+        if isinstance(item, End):
+            if (item.lines, item.checksum) != (number - 1, hashed.hexdigest()):
+                raise _damaged("the checksum of the lines above does not match", f"{where}:{number}")
+            return
+        hashed.update(line)
+        yield item
+    raise _damaged("the dump ends too early", f"{where}:{number}")
+
+
+def _check_header(line: bytes, where: str) -> None:
+    try:
+        header = msgspec.json.decode(line, type=Header)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise _damaged(f"unreadable header: {error}", f"{where}:1") from None
+    if header.version > VERSION:
+        said = f"has version {header.version}, but this fluxres supports only versions up to {VERSION}"
+        raise InputError(said, where=where, hint="use a newer fluxres")
+
+
+def _damaged(said: str, where: str) -> InputError:
+    return InputError(said, where=where, hint="take another dump: this one was damaged or cut short; nothing was restored")
+
+
+class _replaced:  # noqa: N801 - a context manager
+    """A file that is written beside `path`, and gets this name when the block ends without an error."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._part = path.with_name(f".{path.name[:100]}.{os.getpid()}")
+
+    def __enter__(self) -> Any:
+        try:
+            self._file = self._part.open("wb")
+        except OSError as error:
+            raise self._unwritable(error) from None
+        return self._file
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        try:
+            with self._file:
+                if error is None:
+                    self._file.flush()
+                    os.fsync(self._file.fileno())
+            if error is None:
+                self._part.replace(self._path)
+                return
+        except OSError as found:
+            raise self._unwritable(found) from None
+        finally:
+            self._part.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise self._unwritable(error) from None
+
+    def _unwritable(self, error: OSError) -> StoreError:
+        said = f"cannot be written: {error.strerror or error}; nothing was written"
+        return StoreError(said, where=str(self._path), hint="check the directory, its permissions, and the free space")
+
+
+def require_new(path: Path, *, replace: bool) -> None:
+    """Errors: UsageError for a file that exists."""
+    if path.exists() and not replace:
+        raise UsageError("exists already", where=str(path), hint="name another file, or replace it with --replace")
