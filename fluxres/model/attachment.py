@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
 
 
 class Attachment(Protocol):
@@ -19,6 +22,10 @@ class Attachment(Protocol):
 
     def batch(self, command: str | None, user: str | None) -> AbstractContextManager[None]:
         """Around several changes that are one."""
+        ...
+
+    def together(self, operations: Sequence[Callable[[], T]]) -> list[T | Exception]:
+        """What each of several operations returns or raises; they are kept at once."""
         ...
 
     def refresh(self) -> None:

@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import lru_cache
 from hashlib import sha256
 from ipaddress import ip_address
 from pathlib import Path
@@ -242,6 +243,7 @@ def _digest(token: str) -> bytes:
     return sha256(token.encode()).digest()
 
 
+@lru_cache(maxsize=64)
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach the address.
 

@@ -9,9 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from litestar import Litestar, Response, Router
-from litestar.connection import ASGIConnection
 from litestar.exceptions import HTTPException, ValidationException
-from litestar.handlers import BaseRouteHandler
 from litestar.openapi.config import OpenAPIConfig
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Components, SecurityScheme
@@ -19,10 +17,10 @@ from litestar.openapi.spec import Components, SecurityScheme
 from fluxres import __version__
 from fluxres.errors import FluxresError, LimitExceeded, Mistake, UsageError
 from fluxres.service import problems
-from fluxres.service.access import Access, Caller
+from fluxres.service.access import Access
 from fluxres.service.gate import Gate
 from fluxres.service.metrics import Metrics
-from fluxres.service.replies import Asked, Keys
+from fluxres.service.replies import Asked, Keys, caller_of
 from fluxres.service.routes import changes, graphs, operations, questions, runs, streams
 from fluxres.service.site import Site
 
@@ -62,7 +60,7 @@ def routes(lifespan: Any = None) -> Litestar:
                 handler.responses = {**specs, **(handler.responses or {})}
     return Litestar(
         route_handlers=[v1, *operations.ROUTES],
-        guards=[_guard],
+        before_request=_require_allowed,
         exception_handlers={
             FluxresError: _of_error,
             HTTPException: _of_http,
@@ -90,14 +88,17 @@ def _openapi() -> OpenAPIConfig:
     )
 
 
-def _guard(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
-    """Refuse what the role or the graphs of a token do not allow. Errors: Forbidden."""
-    role = handler.opt.get("role")
+async def _require_allowed(request: Asked) -> None:
+    """Refuse what the role or the graphs of a token do not allow. Errors: Forbidden.
+
+    It is no guard of the framework, which copies the handler for each call of one.
+    """
+    role = request.route_handler.opt.get("role")
     if role is None:
         return
-    caller: Caller = connection.scope["fluxres.caller"]  # type: ignore[typeddict-item]  # the gate put it there
+    caller = caller_of(request)
     caller.require_role(role)
-    graph = connection.path_params.get("graph")
+    graph = request.path_params.get("graph")
     if graph is not None:
         caller.require_graph(graph)
 

@@ -22,6 +22,8 @@ from fluxres.render import documents
 from fluxres.store import Entry, Store
 
 _LOOK_EVERY_S: Final = 0.25
+_REST_S: Final = 0.02
+"""Between two looks: under load, one reading of the journal tells of the changes of all this time."""
 _KEPT: Final = 2_000
 """Latest events in memory; a stream that is further behind reads the journal itself."""
 _COMMENT_EVERY_S: Final = 15.0
@@ -48,6 +50,7 @@ class Feed:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changed = asyncio.Event()
         self._is_closed = False
+        self._end = threading.Event()
 
     def wake(self) -> None:
         """There may be something new in the journal."""
@@ -56,6 +59,7 @@ class Feed:
     def close(self) -> None:
         """End all streams."""
         self._is_closed = True
+        self._end.set()
         self._news.set()
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._tell)
@@ -126,6 +130,7 @@ class Feed:
                     self._last = found[-1].seq
                 if self._loop is not None and not self._loop.is_closed():
                     self._loop.call_soon_threadsafe(self._tell)
+            self._end.wait(_REST_S)
 
     def _tell(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()

@@ -144,11 +144,17 @@ class _Answer:
 
     def __init__(self, send: Send) -> None:
         self._send = send
+        self._is_first = False
         self.status = 0
 
     async def __call__(self, message: MutableMapping[str, Any]) -> None:
-        if message["type"] == "http.response.start":
+        begins = message["type"] == "http.response.start"
+        if begins:
             self.status = message["status"]
+        is_first, self._is_first = self._is_first and not begins, begins
+        if is_first:
+            await self._send(message)  # only what was sent before makes a client slow, and the beginning has waited for that
+            return
         try:
             async with asyncio.timeout(limits.SERVICE_SEND_SECONDS_MAX):
                 await self._send(message)

@@ -1,8 +1,7 @@
 """The graphs that a service has open, and the threads that work on them.
 
-A graph is attached to its store: it is in memory, and a change returns when it is in the journal. Threads that change it share
-one commit, so that the disk is waited for once by all of them; who asks does not wait for it. Each request runs in a thread,
-with a bound on the time that it may take.
+A graph is attached to its store: it is in memory, and a change returns when it is in the journal. One thread changes a graph;
+questions are answered by others, and do not wait for the disk. Each request has a bound on the time that it may take.
 """
 
 from __future__ import annotations
@@ -24,13 +23,14 @@ from fluxres.service.feed import Feed
 from fluxres.service.news import Exchange
 from fluxres.service.tap import Tap
 from fluxres.service.time_limit import TimeLimit
+from fluxres.service.writer import Writer
 from fluxres.store import Store, open_store
 from fluxres.store.attached import open as attach
 
 T = TypeVar("T")
 
-_CHANGING_THREADS: Final = 16
 _ASKING_THREADS: Final = 8
+_STORING_THREADS: Final = 16
 _REFRESH_S: Final = 0.1
 """How long an answer may lack what another process has written to the store."""
 
@@ -48,6 +48,8 @@ class Served:
         self.name = graph.name
         self.tap = Tap(graph)
         self.feed = Feed(store, graph.name)
+        assert graph.attachment is not None
+        self.writer = Writer(graph.attachment, self.feed.wake, graph.name)
         self._refreshed = stopwatch()
 
     def refresh(self) -> None:
@@ -63,6 +65,7 @@ class Served:
         self.feed.wake()
 
     def close(self) -> None:
+        self.writer.close()
         self.feed.close()
         self.graph.close()
 
@@ -81,7 +84,7 @@ class Site:
         self._open: dict[str, Served] = {}
         self._lock = threading.Lock()
         self._asking = ThreadPoolExecutor(_ASKING_THREADS, "fluxres-ask")
-        self._changing = ThreadPoolExecutor(_CHANGING_THREADS, "fluxres-change")
+        self._storing = ThreadPoolExecutor(_STORING_THREADS, "fluxres-store")
         self.waiting = 0
         self.caretaker = Caretaker(self)
         self.exchange = Exchange(self.store, self.caretaker.look, self.caretaker.left)
@@ -116,7 +119,7 @@ class Site:
     def close(self) -> None:
         """Wait for the requests that have begun, and close all graphs."""
         self.caretaker.close()
-        self._changing.shutdown()
+        self._storing.shutdown()
         self._asking.shutdown()
         for name in list(self._open):
             self.forget(name)
@@ -159,7 +162,7 @@ class Site:
     async def change(
         self, name: str, caller: Caller, command: str, expected: str | None, operation: Callable[[ResourceGraph], T]
     ) -> tuple[T, str]:
-        """Make a change in a thread; it is in the journal when this returns.
+        """Make a change in the thread of the graph's writer; it is in the journal when this returns.
 
         Args:
             command: for the journal.
@@ -169,22 +172,24 @@ class Site:
         Errors: those of the operation; RevisionConflict; Unavailable; nothing is changed then.
         """
 
+        found = self._open.get(name)
+        served = await self.run(self._asking, lambda: self.served(name)) if found is None else found
+        graph = served.graph
+
         def make() -> tuple[T, str]:
-            served, limit = self.served(name), TimeLimit(self.question_s)
-            graph = served.graph
+            limit = TimeLimit(self.question_s)
+            with served.tap.serving(caller, limit), graph.batch(command=command, user=caller.name):
+                self._require(graph, expected)
+                found = limit.run(lambda: operation(graph))
+                return found, self.revision(graph)
 
-            def within() -> tuple[T, str]:
-                with graph.batch(command=command, user=caller.name):
-                    self._require(graph, expected)
-                    found = limit.run(lambda: operation(graph))
-                    return found, self.revision(graph)
-
-            with served.tap.serving(caller, limit):
-                made = within()
-            served.feed.wake()
+        self._require_room()
+        self.waiting += 1
+        try:
+            made: tuple[T, str] = await served.writer.submit(make)
             return made
-
-        return await self.run(self._changing, make)
+        finally:
+            self.waiting -= 1
 
     async def in_store(self, name: str, operation: Callable[[Store], T]) -> T:
         """Do something in a thread that writes to the store and not to the graph in memory, which catches up afterwards."""
@@ -195,20 +200,23 @@ class Site:
             served.catch_up()
             return made
 
-        return await self.run(self._changing, make)
+        return await self.run(self._storing, make)
 
     async def work(self, operation: Callable[[], T]) -> T:
         """Do something else that takes time in a thread."""
         return await self.run(self._asking, operation)
 
     async def run(self, pool: ThreadPoolExecutor, function: Callable[[], T]) -> T:
-        if self.waiting >= limits.SERVICE_WAITING_MAX:
-            raise Unavailable(f"{self.waiting} requests are waiting already", hint="try again later")
+        self._require_room()
         self.waiting += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(pool, function)
         finally:
             self.waiting -= 1
+
+    def _require_room(self) -> None:
+        if self.waiting >= limits.SERVICE_WAITING_MAX:
+            raise Unavailable(f"{self.waiting} requests are waiting already", hint="try again later")
 
     # -- graphs ------------------------------------------------------------------------------------------------------
 

@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -37,6 +37,8 @@ from fluxres.store.lock import Notify
 from fluxres.store.store import WEIGHT_MAX, Change, Store, open_store
 from fluxres.store.url import is_store_url
 
+T = TypeVar("T")
+
 _SNAPSHOT_PART: Final = 16
 """A snapshot costs time for each pool that is held, so one is due when the events since name a sixteenth of them."""
 _REPLAY_MAX: Final = 4 * WEIGHT_MAX
@@ -50,9 +52,11 @@ class _Thread(threading.local):
 
     Attributes:
         depth: number of changes that it is within.
+        together: the changes of `together` so far, which wait for one commit; None outside of it.
     """
 
     depth = 0
+    together: list[_Waiting] | None = None
 
 
 class _Waiting(msgspec.Struct, eq=False):
@@ -112,7 +116,8 @@ class Attached(PatientSink):
 
     def __enter__(self) -> None:
         if self._thread.depth == 0:
-            self._join()
+            if self._thread.together is None:
+                self._join()
             self.graph.lock.acquire()
             try:
                 self._require_open()
@@ -121,7 +126,8 @@ class Attached(PatientSink):
                     self._is_current = True
             except BaseException:
                 self.graph.lock.release()
-                self._leave()
+                if self._thread.together is None:
+                    self._leave()
                 raise
             self._told, self._revision = [], self.graph.revision
         self._thread.depth += 1
@@ -146,6 +152,35 @@ class Attached(PatientSink):
             self._thread.depth = 0
             said = self.command if command is None else command
             self._end(error, is_whole=True, command=said, user=self._user if user is None else user)
+
+    def together(self, operations: Sequence[Callable[[], T]]) -> list[T | Exception]:
+        """What each of several operations returns or raises; their changes share one commit.
+
+        Each is a batch, a change or several changes as by itself: the error of one undoes nothing of the others.
+
+        Errors: StoreBusy; nothing has been done then. An error of the commit is that of each operation whose changes it loses.
+        """
+        if self._thread.depth or self._thread.together is not None:
+            raise UsageError("operations are made together outside of any change", hint="end it before")
+        self._join()
+        made: list[tuple[T | Exception, list[_Waiting]]] = []
+        try:
+            for operation in operations:
+                waiting: list[_Waiting] = []
+                self._thread.together = waiting
+                try:
+                    made.append((operation(), waiting))
+                except Exception as error:  # noqa: BLE001 - it is an answer
+                    made.append((error, waiting))
+            self._thread.together = None
+            self._flush()
+            with self.graph.lock:
+                if self._loss is not None:
+                    self._reload()
+        finally:
+            self._thread.together = None
+            self._leave()
+        return [next((one.error for one in waiting if one.error is not None), found) for found, waiting in made]
 
     def __call__(self, event: Event) -> None:
         self._tell(event)
@@ -186,11 +221,15 @@ class Attached(PatientSink):
         finally:
             self._told = []
             graph.lock.release()
-            try:
-                if waiting is not None:
-                    self._await(waiting)
-            finally:
-                self._leave()
+            together = self._thread.together
+            if together is None:
+                try:
+                    if waiting is not None:
+                        self._await(waiting)
+                finally:
+                    self._leave()
+            elif waiting is not None:
+                together.append(waiting)
 
     def _note(self, command: str, user: str) -> _Waiting:
         """Let what was told wait for its commit, with a snapshot if one is due."""
@@ -216,10 +255,14 @@ class Attached(PatientSink):
             self._flush()  # `undo` needs the shape before it, which is that of the store then
             self._generation = -1
             change.shape = tail = encoding.encode_shape(graph.structure)
-        if change.shape is not None or self._since_snapshot > max(WEIGHT_MAX, len(graph.records.held) // _SNAPSHOT_PART):
+        if change.shape is not None or self._is_snapshot_due():
             change.marks = encoding.encode_marks(graph.structure, records.capture(graph.records), tail)
             self._since_snapshot = 0
         return change
+
+    def _is_snapshot_due(self) -> bool:
+        # The first condition spares the second, before which all records are written to their columns.
+        return self._since_snapshot > WEIGHT_MAX and self._since_snapshot > len(self.graph.records.held) // _SNAPSHOT_PART
 
     def _undo(self) -> None:
         """Put the state before the present change back."""

@@ -17,7 +17,7 @@ import pytest
 import fluxres
 from fluxres import ResourceGraph, StaleHandle, StoreBusy, StoreConflict, StoreError, UsageError
 from fluxres.clock import fixed
-from fluxres.errors import InsufficientResources, UnknownGraph
+from fluxres.errors import InfeasibleRequest, InputError, InsufficientResources, UnknownGraph
 from fluxres.model import changes
 from fluxres.store import open_store
 from fluxres.store.attached import Attached
@@ -411,6 +411,50 @@ def test_rule_a2_threads_share_a_graph_and_their_commits(graph: ResourceGraph, p
     assert len(graph.jobs()) == 24
     assert fingerprint(stored(path)) == fingerprint(graph)
     assert graph.check() == []
+
+
+def test_rule_d1_operations_together_are_one_commit_and_each_all_or_none(graph: ResourceGraph, path: str) -> None:
+    attached, seen = link_of(graph), statements_of(graph)
+
+    def fails() -> str:
+        with graph.batch():
+            graph.allocate("slot/core", job="lost")
+            raise InputError("no")
+
+    found = attached.together(
+        [
+            lambda: graph.allocate("slot/core", job="a").job,
+            lambda: graph.allocate("slot=9999/core", job="b").job,
+            fails,
+            lambda: ",".join(graph.jobs()),
+            lambda: graph.allocate("slot/core", job="c").job,
+        ]
+    )
+    assert [str(one) if isinstance(one, str) else type(one) for one in found] == ["a", InfeasibleRequest, InputError, "a", "c"]
+    assert graph.jobs() == stored(path).jobs() == ["a", "c"]
+    assert fingerprint(stored(path)) == fingerprint(graph)
+    assert seen.count("COMMIT") == 2  # what fails after an event is read from the store again, so what waits is committed first
+    seen.clear()
+    attached.together([lambda n=n: graph.free(n) for n in "ac"])  # type: ignore[misc]
+    assert seen.count("COMMIT") == 1
+
+
+def test_rule_d1_operations_together_fail_together_if_the_commit_fails(graph: ResourceGraph, path: str) -> None:
+    full_disk(graph)
+    tags = [lambda n=n: graph.tag("/demo", f"k{n}", "x" * 4000) for n in range(4)]  # type: ignore[misc]
+    found = link_of(graph).together([*tags, lambda: len(graph)])
+    assert [type(one) for one in found] == [StoreError] * 4 + [int]
+    assert graph.root.tags == {} == stored(path).root.tags
+    full_disk(graph, is_full=False)
+    assert link_of(graph).together(tags) == [None] * 4
+    assert fingerprint(stored(path)) == fingerprint(graph)
+
+
+def test_operations_together_are_made_outside_of_changes(graph: ResourceGraph) -> None:
+    (error,) = link_of(graph).together([lambda: link_of(graph).together([])])
+    assert isinstance(error, UsageError)
+    with graph.batch(), pytest.raises(UsageError, match="outside of any change"):
+        link_of(graph).together([])
 
 
 @pytest.mark.parametrize("durability", ["full", "normal"])

@@ -1,0 +1,83 @@
+"""The thread that changes one graph for all requests.
+
+Requests that arrive while others are committed wait, and are made together then: one turn at the store, one transaction and one
+wait for the disk, and one message to the event loop for all of them. A thread for each would cost more than the changes, since
+each of them would have to get the interpreter lock several times.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+from fluxres.model.attachment import Attachment
+
+TOGETHER_MAX: Final = 64
+"""Changes of one commit, so that the first one does not wait long for the others."""
+
+Answer = asyncio.Future[Any]
+
+
+class Writer:
+    """Makes changes in the order in which they come.
+
+    Args:
+        attachment: of the graph.
+        done: called after each commit.
+    """
+
+    def __init__(self, attachment: Attachment, done: Callable[[], None], name: str) -> None:
+        self._attachment, self._done = attachment, done
+        self._waiting: list[tuple[Callable[[], Any], Answer]] = []
+        self._work = threading.Condition()
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name=f"fluxres-write-{name}", daemon=True)
+        self._thread.start()
+
+    def submit(self, change: Callable[[], Any]) -> Answer:
+        """What a change returns, once it is committed."""
+        answer = asyncio.get_running_loop().create_future()
+        with self._work:
+            self._waiting.append((change, answer))
+            if len(self._waiting) == 1:
+                self._work.notify()
+        return answer
+
+    def close(self) -> None:
+        """Make what waits, and end."""
+        with self._work:
+            self._is_closed = True
+            self._work.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while work := self._next():
+            found: list[Any]
+            try:
+                found = self._attachment.together([change for change, _ in work])
+            except Exception as error:  # noqa: BLE001 - each of them waits for an answer
+                found = [error] * len(work)
+            self._done()
+            answers = [answer for _, answer in work]
+            loop = answers[0].get_loop()
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_settle, answers, found)
+
+    def _next(self) -> list[tuple[Callable[[], Any], Answer]]:
+        with self._work:
+            self._work.wait_for(lambda: self._waiting or self._is_closed)
+            work = self._waiting[:TOGETHER_MAX]
+            del self._waiting[:TOGETHER_MAX]
+            return work
+
+
+def _settle(answers: list[Answer], found: list[Any]) -> None:
+    for answer, one in zip(answers, found, strict=True):
+        if answer.done():  # who asked has gone
+            continue
+        if isinstance(one, Exception):
+            answer.set_exception(one)
+        else:
+            answer.set_result(one)
