@@ -77,9 +77,7 @@ def compare(store: str, clients: list[Client]) -> list[str]:
         pools = [pool.path for pool in graph.allocation(job).pools]
         if len(pools) != CORES:
             problems.append(f"{job} holds {len(pools)} cores: a change is there in part")
-        for path in pools:
-            if units.setdefault(path, job) != job:
-                problems.append(f"{path} is held by {units[path]} and {job}")
+        problems += [f"{path} is held by {units[path]} and {job}" for path in pools if units.setdefault(path, job) != job]
     for client in clients:
         own = {job for job in jobs if job.startswith(f"{client.name}-")}
         unsure = {client.open} if client.open is not None else set()
