@@ -29,22 +29,26 @@ _SKIPPED = ("events", "drop")
 
 @dataclass
 class Report:
-    """What a campaign saw."""
+    """What a campaign saw; its requests by operation."""
 
-    requests: int = 0
+    requests: Counter[str] = field(default_factory=Counter)
     statuses: Counter[int] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
 
 
 def campaign(url: str, requests: int, *, seed: int) -> Report:
     """Send about this many requests; those for a graph go to `demo`."""
-    schema = schemathesis.openapi.from_dict(json.loads(FILE.read_text(encoding="utf-8")))
-    operations = [found.ok() for found in schema.get_all_operations()]
-    operations = [one for one in operations if one.definition.raw.get("operationId") not in _SKIPPED]
-    report = Report()
-    for number, operation in enumerate(operations):
-        _ask(operation, url, max(2, requests // len(operations)), seed + number, report)
+    known, report = operations(), Report()
+    for number, operation in enumerate(known):
+        _ask(operation, url, max(2, requests // len(known)), seed + number, report)
     return report
+
+
+def operations() -> list[Any]:
+    """Those of the document that a campaign asks for."""
+    schema = schemathesis.openapi.from_dict(json.loads(FILE.read_text(encoding="utf-8")))
+    known = [found.ok() for found in schema.get_all_operations()]
+    return [one for one in known if one.definition.raw.get("operationId") not in _SKIPPED]
 
 
 def _ask(operation: Any, url: str, times: int, number: int, report: Report) -> None:
@@ -64,7 +68,7 @@ def _ask(operation: Any, url: str, times: int, number: int, report: Report) -> N
             if "graph" in (case.path_parameters or {}):
                 case.path_parameters["graph"] = "demo"
             answer = case.call(base_url=url, headers={"connection": "close"}, timeout=60)
-            report.requests += 1
+            report.requests[operation.label] += 1
             report.statuses[answer.status_code] += 1
             said = f"{case.method} {case.formatted_path} {answer.status_code}"
             if answer.status_code >= 500 and answer.status_code != 503:
@@ -93,7 +97,7 @@ def main() -> int:
     else:
         with tempfile.TemporaryDirectory() as folder, running(demo_store(Path(folder))) as server:
             report = campaign(server.url, asked.requests, seed=asked.seed)
-    print(f"{report.requests} requests, {dict(sorted(report.statuses.items()))}, {len(report.failures)} failures")
+    print(f"{report.requests.total()} requests, {dict(sorted(report.statuses.items()))}, {len(report.failures)} failures")
     for failure in report.failures[:50]:
         print(f"- {failure}")
     return 1 if report.failures else 0

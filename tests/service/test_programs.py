@@ -9,7 +9,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,14 @@ class Shared:
 
     def waiting(self, number: int = 1) -> None:
         wait_until(lambda: len(self.place.tickets()) == number)
+
+    def answered(self, operation: str) -> int:
+        """How many requests of an operation this server has answered."""
+        text = self.server.connection().get("/metrics").body.decode()
+        found = [
+            line for line in text.splitlines() if line.startswith("fluxres_requests_total") and f'operation="{operation}"' in line
+        ]
+        return sum(round(float(line.rpartition(" ")[2])) for line in found)
 
     def apply(self, *, host: str | None = None, boot: str | None = None, **more: Any) -> dict[str, Any]:
         """The body of a run whose process is this one, or one of another host."""
@@ -188,6 +196,7 @@ def test_a_program_outlives_a_restart_of_the_server(shared: Shared) -> None:
     process, program = shared.program("-g2", "--lease", "3")
     waiter = shared.popen("run", "-g1", "--wait", "--lease", "60", "--no-bind", "--", "true")
     shared.waiting()
+    wait_until(lambda: shared.answered("run") == 2)  # the waiter knows that it waits
     shared.kill()
     before = lease(shared.place, "r1")
     time.sleep(1.0)
@@ -197,7 +206,8 @@ def test_a_program_outlives_a_restart_of_the_server(shared: Shared) -> None:
     assert is_running(program)
     os.kill(program, signal.SIGTERM)
     assert process.wait(runs.PATIENCE_S) == 143
-    assert waiter.wait(runs.PATIENCE_S) == 0
+    said = waiter.communicate(timeout=runs.PATIENCE_S)
+    assert waiter.returncode == 0, said
     assert shared.place.graph().jobs() == []
 
 
@@ -345,11 +355,21 @@ def test_leases_are_spared_after_a_time_without_a_server(shared: Shared) -> None
 # -- ps, wait, cancel, shell -----------------------------------------------------------------------------------------------
 
 
+def watched(pid: int) -> int:
+    """How many processes another one watches."""
+    names = []
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):
+            names.append(os.readlink(file))
+    return names.count("anon_inode:[pidfd]")
+
+
 def test_wait_and_cancel_work_through_a_server(shared: Shared) -> None:
     first, program = shared.program("-g2")
     second = shared.popen("run", "-g1", "--wait", "--no-bind", "--", "true")
     shared.waiting()
     waits = shared.popen("wait", "r1", "r2")
+    wait_until(lambda: watched(waits.pid))
     assert shared.command("cancel", "r2", "r1") == "r2 is canceled\nr1 is canceled\n"
     assert (first.wait(), second.wait(), waits.wait(runs.PATIENCE_S)) == (143, 5, 0)
     assert not is_running(program)
