@@ -61,7 +61,7 @@ class Application(msgspec.Struct, frozen=True):
         pools: paths with units, None for all of a pool.
         duration_s: how long it is held; None for no end.
         policy: the match policy.
-        shows_place: whether it is told its place in the queue whenever that changes.
+        shows_place: whether it gets news of its place in the queue.
         lease_s: life of its lease; None for no lease.
         is_served: whether a server asks for it.
     """

@@ -182,7 +182,7 @@ def _named(graph: ResourceGraph, ticket: Ticket) -> _Named:
 
 
 def _earliest(graph: ResourceGraph, named: _Named, length: int) -> float:
-    """When all of these pools are free together for so many ticks; infinity if that is not known."""
+    """The earliest moment at which all of these pools are free for that many ticks; infinity if none is known."""
     now = graph.now()
     charged, _ = supply.with_draws(graph, named, (now, now + length))
     start = graph.planner.earliest(charged, length, now)

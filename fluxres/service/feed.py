@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import Final
 
@@ -64,7 +64,7 @@ class Feed:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._tell)
 
-    async def follow(self, after: int | None) -> AsyncIterator[bytes]:
+    async def follow(self, after: int | None) -> AsyncGenerator[bytes]:
         """Events with a number above `after`, then those to come; None for those to come only.
 
         Each item is an event of a stream of server-sent events, or a comment.

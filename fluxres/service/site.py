@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from fluxres import clock, limits
@@ -171,7 +172,6 @@ class Site:
         Returns: what the operation returns, and the revision after it.
         Errors: those of the operation; RevisionConflict; Unavailable; nothing is changed then.
         """
-
         found = self._open.get(name)
         served = await self.run(self._asking, lambda: self.served(name)) if found is None else found
         graph = served.graph
@@ -183,13 +183,9 @@ class Site:
                 found = limit.run(lambda: operation(graph))
                 return found, self.revision(graph)
 
-        self._require_room()
-        self.waiting += 1
-        try:
+        with self._counted():
             made: tuple[T, str] = await served.writer.submit(make)
             return made
-        finally:
-            self.waiting -= 1
 
     async def in_store(self, name: str, operation: Callable[[Store], T]) -> T:
         """Do something in a thread that writes to the store and not to the graph in memory, which catches up afterwards."""
@@ -207,16 +203,19 @@ class Site:
         return await self.run(self._asking, operation)
 
     async def run(self, pool: ThreadPoolExecutor, function: Callable[[], T]) -> T:
-        self._require_room()
-        self.waiting += 1
-        try:
+        with self._counted():
             return await asyncio.get_running_loop().run_in_executor(pool, function)
-        finally:
-            self.waiting -= 1
 
-    def _require_room(self) -> None:
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Count a request that waits for a thread.  Errors: Unavailable if too many wait already."""
         if self.waiting >= limits.SERVICE_WAITING_MAX:
             raise Unavailable(f"{self.waiting} requests are waiting already", hint="try again later")
+        self.waiting += 1
+        try:
+            yield
+        finally:
+            self.waiting -= 1
 
     # -- graphs ------------------------------------------------------------------------------------------------------
 

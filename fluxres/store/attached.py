@@ -116,8 +116,7 @@ class Attached(PatientSink):
 
     def __enter__(self) -> None:
         if self._thread.depth == 0:
-            if self._thread.together is None:
-                self._join()
+            self._join()
             self.graph.lock.acquire()
             try:
                 self._require_open()
@@ -126,8 +125,7 @@ class Attached(PatientSink):
                     self._is_current = True
             except BaseException:
                 self.graph.lock.release()
-                if self._thread.together is None:
-                    self._leave()
+                self._leave()
                 raise
             self._told, self._revision = [], self.graph.revision
         self._thread.depth += 1
@@ -221,15 +219,13 @@ class Attached(PatientSink):
         finally:
             self._told = []
             graph.lock.release()
-            together = self._thread.together
-            if together is None:
-                try:
-                    if waiting is not None:
-                        self._await(waiting)
-                finally:
-                    self._leave()
-            elif waiting is not None:
-                together.append(waiting)
+            try:
+                if waiting is not None and (together := self._thread.together) is not None:
+                    together.append(waiting)
+                elif waiting is not None:
+                    self._await(waiting)
+            finally:
+                self._leave()
 
     def _note(self, command: str, user: str) -> _Waiting:
         """Let what was told wait for its commit, with a snapshot if one is due."""
@@ -274,7 +270,12 @@ class Attached(PatientSink):
     # -- which process and which threads may change it ---------------------------------------------------------------------
 
     def _join(self) -> None:
-        """Take part in the changes of this process, which has the lock of the store as long as one takes part."""
+        """Take part in the changes of this process, which has the lock of the store as long as one takes part.
+
+        Within `together`, the thread takes part already.
+        """
+        if self._thread.together is not None:
+            return
         self._require_process()
         gate = self._gate
         with gate:
@@ -298,6 +299,8 @@ class Attached(PatientSink):
             gate.notify_all()
 
     def _leave(self) -> None:
+        if self._thread.together is not None:
+            return
         with self._gate:
             self._members -= 1
             if self._members == 0:

@@ -39,7 +39,7 @@ class News(msgspec.Struct, frozen=True, omit_defaults=True):
         due_s: seconds until something that is held ends by its time; only if it should watch.
         look: the graph was changed by something that makes no pass of the queue, so this process should.
         has_new_end: the end of what it holds may have moved.
-        grace_s: it should end its program, and kill it after so many seconds; None if it need not.
+        grace_s: end the program, and kill it after this many seconds; None to let it run.
     """
 
     is_granted: bool = False

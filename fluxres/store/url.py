@@ -117,7 +117,7 @@ def _file(address: str) -> str:
 def _absolute(path: str, text: str) -> Path:
     if not path:
         raise StoreError("the address of the store has no file name", where=text, hint="write sqlite:///path/to/file.db")
-    # The files beside a store are those of its real name: whoever comes by a symbolic link shares them.
+    # The real path names the files beside a store, so that a symbolic link leads to the same lock and queue.
     return Path(os.path.realpath(Path(path).expanduser()))
 
 

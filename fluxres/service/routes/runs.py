@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -15,7 +15,7 @@ from litestar.response import Stream
 from fluxres import limits
 from fluxres.allocation.facts import Launch
 from fluxres.clock import fixed, system
-from fluxres.errors import Forbidden, Unavailable, UsageError
+from fluxres.errors import Forbidden, UsageError
 from fluxres.launch import desk, identity, waiting
 from fluxres.launch.desk import Application, Author
 from fluxres.model import ResourceGraph, targets
@@ -24,7 +24,7 @@ from fluxres.service.access import Caller, Role
 from fluxres.service.replies import Asked, Keys, T, caller_of, json, site_of
 from fluxres.service.routes.changes import SCHEDULER
 from fluxres.service.routes.questions import READ, OfGraph
-from fluxres.service.routes.streams import MEDIA_TYPE
+from fluxres.service.routes.streams import MEDIA_TYPE, pushed
 from fluxres.store import Store
 from fluxres.syntax import jobspec
 
@@ -142,27 +142,12 @@ async def news(
 ) -> Stream:
     """What concerns one run, as it happens: it has its resources, its place in the queue, it should end its program.
 
-    News are hints. What was missed while there was no connection is told by `renew`.
+    News is only a hint: after a lost connection, `renew` says how the run stands.
     """
     caller_of(request).require_whole("to run programs")
     _require_mark(mark)
-    site, metrics = site_of(request), request.app.state.metrics
-    if metrics.open_streams >= limits.SERVICE_STREAMS_MAX:
-        raise Unavailable(f"{metrics.open_streams} streams are open already", retry_after_s=30)
-    await site.work(lambda: site.served(graph))
-    followed = site.exchange.follow(graph, mark, lease_s)
-    first = await anext(followed)
-
-    async def told() -> AsyncIterator[bytes]:
-        try:
-            with metrics.streaming():
-                yield first
-                async for text in followed:
-                    yield text
-        finally:
-            await followed.aclose()
-
-    return Stream(told(), media_type=MEDIA_TYPE, headers={"cache-control": "no-store", "x-accel-buffering": "no"})
+    exchange = site_of(request).exchange
+    return await pushed(request, graph, lambda _served: exchange.follow(graph, mark, lease_s))
 
 
 def _user(request: Asked, said: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Annotated, Final
 
 from litestar import get
@@ -14,6 +14,7 @@ from fluxres import limits
 from fluxres.errors import Unavailable, UsageError
 from fluxres.service.replies import Asked, caller_of, site_of
 from fluxres.service.routes.questions import READ, OfGraph
+from fluxres.service.site import Served
 
 MEDIA_TYPE: Final = "text/event-stream"
 
@@ -44,20 +45,30 @@ async def events(
         if not last_event_id.isdecimal() or len(last_event_id) > 16:
             raise UsageError(f"Last-Event-ID: expected a number, got {last_event_id!r:.40}")
         after = int(last_event_id)
+    return await pushed(request, graph, lambda served: served.feed.follow(after))
+
+
+async def pushed(request: Asked, graph: str, follow: Callable[[Served], AsyncGenerator[bytes]]) -> Stream:
+    """A stream of what is followed on a graph.
+
+    Errors: Unavailable if too many streams are open; UnknownGraph; those of the first item.
+    """
     site, metrics = site_of(request), request.app.state.metrics
     if metrics.open_streams >= limits.SERVICE_STREAMS_MAX:
         raise Unavailable(f"{metrics.open_streams} streams are open already", retry_after_s=30)
-    feed = (await site.work(lambda: site.served(graph))).feed
-    followed = feed.follow(after)
+    followed = follow(await site.work(lambda: site.served(graph)))
     first = await anext(followed)
 
-    async def told() -> AsyncIterator[bytes]:
-        with metrics.streaming():
-            yield first
-            async for text in followed:
-                yield text
+    async def texts() -> AsyncIterator[bytes]:
+        try:
+            with metrics.streaming():
+                yield first
+                async for text in followed:
+                    yield text
+        finally:
+            await followed.aclose()
 
-    return Stream(told(), media_type=MEDIA_TYPE, headers={"cache-control": "no-store", "x-accel-buffering": "no"})
+    return Stream(texts(), media_type=MEDIA_TYPE, headers={"cache-control": "no-store", "x-accel-buffering": "no"})
 
 
 ROUTES: Final = (events,)
