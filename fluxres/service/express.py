@@ -62,7 +62,7 @@ class Express:
             await self._framework(scope, _again(message, receive), send)
             return
         scope.update(route_handler=operation.handler, path_params={"graph": graph}, litestar_app=self._app)
-        request: Asked = Request(scope, _again(message, receive), send)  # type: ignore[arg-type]
+        request: Asked = Request(scope, _again(message, receive), send)  # type: ignore[arg-type]  # the types of ASGI are those of each framework
         self._require_allowed(request)
         answer: Response[Any] = await operation.handler.fn(request=request, graph=graph, data=data)
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(answer.content))]
