@@ -29,7 +29,6 @@ from fluxres.store.lock import TELL_AFTER_S, Holder, Notify
 
 _LINGER_S: Final = 0.05
 """How long the lock stays with its owner after a change."""
-_RENEW_S: Final = limits.ETCD_LEASE_SECONDS / 3
 _IDLE_S: Final = 10.0
 """After this long without a change, the lease is not renewed any more."""
 _RETRY_S: Final = 0.1
@@ -238,7 +237,7 @@ class EtcdLock:
                 if not self._lease or is_over:
                     self._lease, self._keeper = 0, None
                     return
-                renew_ns = self._valid_until_ns - round((limits.ETCD_LEASE_SECONDS - _RENEW_S) * _NS)
+                renew_ns = self._valid_until_ns - round(limits.ETCD_LEASE_SECONDS * 2 / 3 * _NS)
                 is_idle = self._fence is not None and not self._is_used
                 drop_ns = self._unused_since_ns + round(_LINGER_S * _NS) if is_idle else renew_ns
                 if now_ns < min(renew_ns, drop_ns):
@@ -257,7 +256,7 @@ class EtcdLock:
     def _renew(self, lease: int) -> None:
         asked_ns, found = monotonic_ns(), None
         with suppress(StoreError):
-            found = self._client.call("/v3/lease/keepalive", {"ID": lease}, wire.Renewal, timeout_s=_RENEW_S)
+            found = self._client.call("/v3/lease/keepalive", {"ID": lease}, wire.Renewal, timeout_s=limits.ETCD_LEASE_SECONDS / 3)
         with self._guard:
             if lease != self._lease:
                 return
