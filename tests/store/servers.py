@@ -6,7 +6,9 @@ import importlib.util
 import os
 import pwd
 import shutil
+import signal
 import socket
+import ssl
 import subprocess
 import tempfile
 import threading
@@ -116,7 +118,8 @@ class Etcd:
         return f"etcd://127.0.0.1:{self.port}/{prefix}"
 
     def start(self) -> None:
-        client, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer_port}"
+        scheme = "https" if "--auto-tls" in self._options else "http"
+        client, peer = f"{scheme}://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer_port}"
         command = [etcd_program("etcd"), "--data-dir", str(self.folder / "data"), "--log-level", "warn", "--unsafe-no-fsync"]
         command += ["--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", peer]
         command += ["--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}", *self._options]
@@ -124,15 +127,28 @@ class Etcd:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
         pause = threading.Event()
         for _ in range(600):
-            with suppress(OSError), urllib.request.urlopen(f"{client}/health", timeout=2) as answer:
-                if b"true" in answer.read():
+            trusted = ssl.create_default_context(cafile=self.certificate) if self.certificate.exists() else None
+            with suppress(OSError), urllib.request.urlopen(f"{client}/health", timeout=2, context=trusted) as answer:
+                if b"health" in answer.read():
                     return
             pause.wait(0.05)
         raise AssertionError((self.folder / "log").read_text())
 
-    def signal(self, number: int) -> None:
+    @property
+    def certificate(self) -> Path:
+        """That of --auto-tls."""
+        return self.folder / "data" / "fixtures" / "client" / "cert.pem"
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """It does not run during the block."""
         assert self.process is not None
-        self.process.send_signal(number)
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitpid(self.process.pid, os.WUNTRACED)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         if self.process is not None:

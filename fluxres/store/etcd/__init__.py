@@ -2,9 +2,10 @@
 
 It speaks the JSON form of etcd's API over HTTP, so it needs no package. All keys are under the prefix of the address:
 
-- ``head``: one small key that every commit rewrites, on condition that it has not changed since the transaction began;
-- ``graphs/N``: a document of a few hundred bytes for each graph: its row, and where the parts of its snapshots are;
-- ``events/N/SEQ``, ``blobs/N/GENERATION/PART``, ``meta/KEY``, ``tickets/N/NUMBER``;
+- ``state/head``: one small key that every commit rewrites, on condition that it has not changed since the transaction began;
+- ``state/graphs/N``: a document of a few hundred bytes for each graph: its row, and where the parts of its snapshots are;
+- ``state/notes/KEY``: what else is known of the store. One request reads the whole state;
+- ``events/N/SEQ``, ``blobs/N/GENERATION/PART``, ``tickets/N/NUMBER``;
 - ``pending/ID``: a transaction that was too large for one request and is being written ahead;
 - ``lock/…``: the queue of writers.
 

@@ -69,19 +69,22 @@ class Client:
         self._process = os.getpid()
         self._tls = self._tls_context() if address.is_tls else None
 
-    def call(self, path: str, request: Any, kind: type[T], *, timeout_s: float | None = None) -> T:
+    def call(self, path: str, request: Any, kind: type[T], *, timeout_s: float | None = None, doubt: str = "") -> T:
         """The answer to a request.
+
+        Args:
+            doubt: added to the error if no server answers.
 
         Errors: StoreError, as etcd refuses it, or if no server answers in time.
         """
-        found = self._asked(path, request, kind, timeout_s)
+        found = self._asked(path, request, kind, timeout_s, doubt)
         if isinstance(found, wire.Failure):
             raise translated(found, self.url)
         return found
 
-    def call_leased(self, path: str, request: Any, kind: type[T], *, timeout_s: float | None = None) -> T | None:
+    def call_leased(self, path: str, request: Any, kind: type[T]) -> T | None:
         """As :meth:`call`; None if the lease that it names does not exist any more."""
-        found = self._asked(path, request, kind, timeout_s)
+        found = self._asked(path, request, kind, None, "")
         if isinstance(found, wire.Failure):
             if found.code == wire.MISSING:
                 return None
@@ -89,10 +92,16 @@ class Client:
         return found
 
     def transact(
-        self, operations: list[wire.Operation], compare: list[wire.Comparison], otherwise: list[wire.Operation]
+        self,
+        operations: list[wire.Operation],
+        compare: list[wire.Comparison],
+        otherwise: list[wire.Operation],
+        *,
+        doubt: str = "",
     ) -> wire.Outcome:
         """One transaction: `operations` if all comparisons hold, else `otherwise`."""
-        return self.call("/v3/kv/txn", {"compare": compare, "success": operations, "failure": otherwise}, wire.Outcome)
+        request = {"compare": compare, "success": operations, "failure": otherwise}
+        return self.call("/v3/kv/txn", request, wire.Outcome, doubt=doubt)
 
     def ask(self, operations: list[wire.Operation]) -> wire.Outcome:
         """Several operations at once."""
@@ -115,7 +124,7 @@ class Client:
 
     # -- one request -------------------------------------------------------------------------------------------------
 
-    def _asked(self, path: str, request: Any, kind: type[T], timeout_s: float | None) -> T | wire.Failure:
+    def _asked(self, path: str, request: Any, kind: type[T], timeout_s: float | None, doubt: str) -> T | wire.Failure:
         timeout_s = limits.ETCD_REQUEST_SECONDS if timeout_s is None else timeout_s
         body = msgspec.json.encode(request)
         said = ""
@@ -144,7 +153,7 @@ class Client:
                     self._server = (number + 1) % len(self.address.servers)
                     _close(self._idle)
         hint = "check the server and the address"
-        raise StoreError(f"the server cannot be reached, or does not answer: {said}", where=self.url, hint=hint)
+        raise StoreError(f"the server cannot be reached, or does not answer: {said}{doubt}", where=self.url, hint=hint)
 
     def _read(self, status: int, content: bytes, kind: type[T]) -> T | wire.Failure:
         try:

@@ -18,7 +18,7 @@ from fluxres.store.etcd import state as states
 from fluxres.store.etcd.client import Client
 from fluxres.store.etcd.keys import Keys, end
 from fluxres.store.etcd.state import BlobPlace, Document, PreviousPlace, State
-from fluxres.store.etcd.transaction import Fence, Reading, Writing
+from fluxres.store.etcd.transaction import Fence, Reading, Writing, lost
 
 _TAIL_BYTES: Final = 16
 _BLOB_PAGE: Final = 4
@@ -59,10 +59,11 @@ class EtcdConnection(Connection):
 
     def begin_write(self) -> None:
         fence = self._fence()
-        is_known = fence is not None and fence is self._known
-        state = self._state if is_known and self._state is not None else self._present()
+        if fence is None:
+            raise lost(self._client.url)
+        state = self._state if fence is self._known and self._state is not None else self._present()
         writing = Writing(self._client, self._keys, state, fence)
-        if fence is not None and fence.has_leftovers:
+        if fence.has_leftovers:
             writing.sweep()
         self._begin(writing, state)
 

@@ -22,9 +22,10 @@ class Keys:
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix.encode()
-        self.head = self.prefix + b"head"
-        self.graphs = self.prefix + b"graphs/"
-        self.meta = self.prefix + b"meta/"
+        self.state = self.prefix + b"state/"
+        self.head = self.state + b"head"
+        self.graphs = self.state + b"graphs/"
+        self.notes = self.state + b"notes/"
         self.pending = self.prefix + b"pending/"
         self.lock = self.prefix + b"lock/"
 
@@ -32,7 +33,7 @@ class Keys:
         return b"%s%08d" % (self.graphs, number)
 
     def note(self, key: str) -> bytes:
-        return self.meta + key.encode()
+        return self.notes + key.encode()
 
     def events(self, graph: int) -> bytes:
         return b"%sevents/%08d/" % (self.prefix, graph)
@@ -63,4 +64,4 @@ class Keys:
         if first in (b"events", b"blobs", b"tickets"):
             found = rest.partition(b"/")[0]
             return int(found) if found.isdigit() else -2
-        return -1 if first in (b"head", b"graphs", b"meta", b"pending", b"lock") else -2
+        return -1 if first in (b"state", b"pending", b"lock") else -2

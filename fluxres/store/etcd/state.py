@@ -26,8 +26,8 @@ class Head(msgspec.Struct, frozen=True):
         commit: a random text, by which a writer finds whether a commit that was interrupted was made.
     """
 
-    fluxres: str = "store"
-    version: int = VERSION
+    fluxres: str
+    version: int
     graphs: int = 0
     tickets: int = 0
     commit: str = ""
@@ -114,18 +114,17 @@ def read(client: Client, keys: Keys) -> State:
 
     Errors: StoreError for damage, and for a store of another version.
     """
-    outcome = client.ask(
-        [wire.get(keys.head), wire.span(keys.graphs, end(keys.graphs)), wire.span(keys.meta, end(keys.meta))],
-    )
-    found = outcome.one(0)
-    if found is None:
-        return State(outcome.header.revision, 0, Head(), {}, {})
-    documents = {}
-    for kv in outcome.found(1).kvs:
-        document = _document(kv.value, client.url)
-        documents[document.row.number] = document
-    notes = {kv.key.removeprefix(keys.meta).decode(): kv.value.decode("utf-8", "replace") for kv in outcome.found(2).kvs}
-    return State(outcome.header.revision, found.mod_revision, head_of(found.value, client.url), documents, notes)
+    found = client.call("/v3/kv/range", {"key": keys.state, "range_end": end(keys.state)}, wire.Found)
+    changed_at, head, documents, notes = 0, Head("store", VERSION), dict[int, Document](), dict[str, str]()
+    for kv in found.kvs:
+        if kv.key == keys.head:
+            changed_at, head = kv.mod_revision, head_of(kv.value, client.url)
+        elif kv.key.startswith(keys.graphs):
+            document = _document(kv.value, client.url)
+            documents[document.row.number] = document
+        else:
+            notes[kv.key.removeprefix(keys.notes).decode("utf-8", "replace")] = kv.value.decode("utf-8", "replace")
+    return State(found.header.revision, changed_at, head, documents, notes)
 
 
 def head_of(value: bytes, url: str) -> Head:
@@ -133,7 +132,7 @@ def head_of(value: bytes, url: str) -> Head:
     try:
         head = msgspec.json.decode(value, type=Head)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        head = Head(fluxres="")
+        head = Head("", 0)
     if head.fluxres != "store":
         raise StoreError("another program uses this prefix", where=url, hint="give the store a prefix of its own")
     if head.version != VERSION:

@@ -107,7 +107,7 @@ class Writing(Reading):
         fence: the lock that the writer has.
     """
 
-    def __init__(self, client: Client, keys: Keys, state: State, fence: Fence | None) -> None:
+    def __init__(self, client: Client, keys: Keys, state: State, fence: Fence) -> None:
         super().__init__(client, keys, state, 0)
         self._fence = fence
         self._puts: dict[bytes, bytes] = {}
@@ -155,8 +155,7 @@ class Writing(Reading):
 
         Errors: StoreConflict if the store has changed since it was read; StoreError if the lock was lost, and others.
         """
-        fence = self._held()
-        head = msgspec.structs.replace(head, commit=os.urandom(8).hex())
+        fence, head = self._fence, msgspec.structs.replace(head, commit=os.urandom(8).hex())
         if not self._fits():
             self._write_ahead()
         operations = [wire.put(key, value) for key, value in self._puts.items()]
@@ -165,12 +164,12 @@ class Writing(Reading):
             operations.append(wire.delete(self._pending))
         count = wire.span(self.keys.lock, end(self.keys.lock), count_only=True)
         operations = [count, wire.put(self.keys.head, msgspec.json.encode(head)), *_nested(operations)]
-        outcome = self.client.transact(operations, self._conditions(fence), self._questions(fence))
+        outcome = self._conditional(operations, doubt="; the change may be made or not")
         if outcome.succeeded:
             revision = outcome.header.revision
             fence.is_wanted = outcome.found(0).count > 1
         else:
-            revision = self._made_before(outcome, head, fence)
+            revision = self._made_before(outcome, head)
         if self._ahead:
             fence.has_leftovers = False
         fence.checked_ns = monotonic_ns()
@@ -178,13 +177,12 @@ class Writing(Reading):
 
     def sweep(self) -> None:
         """Remove what transactions have written ahead that were never committed."""
-        fence = self._held()
         for key, value in list(Reading.items(self, self.keys.pending, end(self.keys.pending))):
             graphs = msgspec.json.decode(value, type=Pending).graphs
             for some in _groups(chain.from_iterable(map(self._leftovers, graphs)), limits.ETCD_OPERATIONS_MAX):
-                self._require(fence, some)
-            self._require(fence, [wire.delete(key)])
-        fence.has_leftovers = False
+                self._require(some)
+            self._require([wire.delete(key)])
+        self._fence.has_leftovers = False
 
     def _leftovers(self, graph: int) -> Iterator[Operation]:
         keys = self.keys
@@ -202,13 +200,12 @@ class Writing(Reading):
 
     def _write_ahead(self) -> None:
         """Write the collected events and blobs."""
-        fence = self._held()
         ahead = {key: value for key, value in self._puts.items() if self._graph_of(key) is not None}
         for lot in _lots(ahead):
-            fence.has_leftovers = True
+            self._fence.has_leftovers = True
             self._ahead |= {graph for key in lot if (graph := self._graph_of(key)) is not None}
             pending = wire.put(self._pending, msgspec.json.encode(Pending(sorted(self._ahead))))
-            self._require(fence, [pending, *(wire.put(key, ahead[key]) for key in lot)])
+            self._require([pending, *(wire.put(key, ahead[key]) for key in lot)])
         self._puts = {key: value for key, value in self._puts.items() if key not in ahead}
         self._bytes = sum(len(key) + len(value) for key, value in self._puts.items())
 
@@ -217,25 +214,19 @@ class Writing(Reading):
         is_hidden = key.startswith((self.keys.prefix + b"events/", self.keys.prefix + b"blobs/"))
         return self.keys.number(key) if is_hidden else None
 
-    def _require(self, fence: Fence, operations: list[Operation]) -> None:
+    def _require(self, operations: list[Operation]) -> None:
         """Make changes before the commit, on the same conditions."""
-        outcome = self.client.transact(operations, self._conditions(fence), self._questions(fence))
+        outcome = self._conditional(operations)
         if not outcome.succeeded:
-            self._made_before(outcome, None, fence)
+            self._made_before(outcome, None)
 
-    def _held(self) -> Fence:
-        if self._fence is None:
-            raise self._lost()
-        return self._fence
+    def _conditional(self, operations: list[Operation], doubt: str = "") -> wire.Outcome:
+        """Make changes if nobody else has changed the store, and the lock is held; otherwise look why not."""
+        head, key = self.keys.head, self._fence.key
+        conditions = [wire.is_at(head, self.state.changed_at), wire.is_made_at(key, self._fence.revision)]
+        return self.client.transact(operations, conditions, [wire.get(head), wire.get(key)], doubt=doubt)
 
-    def _conditions(self, fence: Fence) -> list[wire.Comparison]:
-        return [wire.is_at(self.keys.head, self.state.changed_at), wire.is_made_at(fence.key, fence.revision)]
-
-    def _questions(self, fence: Fence) -> list[Operation]:
-        """What tells why the conditions do not hold."""
-        return [wire.get(self.keys.head), wire.get(fence.key)]
-
-    def _made_before(self, outcome: wire.Outcome, head: Head | None, fence: Fence) -> int:
+    def _made_before(self, outcome: wire.Outcome, head: Head | None) -> int:
         """The revision of a commit that had been made when it was sent again.
 
         Errors: StoreError, StoreConflict if the conditions did not hold.
@@ -244,17 +235,19 @@ class Writing(Reading):
         if found is not None and head is not None and head_of(found.value, self.client.url).commit == head.commit:
             return found.mod_revision
         if outcome.one(1) is None:
-            fence.valid_until_ns = 0
-            raise self._lost()
+            self._fence.valid_until_ns = 0
+            raise lost(self.client.url)
         hint = "let only programs that take its lock write to the store"
         raise StoreConflict("the store was changed without its lock; nothing was changed here", where=self.client.url, hint=hint)
 
-    def _lost(self) -> StoreError:
-        said = (
-            f"the lock of this store was lost: this process was paused, or did not reach the server, for more than "
-            f"{limits.ETCD_LEASE_SECONDS} s; nothing was changed"
-        )
-        return StoreError(said, where=self.client.url, hint="try again")
+
+def lost(url: str) -> StoreError:
+    """The error of a writer that does not have the lock any more."""
+    said = (
+        f"the lock of this store was lost: this process was paused, or did not reach the server, for more than "
+        f"{limits.ETCD_LEASE_SECONDS} s; nothing was changed"
+    )
+    return StoreError(said, where=url, hint="try again")
 
 
 def _lots(puts: dict[bytes, bytes]) -> Iterator[list[bytes]]:
