@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from glob import glob
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -36,6 +37,20 @@ def free_port() -> int:
         return port
 
 
+class Server(Protocol):
+    """What is common to servers of stores.
+
+    Attributes:
+        store_url: the address of a store that tests share.
+    """
+
+    store_url: str
+
+    def start(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
 class Postgresql:
     """A running PostgreSQL.
 
@@ -45,7 +60,7 @@ class Postgresql:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.port = folder, free_port()
-        self.url = f"postgresql://fluxres@127.0.0.1:{self.port}/postgres"
+        self.url = self.store_url = f"postgresql://fluxres@127.0.0.1:{self.port}/postgres"
 
     def control(self, *arguments: str) -> None:
         options = (
@@ -53,6 +68,12 @@ class Postgresql:
         )
         command = [_program("pg_ctl"), "-D", str(self.folder / "data"), "-w", "-l", str(self.folder / "log"), "-o", options]
         _run([*command, *arguments], self.folder)
+
+    def start(self) -> None:
+        self.control("start")
+
+    def kill(self) -> None:
+        self.control("stop", "-m", "immediate")
 
     def make(self) -> None:
         command = [_program("initdb"), "-D", str(self.folder / "data"), "-U", "fluxres", "--auth", "trust", "-E", "UTF8"]
@@ -81,11 +102,11 @@ def postgresql() -> Iterator[Postgresql]:
             shutil.chown(folder, "nobody")
         server = Postgresql(folder)
         server.make()
-        server.control("start")
+        server.start()
         try:
             yield server
         finally:
-            server.control("stop", "-m", "immediate")
+            server.kill()
 
 
 # -- etcd ----------------------------------------------------------------------------------------------------------------
@@ -112,6 +133,7 @@ class Etcd:
 
     def __init__(self, folder: Path, *options: str) -> None:
         self.folder, self.port, self.peer_port, self._options = folder, free_port(), free_port(), options
+        self.store_url = self.url("shared")
         self.process: subprocess.Popen[bytes] | None = None
 
     def url(self, prefix: str) -> str:
