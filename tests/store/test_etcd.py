@@ -87,8 +87,15 @@ def test_invalid_addresses_are_explained(text: str, said: str) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, limits.ETCD_VALUE_BYTES_MAX, limits.ETCD_VALUE_BYTES_MAX + 1, 9_500_000])
-def test_a_blob_of_any_size_is_kept(etcd_server: Etcd, url: str, size: int) -> None:
-    store, content = open_store(url), os.urandom(size)
+def test_a_blob_of_any_size_is_kept(etcd_server: Etcd, url: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, content, sent = open_store(url), os.urandom(size), list[int]()
+    exchange = Client._exchange
+
+    def count(self: Client, connection: HTTPConnection, path: str, body: bytes, timeout_s: float) -> tuple[int, bytes]:
+        sent.append(len(body))
+        return exchange(self, connection, path, body, timeout_s)
+
+    monkeypatch.setattr(Client, "_exchange", count)
     with store.locked("test", 0), store.database.writing() as db:
         number = db.add_graph(ROW)
         db.put_blob("shapes", number, Blob(1, content))
@@ -99,6 +106,7 @@ def test_a_blob_of_any_size_is_kept(etcd_server: Etcd, url: str, size: int) -> N
         assert rows.db.blob_size("shapes", number) == size == store.database.size()
     assert len(keys(etcd_server, store, "blobs/")) == max(1, -(-size // limits.ETCD_VALUE_BYTES_MAX))
     assert keys(etcd_server, store, "pending/") == []
+    assert max(sent) * 3 // 4 <= limits.ETCD_REQUEST_BYTES_MAX  # they are base64
     with store.locked("test", 0), store.database.writing() as db:
         db.put_blob("shapes", number, Blob(2, b"other"))
     assert len(keys(etcd_server, store, "blobs/")) == 1
@@ -409,6 +417,13 @@ def test_history_that_is_read_while_etcd_is_compacted(url: str, store: Store) ->
         with pytest.raises(StoreError, match="etcd was compacted meanwhile"):
             rows.read(row)
     assert len(store.log()) == 2
+
+
+def test_a_server_that_cannot_be_defragmented_in_time_is_an_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert upkeep.compact(store)[1].events == 1
+    monkeypatch.setattr(limits, "ETCD_DEFRAGMENT_SECONDS", 1e-6)
+    with pytest.raises(StoreError, match=r"cannot be reached.*timed out"):
+        upkeep.compact(store)
 
 
 def test_a_prefix_of_another_program_or_version_is_left_alone(etcd_server: Etcd, url: str) -> None:

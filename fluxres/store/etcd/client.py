@@ -82,11 +82,11 @@ class Client:
             raise translated(found, self.url)
         return found
 
-    def call_leased(self, path: str, request: Any, kind: type[T]) -> T | None:
-        """As :meth:`call`; None if the lease that it names does not exist any more."""
-        found = self._asked(path, request, kind, None, "")
+    def call_unless(self, code: int, path: str, request: Any, kind: type[T], *, timeout_s: float | None = None) -> T | None:
+        """As :meth:`call`; None if it is refused with this code."""
+        found = self._asked(path, request, kind, timeout_s, "")
         if isinstance(found, wire.Failure):
-            if found.code == wire.MISSING:
+            if found.code == code:
                 return None
             raise translated(found, self.url)
         return found
@@ -276,7 +276,7 @@ def translated(failure: wire.Failure, url: str) -> StoreError:
     if failure.code == 16 or "authentication failed" in said or "user name is empty" in said or "is not enabled" in said:
         hint = "give user and password as etcd://user:password@host, or in $ETCDCTL_USER"
         return StoreError(f"etcd refuses the user: {said}", where=url, hint=hint)
-    if failure.code == 7:
+    if failure.code == wire.FORBIDDEN:
         hint = "let an administrator of etcd grant the user read and write on the prefix"
         return StoreError(f"may not be used: {said}", where=url, hint=hint)
     return StoreError(f"etcd answers: {said or f'code {failure.code}'}", where=url, hint="check the server's log")

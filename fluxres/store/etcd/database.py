@@ -105,15 +105,22 @@ class EtcdDatabase(Database):
     def shrink(self) -> None:
         """Let etcd forget its history, and give the space to the system, one server after the other.
 
-        A user who may not do the latter leaves it to the administrator of etcd.
+        A user who may not do the latter leaves it to the administrator of etcd; a server that is down is left out.
         """
         revision = states.read(self._client, self._keys).revision
         self._client.call("/v3/kv/compaction", {"revision": revision, "physical": True}, wire.Nothing)
+        errors = []
         for server in self.address.servers:
             one = Client(replace(self.address, servers=(server,)))
-            with suppress(StoreError):
-                one.call("/v3/maintenance/defragment", {}, wire.Nothing, timeout_s=limits.ETCD_DEFRAGMENT_SECONDS)
-            one.close()
+            try:
+                defragment = "/v3/maintenance/defragment"
+                one.call_unless(wire.FORBIDDEN, defragment, {}, wire.Nothing, timeout_s=limits.ETCD_DEFRAGMENT_SECONDS)
+            except StoreError as error:
+                errors.append(error)
+            finally:
+                one.close()
+        if len(errors) == len(self.address.servers):
+            raise errors[0]
 
 
 def _size(document: Document) -> int:

@@ -132,7 +132,7 @@ class EtcdLock:
         atexit.unregister(self.close)
         if lease:
             with suppress(StoreError):
-                self._client.call_leased("/v3/lease/revoke", {"ID": lease}, wire.Nothing)
+                self._client.call_unless(wire.MISSING, "/v3/lease/revoke", {"ID": lease}, wire.Nothing)
 
     def _drop(self) -> None:
         """Forget the lock.  The caller holds the guard, and removes its key."""
@@ -151,7 +151,7 @@ class EtcdLock:
             self._count += 1
             key = b"%s%016x-%d" % (self._keys.lock, lease, self._count)
             operations = [*self._questions(), wire.put(key, holder, lease)]
-            found = self._client.call_leased("/v3/kv/txn", {"success": operations}, wire.Outcome)
+            found = self._client.call_unless(wire.MISSING, "/v3/kv/txn", {"success": operations}, wire.Outcome)
             if found is None:  # the lease has ended
                 with self._guard:
                     self._lease = 0

@@ -106,9 +106,15 @@ class Failure(msgspec.Struct):
     code: int = 0
     message: str = ""
 
+    def __post_init__(self) -> None:
+        if "permission denied" in self.message:  # its code depends on the request
+            self.code = FORBIDDEN
+
 
 MISSING: Final = 5
 """The code of a lease that does not exist."""
+FORBIDDEN: Final = 7
+"""The code of what the user may not do."""
 
 
 def get(key: bytes) -> Operation:
