@@ -152,7 +152,7 @@ class GraphInventory:
         return found
 
     def _learn(self, ask: Request, wanted: Wanted, now: int, end: int) -> None:
-        """Remember that a request found nothing: from what number on nothing is found even at once, or until a reservation begins."""
+        """Remember that a request found nothing, and from what number on there is nothing even now, or until a reservation."""
         self._failed.add(wanted, end - now)
         begun = (reserved.hold.start for reserved in self._reserved.values())
         for stop in (now + 1, min((start for start in begun if start > now), default=end) + 1):

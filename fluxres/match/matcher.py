@@ -40,7 +40,7 @@ from fluxres.syntax.jobspec import Request
 
 # What few requests need is imported by the first one that does: the traverser, routes between nodes, requests for amounts.
 if TYPE_CHECKING:
-    from fluxres.match.earliest import Failures
+    from fluxres.match.earliest import Failures, WindowSkipper
     from fluxres.match.reasons import Holders, PartReport, Refusal
     from fluxres.match.together import Below, Together
     from fluxres.match.traverser import Budget

@@ -32,7 +32,7 @@ FEW_POOLS_MAX: Final = 32
 """Up to this number, pools are changed one by one, if there are few changes to make."""
 
 FEW_CHANGES_MAX: Final = 8
-"""Each costs 10 us in a window without breakpoints and 40 us among twenty; a vector operation costs 130 to 200 us for any number."""
+"""Each costs 10 us in a window without breakpoints and 40 us among twenty; a vector operation costs 130 to 200 us for any."""
 
 
 class Planner:
@@ -246,9 +246,7 @@ class Planner:
         return True
 
     def _change_few(self, vertices: list[int], units: list[int], start: int, end: int, sign: int) -> bool:
-        """Change each of a few pools, all up or all down; False, without a change, if one of the changes is impossible, or if they
-        are too many.
-        """
+        """Change each of a few pools, all up or all down; False, without a change, if that is impossible, or too much."""
         if vertices[0] < 0 or vertices[-1] >= self._n or vertices != sorted(set(vertices)):
             return False
         if (min(units) if sign > 0 else -max(units)) < 1:
