@@ -15,6 +15,7 @@ from fluxres.errors import FluxresError, HoldLapsed, InsufficientResources, Stor
 from fluxres.model import ResourceGraph, Span
 from fluxres.store import Held, Store, open_store, upkeep
 from fluxres.store.claims import Standing
+from tests.store.conftest import KINDS
 from tests.store.graphs import machine
 
 NODE0, NODE1 = "/demo/rack0/node0", "/demo/rack0/node1"
@@ -245,7 +246,7 @@ def test_an_attached_copy(site: Store) -> None:
     assert (there.jobs(), there.pool("/demo").tags) == ([], {"seen": None})
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_dump_keeps_claims(site: Store, url: str, kind: str, tmp_path: Path, empty: Callable[[str], str]) -> None:
     upkeep.dump_to(site, tmp_path / "site.jsonl")
     there = open_store(f"sqlite://{tmp_path}/again.db" if url.startswith(kind) else empty(kind), clock=site.clock)
