@@ -392,7 +392,7 @@ STATUS: dict[type[FluxresError], tuple[int, int]] = {
     UnknownJob: (2, 404),
     UnknownGraph: (2, 404),
     NotHeld: (2, 409),
-    HoldLapsed: (1, 409),
+    HoldLapsed: (2, 409),
     StaleHandle: (2, 409),
     MergeConflict: (2, 409),
     StillHeld: (1, 409),
