@@ -89,6 +89,7 @@ class Wait:
                 if self._is_canceled or self._is_late:
                     self.reporter.begins()
                 if self._is_canceled:
+                    self._read()  # it may have found this out before it read why
                     raise RunFailed(self._reason or "it was canceled", where=f"job '{self.job}'")
                 if self._is_late:
                     raise InsufficientResources(

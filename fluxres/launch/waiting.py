@@ -92,6 +92,9 @@ class Pass:
 
     def _grant(self, ticket: Ticket) -> bool:
         """Allocate what a ticket asks for, if that is free now and delays none before it."""
+        if self.graph.records.is_holder(ticket.job):  # a program that makes no pass of the queue has taken its id
+            self.refused.append((ticket, "its id was given to another job, which holds resources"))
+            return False
         kind = (msgspec.json.encode(ticket.request), ticket.pools, ticket.duration_s, ticket.policy)
         if kind in self._unfit:
             return False
@@ -249,8 +252,11 @@ class Attendance:
         Args:
             newcomer: a request that is not in the queue yet; it is not written there.
             request: that of the newcomer.
+
+        Errors: UsageError if the transaction has given something to the id of a job that waits.
         """
         tickets, known = self._transaction.tickets.all(), {}
+        self._require_own_ids(tickets)
         if newcomer is not None:
             tickets = sorted([*tickets, newcomer], key=lambda one: (-one.priority, one.number or math.inf))
             if request is not None:
@@ -266,6 +272,13 @@ class Attendance:
         self._news += [(mark, News(has_new_end=True)) for mark in marks]
         self._news += _places(self._transaction.graph, made.waiting)
         return made
+
+    def _require_own_ids(self, tickets: list[Ticket]) -> None:
+        given = {event.get("job") for event in self._transaction.events}
+        for ticket in tickets:
+            if ticket.job in given and self._transaction.graph.records.is_holder(ticket.job):
+                hint = "choose another id, or leave --job out"
+                raise UsageError("is the id of a run that waits", where=f"job '{ticket.job}'", hint=hint)
 
     def tell(self) -> None:
         """Wake those whom the transaction concerns, once it is committed."""

@@ -142,6 +142,11 @@ def concerned(graph: ResourceGraph, events: Iterable[Event]) -> list[str]:
     return [launch.mark for launch in found if launch is not None]
 
 
+def marks(graph: ResourceGraph) -> list[str]:
+    """The marks of all jobs that live by processes."""
+    return [facts.launch.mark for facts in graph.records.facts.values() if facts.launch is not None]
+
+
 def is_awaited(store: Path) -> bool:
     """Whether a process may wait for something in a store.  Cost: a look at a directory."""
     try:

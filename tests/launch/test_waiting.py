@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -210,6 +211,25 @@ def test_as_many_start_at_once_as_there_are_processors(tmp_path: Path, monkeypat
     os.waitpid(pid, 0)
     os.close(pipe)
     os.close(said)
+
+
+def test_a_stopped_process_keeps_nobody_from_starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = runs.workstation(tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    monkeypatch.setattr(limits, "START_WAIT_SECONDS", 1000.0)
+    if (pid := os.fork()) == 0:
+        Gate(place.store)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        os._exit(0)
+    os.waitpid(pid, os.WUNTRACED)
+    if (second := os.fork()) == 0:
+        Gate(place.store)
+        os._exit(0)
+    try:
+        assert runs.wait_until(lambda: os.waitpid(second, os.WNOHANG)[0]) == second
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
 
 
 def named(number: int, *pools: tuple[str, int | None], duration_s: float | None = None) -> Ticket:
