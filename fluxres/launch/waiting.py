@@ -23,6 +23,7 @@ from fluxres import limits
 from fluxres.allocation.facts import JobFacts
 from fluxres.clock import FOREVER, fixed, seconds, ticks
 from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources, UnknownPool, UsageError
+from fluxres.graph.kinds import IDENTIFYING
 from fluxres.launch import identity, orphans
 from fluxres.launch.identity import Presence
 from fluxres.model import changes, holdings, matching, supply
@@ -31,12 +32,15 @@ from fluxres.store.mailbox import News
 from fluxres.syntax import jobspec
 
 if TYPE_CHECKING:
+    from fluxres.graph.kinds import Kind
+    from fluxres.graph.structure import Structure
     from fluxres.match import Placement
     from fluxres.model import ResourceGraph
     from fluxres.store import Ticket, Transaction
     from fluxres.syntax.jobspec import Request
 
 _Named = list[tuple[int, int]]
+_NODE: Final = "node"
 _DISTANT_S: Final = 3e9
 """Later than any end that somebody gives."""
 
@@ -173,6 +177,7 @@ class Pass:
                 return got.start
             pools, units = (column.tolist() for column in got.held)
             wanted = [(v, amount) for v, amount in zip(pools, units, strict=True) if v < trial.structure.n]
+            wanted = _with_free(trial, wanted)
         _keep(trial, ticket, wanted)
         return math.inf
 
@@ -190,6 +195,39 @@ def _earliest(graph: ResourceGraph, named: _Named, length: int) -> float:
     charged, _ = supply.with_draws(graph, named, (now, now + length))
     start = graph.planner.earliest(charged, length, now)
     return math.inf if start is None else seconds(start)
+
+
+def _with_free(trial: ResourceGraph, wanted: _Named) -> _Named:
+    """The same pools, with others of their node that are free now in the place of those that are held, if they are like these.
+
+    Which of the pools that are held will be free first is not known; what is free already must be there then.
+    """
+    structure, now, found = trial.structure, trial.now(), dict(wanted)
+    for v, amount in wanted:
+        if amount < structure.size.item(v) or _is_free(trial, v, now):
+            continue
+        node = next((above for above in structure.ancestors(v) if _kind(structure, above).type == _NODE), 0)
+        pools = structure.of_type(_kind(structure, v).type)
+        inside = pools[pools.searchsorted(node) : pools.searchsorted(structure.end.item(node))].tolist()
+        others = (one for one in inside if one not in found and _likeness(structure, one) == _likeness(structure, v))
+        if (other := next((one for one in others if _is_free(trial, one, now)), None)) is not None:
+            del found[v]
+            found[other] = amount
+    return list(found.items())
+
+
+def _is_free(trial: ResourceGraph, v: int, now: int) -> bool:
+    until = ticks(_DISTANT_S)
+    return trial.planner.free(v, now, until) == trial.structure.size.item(v) and not trial.planner.busy_below(v, now, until)
+
+
+def _likeness(structure: Structure, v: int) -> tuple[int, object]:
+    """What pools of one type have in common that serve the same requests."""
+    return structure.size.item(v), [item for item in _kind(structure, v).properties if item[0] not in IDENTIFYING]
+
+
+def _kind(structure: Structure, v: int) -> Kind:
+    return structure.kinds[structure.kind.item(v)]
 
 
 def _keep(trial: ResourceGraph, ticket: Ticket, wanted: _Named) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import time
@@ -87,6 +88,41 @@ def test_requests_that_the_machine_cannot_satisfy_any_more_are_refused() -> None
     assert [one.job for one, _ in made.refused] == ["t1"]
     assert "gpu" in made.refused[0][1]
     assert [one.job for one in made.granted] == ["t2"]
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_whatever_ends_first_a_start_that_is_not_known_is_not_delayed(data: st.DataObject) -> None:
+    """Whichever of the endless allocations end, who could start without those that overtook it starts with them, too."""
+    cores, gpus = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 3))
+    graph, held = machine(cores, gpus), list[tuple[int, int]]()
+    pools = data.draw(st.permutations([f"core{i}" for i in range(cores)] + [f"gpu{i}" for i in range(gpus)]))
+    for number, pool in enumerate(pools[: data.draw(st.integers(0, 4))]):
+        graph.allocate(f"/ws/ws/{pool}", job=f"j{number}")
+        held.append((pool.startswith("core"), pool.startswith("gpu")))
+    wanted = [(a, b) for a in range(min(cores, 3) + 1) for b in range(gpus + 1) if a or b]
+    asked = data.draw(st.lists(st.tuples(st.sampled_from(wanted), st.integers(0, 1)), min_size=2, max_size=5))
+    wants = {f"t{i}": want for i, (want, _) in enumerate(asked, 1)}
+    tickets = [
+        ticket(i, f"slot/[{';'.join([f'core={a}'] * bool(a) + [f'gpu={b}'] * bool(b))}]", priority=priority)
+        for i, ((a, b), priority) in enumerate(asked, 1)
+    ]
+    tickets.sort(key=lambda one: (-one.priority, one.number))
+    made = Pass(graph).run(tickets)
+    has = {one.job for one in made.granted}
+    for place, one in enumerate(tickets):
+        if one.job in has:
+            continue
+        before = [wants[other.job] for other in tickets[:place] if other.job in has]
+        after = [wants[other.job] for other in tickets[place:] if other.job in has]
+        for ends in itertools.product((False, True), repeat=len(held)):
+            left = [*before, *(pools for pools, is_over in zip(held, ends, strict=True) if not is_over)]
+            if fits((cores, gpus), left, wants[one.job]):
+                assert fits((cores, gpus), [*left, *after], wants[one.job])
+
+
+def fits(machine: tuple[int, int], held: list[tuple[int, int]], wanted: tuple[int, int]) -> bool:
+    return all(sum(one[i] for one in (*held, wanted)) <= machine[i] for i in (0, 1))
 
 
 @settings(max_examples=60, deadline=None)
@@ -243,6 +279,14 @@ def test_a_request_for_pools_by_name_is_not_delayed(duration_s: float | None, pa
     waiting_pass = Pass(graph).run([named(1, ("/ws/ws", None), duration_s=50.0), ticket(2, "slot/core", duration_s)])
     assert waiting_pass.starts == {"t1": 1100.0}
     assert [one.job for one in waiting_pass.granted] == ["t2"] * passes
+
+
+def test_what_is_free_is_kept_although_a_held_pool_of_the_same_kind_comes_first() -> None:
+    graph = machine(cores=3, gpus=1)
+    graph.allocate("/ws/ws/core0", job="j1")
+    graph.allocate("/ws/ws/gpu0", job="j2")
+    waiting_pass = Pass(graph).run([ticket(1, "slot/[core;gpu]"), ticket(2, "slot/core"), ticket(3, "slot/core")])
+    assert [one.job for one in waiting_pass.granted] == ["t2"]
 
 
 @pytest.mark.parametrize("first", [named(1, ("/ws/ws", None), duration_s=50.0), ticket(1, "slot/node{x}", 50.0)])
