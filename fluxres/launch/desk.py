@@ -276,6 +276,10 @@ def cancel(store: Store, name: str, job: str, grace_s: float, author: Author, re
     require(user)
     if launch is None or identity.presence(launch, store.load(name).now()) is Presence.GONE:
         return "ended"
+    if not mailbox.heeds(store.path, launch.mark):
+        raise UsageError(
+            "belongs to another user of the machine of the server", where=f"job '{job}'", hint="cancel it there, or serve as root"
+        )
     mailbox.send(store.path, [(launch.mark, News(grace_s=grace_s))])
     return "running"
 

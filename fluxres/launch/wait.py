@@ -126,8 +126,11 @@ class Wait:
     def _read(self) -> None:
         for news in self.broker.read():
             self._is_granted |= news.is_granted
-            self._is_canceled |= news.is_canceled or news.grace_s is not None
+            self._is_canceled |= news.grace_s is not None
             self._reason = news.reason or self._reason
+            if news.is_canceled:  # anybody may say so who may write to the store
+                standing = self.broker.renew()
+                self._is_canceled |= standing is not None and standing.state == "gone"
             if news.look and (self._asked is None or self._asked.call is None):
                 self._asked = self.loop.after(max(0, self._place[0] - 1) * _STAGGER_S, self.look)
             if news.place:

@@ -18,14 +18,14 @@ import fluxres
 from fluxres import limits
 from fluxres.allocation.facts import Launch
 from fluxres.clock import fixed
-from fluxres.launch import identity, waiting
+from fluxres.launch import control, identity, waiting
 from fluxres.launch.broker import StoreBroker
 from fluxres.launch.gate import Gate
 from fluxres.launch.loop import Loop
 from fluxres.launch.runs import Order
 from fluxres.launch.wait import Wait
 from fluxres.launch.waiting import Pass
-from fluxres.store import Ticket, open_store
+from fluxres.store import Ticket, journal, open_store
 from fluxres.store.mailbox import Mailbox, News, send
 from fluxres.syntax import jobspec
 from tests.launch import runs
@@ -222,6 +222,14 @@ def test_messages_arrive_and_stale_sockets_go(tmp_path: Path) -> None:
     assert [file.name for file in (deep / "a.db.run").iterdir()] == ["second"]
     second.close()
     assert list((deep / "a.db.run").iterdir()) == []
+
+
+def test_on_another_machine_only_jobs_of_the_same_name_are_canceled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    elsewhere = msgspec.structs.replace(HERE, host="elsewhere")
+    control.require_owner("r1", elsewhere, journal.os_user())
+    with pytest.raises(fluxres.UsageError, match="belongs to another user"):
+        control.require_owner("r1", elsewhere, "somebody-else")
 
 
 def test_as_many_start_at_once_as_there_are_processors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,7 +115,8 @@ def _cancel(settings: Settings, job: str, grace_s: float) -> bool:
         return False
     remote, is_here = server(settings), launch.host == identity.host()
     if ticket is not None:
-        control.require_owner(job, launch)
+        if remote is None or is_here:
+            control.require_owner(job, launch, ticket.user)
         if remote is not None:
             return remote.cancel(settings.graph, job, grace_s, command=settings.command) != "ended"
         if desk.withdraw(store(settings), settings.graph, ticket, desk.Author(settings.command)):
