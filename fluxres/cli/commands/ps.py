@@ -14,6 +14,7 @@ from fluxres.cli.program import Command
 from fluxres.cli.settings import PLAIN_OUTPUTS, TABLE_OUTPUTS, Duration, Settings
 from fluxres.cli.stores import at_once, changing, reading, server, source, store
 from fluxres.cli.watching import watchable
+from fluxres.clock import seconds
 from fluxres.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def ps_command(settings: Settings, user: str | None) -> None:
         note("no program runs or waits")
 
     def lines(style: Style) -> list[str]:
-        return programs.lines(found, style=style) if found else []
+        return programs.lines(found, seconds(graph.now()), style=style) if found else []
 
     answer(settings, document=lambda: {"programs": [view.document() for view in found]}, lines=lines)
 
