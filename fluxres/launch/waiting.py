@@ -176,8 +176,12 @@ class Pass:
             if got.start < _DISTANT_S:
                 return got.start
             pools, units = (column.tolist() for column in got.held)
-            wanted = [(v, amount) for v, amount in zip(pools, units, strict=True) if v < trial.structure.n]
-            wanted = _with_free(trial, wanted)
+            first = [(v, amount) for v, amount in zip(pools, units, strict=True) if v < trial.structure.n]
+            wanted = _with_free(self.graph, trial, (ticks(got.start), ticks(got.end)), first)
+            if wanted != first:
+                trial.free(got.job)
+                with suppress(FluxresError):  # a supplier may be short then; what is free is kept nevertheless
+                    trial.allocate(wanted, job=got.job, start=got.start, end=got.end)
         _keep(trial, ticket, wanted)
         return math.inf
 
@@ -197,28 +201,34 @@ def _earliest(graph: ResourceGraph, named: _Named, length: int) -> float:
     return math.inf if start is None else seconds(start)
 
 
-def _with_free(trial: ResourceGraph, wanted: _Named) -> _Named:
+def _with_free(graph: ResourceGraph, trial: ResourceGraph, window: tuple[int, int], wanted: _Named) -> _Named:
     """The same pools, with others of their node that are free now in the place of those that are held, if they are like these.
 
     Which of the pools that are held will be free first is not known; what is free already must be there then.
+
+    Args:
+        graph: without what earlier tickets will get, which is on the trial copy.
+        window: in which the wanted pools are.
     """
     structure, now, found = trial.structure, trial.now(), dict(wanted)
     for v, amount in wanted:
-        if amount < structure.size.item(v) or _is_free(trial, v, now):
+        if amount < structure.size.item(v) or _is_free(graph, v, (now, ticks(_DISTANT_S))):
             continue
         node = next((above for above in structure.ancestors(v) if _kind(structure, above).type == _NODE), 0)
         pools = structure.of_type(_kind(structure, v).type)
         inside = pools[pools.searchsorted(node) : pools.searchsorted(structure.end.item(node))].tolist()
-        others = (one for one in inside if one not in found and _likeness(structure, one) == _likeness(structure, v))
-        if (other := next((one for one in others if _is_free(trial, one, now)), None)) is not None:
+        others = [one for one in inside if one not in found and _likeness(structure, one) == _likeness(structure, v)]
+        others = [one for one in others if _is_free(graph, one, (now, ticks(_DISTANT_S))) and _is_free(trial, one, window)]
+        if others:  # what is kept for an earlier ticket that ends before, keeps nothing more
+            other = min(others, key=lambda one: trial.planner.free(one, now, ticks(_DISTANT_S)))
             del found[v]
             found[other] = amount
     return list(found.items())
 
 
-def _is_free(trial: ResourceGraph, v: int, now: int) -> bool:
-    until = ticks(_DISTANT_S)
-    return trial.planner.free(v, now, until) == trial.structure.size.item(v) and not trial.planner.busy_below(v, now, until)
+def _is_free(graph: ResourceGraph, v: int, window: tuple[int, int]) -> bool:
+    planner = graph.planner
+    return planner.free(v, *window) == graph.structure.size.item(v) and not planner.busy_below(v, *window)
 
 
 def _likeness(structure: Structure, v: int) -> tuple[int, object]:
