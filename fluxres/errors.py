@@ -352,6 +352,23 @@ class Unavailable(StoreError):
         self.retry_after_s = retry_after_s
 
 
+class NotLeader(Unavailable):
+    """A server that stands by does not change the store that another one leads; nothing was changed.
+
+    Args:
+        leader: URL of that one; empty if it is not known.
+    """
+
+    code = "not-leader"
+
+    def __init__(self, message: str, *, where: str = "", hint: str = "", retry_after_s: int = 1, leader: str = "") -> None:
+        super().__init__(message, where=where, hint=hint, retry_after_s=retry_after_s)
+        self.leader = leader
+
+    def to_dict(self) -> dict[str, Any]:
+        return super().to_dict() | ({"leader": self.leader} if self.leader else {})
+
+
 class ServiceFault(StoreError):
     """A mistake of the service itself; its log has the details."""
 
@@ -399,6 +416,7 @@ STATUS: dict[type[FluxresError], tuple[int, int]] = {
     StoreConflict: (4, 409),
     RevisionConflict: (4, 412),
     Unavailable: (4, 503),
+    NotLeader: (4, 503),
     ServiceFault: (4, 500),
     Unauthorized: (2, 401),
     Forbidden: (2, 403),

@@ -315,3 +315,4 @@ class Ready(_Answer):
     status: str
     store: str
     graphs: int
+    epoch: int

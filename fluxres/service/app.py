@@ -17,10 +17,10 @@ from litestar.openapi.spec import Components, SecurityScheme
 from fluxres import __version__
 from fluxres.errors import FluxresError, LimitExceeded, Mistake, UsageError
 from fluxres.service import problems
-from fluxres.service.access import Access
+from fluxres.service.access import Access, Role
 from fluxres.service.gate import Gate
 from fluxres.service.metrics import Metrics
-from fluxres.service.replies import Asked, Keys, caller_of
+from fluxres.service.replies import Asked, Keys, caller_of, site_of
 from fluxres.service.routes import changes, graphs, operations, questions, runs, streams
 from fluxres.service.site import Site
 
@@ -43,7 +43,7 @@ def make(site: Site, access: Access) -> Gate:
 
     app = routes(lifespan)
     gate = Gate(app, access, metrics)
-    app.state.site, app.state.once, app.state.metrics, app.state.gate = site, Keys(), metrics, gate
+    app.state.site, app.state.once, app.state.metrics, app.state.gate = site, Keys(site.kept), metrics, gate
     return gate
 
 
@@ -89,7 +89,9 @@ def _openapi() -> OpenAPIConfig:
 
 
 async def _require_allowed(request: Asked) -> None:
-    """Refuse what the role or the graphs of a token do not allow. Errors: Forbidden.
+    """Refuse what the role or the graphs of a token do not allow, and changes where another server leads.
+
+    Errors: Forbidden, NotLeader.
 
     It is no guard of the framework, which copies the handler for each call of one.
     """
@@ -101,6 +103,8 @@ async def _require_allowed(request: Asked) -> None:
     graph = request.path_params.get("graph")
     if graph is not None:
         caller.require_graph(graph)
+    if role is not Role.READ_ONLY:
+        site_of(request).leadership.require()
 
 
 def _problem(error: FluxresError, status: int | None = None) -> Response[bytes]:

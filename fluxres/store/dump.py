@@ -21,6 +21,7 @@ from fluxres.errors import InputError, StoreError, UsageError
 from fluxres.store import journal
 from fluxres.store.contents import PARTS, Blob, EventRow, GraphRow, Part
 from fluxres.store.database import Connection
+from fluxres.store.lease import ANSWER, LEASE
 from fluxres.store.store import SAVED, Rows
 
 VERSION: Final = 1
@@ -116,7 +117,8 @@ def items(rows: Rows) -> Iterator[Item]:
     for row in graphs:
         known.add(SAVED + row.uid)
     for key, text in rows.db.notes().items():
-        if not key.startswith(SAVED) or key in known:
+        is_of_servers = key == LEASE or key.startswith(ANSWER)
+        if not is_of_servers and (not key.startswith(SAVED) or key in known):
             yield NoteItem(key, text)
     for row in graphs:
         yield from _of_graph(rows, row)

@@ -21,7 +21,7 @@ from fluxres.clock import Clock
 from fluxres.errors import FluxresError, Forbidden, RevisionConflict, StoreError, Unauthorized, UnknownGraph, UsageError
 from fluxres.model import ResourceGraph
 from fluxres.model.changes import expire_stages
-from fluxres.service.client.connection import Connection, address, of_graph
+from fluxres.service.client.connection import Connection, addresses, of_graph
 from fluxres.store import Entry, GraphRow, Ticket, encoding, journal, records
 
 _SCHEMES: Final = ("http://", "https://")
@@ -42,13 +42,13 @@ class RemoteStore:
     """The graphs of a server.
 
     Args:
-        url: its address, with ``?graph=NAME`` or without.
+        url: its address, with ``?graph=NAME`` or without; several with commas in between.
     """
 
     def __init__(self, url: str) -> None:
-        at = address(url)
-        self.url, self._chosen = str(at), at.graph
-        self.connection = Connection(at, keep=False)
+        servers = addresses(url)
+        self.url, self._chosen = ",".join(map(str, servers)), servers[0].graph
+        self.connection = Connection(servers, keep=False)
 
     def graphs(self) -> list[GraphRow]:
         """The graphs, without reading their content."""
