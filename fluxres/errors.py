@@ -333,9 +333,14 @@ class StoreConflict(StoreError):
 
 
 class RevisionConflict(StoreConflict):
-    """The graph is not at the revision that a conditional change names; nothing was changed."""
+    """The graph is not at the revision that a conditional change names; nothing was changed.
+
+    Attributes:
+        is_for_store: whether to decide on the store itself, and not through the server that leads it.
+    """
 
     code = "revision"
+    is_for_store = False
 
 
 class Unavailable(StoreError):

@@ -26,6 +26,8 @@ from fluxres.service.site import Site
 
 _log = logging.getLogger("fluxres.service")
 
+LEASE: Final = "fluxres-lease"
+"""A header with the mark of the lease that the server must have, from who found its address in a store."""
 _PROBLEM: Final = ResponseSpec(
     problems.Problem, media_type=problems.MEDIA_TYPE, description="Why the request failed.", generate_examples=False
 )
@@ -103,8 +105,9 @@ async def _require_allowed(request: Asked) -> None:
     graph = request.path_params.get("graph")
     if graph is not None:
         caller.require_graph(graph)
-    if role is not Role.READ_ONLY:
-        site_of(request).leadership.require()
+    mark = request.headers.get(LEASE)
+    if role is not Role.READ_ONLY or mark is not None:
+        site_of(request).leadership.require(mark)
 
 
 def _problem(error: FluxresError, status: int | None = None) -> Response[bytes]:

@@ -75,9 +75,10 @@ class Leadership:
         known = self.fence.own or self._seen
         return 0 if known is None else known.epoch
 
-    def require(self) -> None:
-        """Errors: NotLeader."""
-        if not self.is_leading:
+    def require(self, mark: str | None = None) -> None:
+        """Errors: NotLeader; also if it leads by a lease that has not this mark."""
+        own = self.fence.own
+        if own is None or (mark is not None and own.holder is not None and own.holder.mark != mark):
             raise self.fence.refusal()
 
     def begin(self, url: str, *, is_open: bool, may_stand_by: bool) -> None:

@@ -14,7 +14,7 @@ import msgspec
 
 from fluxres.allocation.facts import Launch
 from fluxres.errors import NotLeader, StoreError
-from fluxres.store.database import Connection
+from fluxres.store.database import Connection, Database
 
 LEASE: Final = "lease"
 """The note."""
@@ -60,6 +60,16 @@ def read(db: Connection) -> Lease | None:
         return None if found is None else msgspec.json.decode(found, type=Lease)
     except msgspec.MsgspecError as error:
         raise StoreError(f"the note of who leads the store is damaged: {error}", hint="restore a backup") from None
+
+
+def of(database: Database) -> Lease | None:
+    """The lease of a store, if there is one and it was not given back."""
+    try:
+        with database.reading() as db:
+            found = None if db is None else read(db)
+    except StoreError:  # who goes on with the store will say so
+        return None
+    return found if found is not None and found.holder is not None else None
 
 
 def write(db: Connection, lease: Lease) -> None:

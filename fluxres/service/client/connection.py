@@ -117,6 +117,7 @@ class Connection:
         timeout_s: to wait for an answer.
         user: who asks, for the journal of a server without tokens; the user that runs this process by default.
         keep: whether the connection stays open for the next request.
+        follows: whether it goes to the server that leads, and waits for one.
     """
 
     def __init__(
@@ -127,10 +128,11 @@ class Connection:
         user: str | None = None,
         *,
         keep: bool = True,
+        follows: bool = True,
     ) -> None:
         self.servers = list(at)
         self.at = self.servers[0]
-        self._keep = keep
+        self._keep, self._follows = keep, follows
         self._timeout_s = timeout_s
         self._thread = threading.local()
         token = os.environ.get(TOKEN) if token is None else token
@@ -145,21 +147,30 @@ class Connection:
         """Ask for a list. Errors: those of the server; StoreError if it cannot be reached."""
         return self.send("GET", _with(path, query))
 
-    def post(self, path: str, body: Mapping[str, Any], *, key: str | None = None, revision: str | None = None) -> Reply:
+    def post(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        revision: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
         """Ask a question, or change something.
 
         Args:
             body: fields; those that are None are left out.
             key: an idempotency key, for a change.
             revision: that the graph must have.
+            headers: further ones.
         """
-        headers = {"content-type": "application/json"}
+        given = {"content-type": "application/json", **(headers or {})}
         if key is not None:
-            headers["idempotency-key"] = key
+            given["idempotency-key"] = key
         if revision is not None:
-            headers["if-match"] = revision
+            given["if-match"] = revision
         said = {name: value for name, value in body.items() if value is not None}
-        return self.send("POST", path, msgspec.json.encode(said), headers)
+        return self.send("POST", path, msgspec.json.encode(said), given)
 
     def send(self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Reply:
         """Send a request, again if the connection broke and that is safe, or to the server that leads."""
@@ -171,7 +182,7 @@ class Connection:
             try:
                 return self._once(at, method, path, body, given)
             except Unavailable as error:  # nothing was changed
-                if stopwatch() > until_s or not self._turns(at, error):
+                if not self._follows or stopwatch() > until_s or not self._turns(at, error):
                     raise
             except (OSError, HTTPException) as error:
                 self._close()
