@@ -62,18 +62,18 @@ class Server:
         asked.close()
         return found
 
-    def says(self, text: str) -> str:
-        """Wait for a line with this text on its standard error, and return it."""
+    def says(self, *texts: str) -> str:
+        """Wait for a line with one of these texts on its standard error, and return it."""
         assert self.process.stderr is not None
         guard = threading.Timer(60.0, self.process.kill)
         guard.start()
         try:
             for line in self.process.stderr:
-                if text in line:
+                if any(text in line for text in texts):
                     return line
         finally:
             guard.cancel()
-        raise AssertionError(f"the server did not say: {text}")
+        raise AssertionError(f"the server did not say: {texts}")
 
     def stop(self) -> tuple[int, str]:
         """End it with SIGTERM; returns its status and what it wrote to standard error."""

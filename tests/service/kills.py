@@ -154,15 +154,25 @@ class Pair:
         leader, second = self.servers
         way = self.random.choice(["killed", "killed", "stopped", "ended"])
         leader.process.send_signal({"killed": signal.SIGKILL, "stopped": signal.SIGSTOP, "ended": signal.SIGTERM}[way])
-        second.says("this server leads the store now")
+        said = second.says("this server leads the store now", "cannot be taken")
         if way == "stopped":
             leader.process.send_signal(signal.SIGCONT)
-            leader.says("this server stands by")
+            if "cannot be taken" in said:
+                way = "stopped within a commit"
         else:
             leader.process.communicate(timeout=60)
             leader = self._begin(int(leader.url.rpartition(":")[2]))
         self.servers = [second, leader]
+        self._settle()
         return way
+
+    def _settle(self) -> None:
+        """Wait until one leads and the other one does not, the leader first."""
+        until_s = time.monotonic() + 60.0
+        while (leads := [server.answers("GET", "/ready")[0] == 200 for server in self.servers]).count(True) != 1:
+            assert time.monotonic() < until_s, "there is not one leader"
+            time.sleep(0.02)
+        self.servers = self.servers if leads[0] else self.servers[::-1]
 
 
 def made_twice(store: str) -> list[str]:
