@@ -12,7 +12,7 @@ import pytest
 import fluxres
 from fluxres import limits
 from fluxres.cli.program import run
-from fluxres.errors import KeyReused
+from fluxres.errors import KeyReused, StoreError
 from fluxres.service.client.connection import Connection, address, followed
 from fluxres.store import open_store
 from tests.service.conftest import DEMO, Server, demo_store, running
@@ -180,6 +180,21 @@ def test_a_client_of_the_server_that_stands_by_is_sent_to_the_leader_and_back(pa
         leader.process.kill()
         graph.allocate("slot/core", job="j2")
         assert str(graph.connection.at) == second.url
+
+
+def test_a_client_looks_for_a_leader_for_some_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    def once(_self: Connection, at: Any, *_: Any) -> Any:
+        tried.append(str(at))
+        raise ConnectionRefusedError("refused")
+
+    monkeypatch.setattr(Connection, "_once", once)
+    monkeypatch.setattr(limits, "SERVICE_FOLLOW_SECONDS", 1.5)
+    with pytest.raises(StoreError, match="the server cannot be reached"):
+        fluxres.connect("http://127.0.0.1:1,http://127.0.0.1:2")
+    assert len(tried) > 4
+    assert tried[:4] == ["http://127.0.0.1:1", "http://127.0.0.1:2"] * 2
 
 
 @pytest.mark.parametrize(
