@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -15,16 +14,15 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Components, SecurityScheme
 
 from fluxres import __version__
-from fluxres.errors import FluxresError, LimitExceeded, Mistake, UsageError
+from fluxres.errors import FluxresError, Mistake, UsageError
 from fluxres.service import problems
 from fluxres.service.access import Access, Role
+from fluxres.service.express import Express
 from fluxres.service.gate import Gate
 from fluxres.service.metrics import Metrics
 from fluxres.service.replies import Asked, Keys, caller_of, site_of
 from fluxres.service.routes import changes, graphs, operations, questions, runs, streams
 from fluxres.service.site import Site
-
-_log = logging.getLogger("fluxres.service")
 
 LEASE: Final = "fluxres-lease"
 """A header with the mark of the lease that the server must have, from who found its address in a store."""
@@ -44,7 +42,7 @@ def make(site: Site, access: Access) -> Gate:
         await asyncio.get_running_loop().run_in_executor(None, site.close)
 
     app = routes(lifespan)
-    gate = Gate(app, access, metrics)
+    gate = Gate(Express(app, changes.ROUTES, require_allowed), access, metrics)
     app.state.site, app.state.once, app.state.metrics, app.state.gate = site, Keys(site.kept), metrics, gate
     return gate
 
@@ -62,10 +60,11 @@ def routes(lifespan: Any = None) -> Litestar:
                 handler.responses = {**specs, **(handler.responses or {})}
     return Litestar(
         route_handlers=[v1, *operations.ROUTES],
-        before_request=_require_allowed,
+        before_request=_before,
         exception_handlers={
             FluxresError: _of_error,
             HTTPException: _of_http,
+            UnicodeDecodeError: _of_text,
             Exception: _of_unexpected,
         },
         openapi_config=_openapi(),
@@ -90,12 +89,15 @@ def _openapi() -> OpenAPIConfig:
     )
 
 
-async def _require_allowed(request: Asked) -> None:
+async def _before(request: Asked) -> None:
+    """It is no guard of the framework, which copies the handler for each call of one."""
+    require_allowed(request)
+
+
+def require_allowed(request: Asked) -> None:
     """Refuse what the role or the graphs of a token do not allow, and changes where another server leads.
 
     Errors: Forbidden, NotLeader.
-
-    It is no guard of the framework, which copies the handler for each call of one.
     """
     role = request.route_handler.opt.get("role")
     if role is None:
@@ -121,7 +123,7 @@ def _of_error(_request: Asked, error: FluxresError) -> Response[bytes]:
     return _problem(error)
 
 
-def _of_http(_request: Asked, error: HTTPException) -> Response[bytes]:
+def _of_http(request: Asked, error: HTTPException) -> Response[bytes]:
     """What the framework refuses: an unknown path, another method, a body or a parameter of the wrong form."""
     if isinstance(error, ValidationException):
         extra = error.extra if isinstance(error.extra, list) else []
@@ -129,12 +131,14 @@ def _of_http(_request: Asked, error: HTTPException) -> Response[bytes]:
         first = mistakes[0] if mistakes else Mistake("", error.detail)
         return _problem(UsageError(first.message, where=first.where), 400)
     if isinstance(error.__cause__, RecursionError):
-        return _problem(LimitExceeded("the document is nested too deeply"))
+        return _of_unexpected(request, error.__cause__)
     return _problem(UsageError(error.detail), error.status_code)
 
 
+def _of_text(_request: Asked, error: UnicodeDecodeError) -> Response[bytes]:
+    """The body is what a request has of bytes."""
+    return _problem(UsageError(f"the body is not UTF-8: {error.reason}"))
+
+
 def _of_unexpected(request: Asked, error: Exception) -> Response[bytes]:
-    if isinstance(error, RecursionError):
-        return _problem(LimitExceeded("the document is nested too deeply"))
-    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return _problem(problems.of_unexpected(error), 500)
+    return _problem(problems.of_unexpected(error, request.method, request.url.path))

@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import suppress
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -44,6 +45,7 @@ class Feed:
         self._store, self._name = store, name
         self._last = 0
         self._recent: deque[Told] = deque(maxlen=_KEPT)
+        self._following: dict[int, list[Told]] = {}
         self._lock = threading.Lock()
         self._news = threading.Event()
         self._thread: threading.Thread | None = None
@@ -100,12 +102,13 @@ class Feed:
                 return []
             if not self._recent or self._recent[0][0] > last + 1:
                 return None
-            missing = self._last - last
-            return list(self._recent)[-missing:][: limits.SERVICE_EVENTS_READ_MAX]
+            if last not in self._following:  # most streams have sent the same
+                news = list(islice(reversed(self._recent), self._last - last))
+                self._following[last] = news[::-1][: limits.SERVICE_EVENTS_READ_MAX]
+            return self._following[last]
 
     def _read(self, last: int) -> list[Told]:
-        found = self._store.log(self._name, after=last)
-        return [_told(entry) for entry in found[: limits.SERVICE_EVENTS_READ_MAX]]
+        return [_told(entry) for entry in self._store.log_after(self._name, last, limits.SERVICE_EVENTS_READ_MAX)]
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         with self._lock:
@@ -121,12 +124,15 @@ class Feed:
             self._news.wait(_LOOK_EVERY_S)
             self._news.clear()
             try:
-                found = self._store.log(self._name, after=self._last)
+                found = self._store.log_after(self._name, self._last, _KEPT)
             except FluxresError:
                 continue  # a store that is busy or gone: there is nothing new in it
+            if len(found) == _KEPT:
+                self._news.set()  # there may be more
             if found:
                 with self._lock:
                     self._recent.extend(map(_told, found))
+                    self._following.clear()
                     self._last = found[-1].seq
                 if self._loop is not None and not self._loop.is_closed():
                     self._loop.call_soon_threadsafe(self._tell)

@@ -22,8 +22,9 @@ from fluxres.service.loopback import is_loopback
 from fluxres.service.metrics import Metrics
 
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
 OPEN: Final = frozenset(("/health", "/ready"))
@@ -66,8 +67,7 @@ class Gate:
         except ConnectionAbortedError:
             raise  # ends the connection
         except Exception as error:  # noqa: BLE001 - a mistake of the service is no reason to tell its inside
-            _log.error("%s %s failed", scope["method"], scope["path"], exc_info=error)
-            await answer.problem(problems.of_unexpected(error), 500)
+            await answer.problem(problems.of_unexpected(error, scope["method"], scope["path"]))
         finally:
             took = stopwatch() - begun
             handler = scope.get("route_handler")
@@ -120,7 +120,7 @@ class _Body:
         if length is not None and length.isdecimal() and int(length) > bound:
             raise self._too_long()
 
-    async def __call__(self) -> MutableMapping[str, Any]:
+    async def __call__(self) -> Message:
         if self._is_done:
             return await self._receive()
         try:
@@ -148,7 +148,7 @@ class _Answer:
         self._is_first = False
         self.status = 0
 
-    async def __call__(self, message: MutableMapping[str, Any]) -> None:
+    async def __call__(self, message: Message) -> None:
         begins = message["type"] == "http.response.start"
         if begins:
             self.status = message["status"]
@@ -162,12 +162,11 @@ class _Answer:
         except TimeoutError:
             raise ConnectionAbortedError("the client does not read") from None
 
-    async def problem(self, error: FluxresError, status: int | None = None) -> None:
+    async def problem(self, error: FluxresError) -> None:
         """Answer with a problem, unless an answer has begun."""
         if self.status:
             return
-        status = problems.status_of(error) if status is None else status
-        body = problems.body(error, status)
+        status, body = problems.status_of(error), problems.body(error)
         headers = {"content-type": problems.MEDIA_TYPE, "content-length": str(len(body)), **problems.headers(error)}
         if status == 413:
             headers["connection"] = "close"  # the rest of the body is not read

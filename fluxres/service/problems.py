@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
 
-from fluxres.errors import STATUS, FluxresError, InfeasibleRequest, InsufficientResources, ServiceFault, Unauthorized, Unavailable
+from fluxres.errors import (
+    STATUS,
+    FluxresError,
+    InfeasibleRequest,
+    InsufficientResources,
+    LimitExceeded,
+    ServiceFault,
+    Unauthorized,
+    Unavailable,
+)
 
 MEDIA_TYPE: Final = "application/problem+json"
 TYPE: Final = "urn:fluxres:error:"
 """What the type of a problem begins with; the code of the error follows."""
+
+_log = logging.getLogger("fluxres.service")
 
 
 class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -68,8 +80,14 @@ def _worded(error: FluxresError) -> FluxresError:
     return error
 
 
-def of_unexpected(error: BaseException) -> FluxresError:
-    """What a caller learns of an error that is a mistake of the service or of its machine: nothing of its inside."""
+def of_unexpected(error: BaseException, method: str, path: str) -> FluxresError:
+    """What a caller learns of an error that is a mistake of the service or of its machine: nothing of its inside.
+
+    The log has the details.
+    """
+    if isinstance(error, RecursionError):
+        return LimitExceeded("the document is nested too deeply")
+    _log.error("%s %s failed", method, path, exc_info=error)
     if isinstance(error, MemoryError):
         return Unavailable("not enough memory", hint="ask for less at once")
     return ServiceFault("the service made a mistake", hint="its log has the details")

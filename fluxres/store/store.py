@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -623,6 +624,18 @@ class Store:
                 if (user is None or entry.user == user) and journal.concerns(entry.event, job, path):
                     found.append(entry)
         return found[::-1]
+
+    def log_after(self, name: str | None, after: int, limit: int) -> list[Entry]:
+        """The events that follow an event of a graph, oldest first.
+
+        Args:
+            after: its number.
+            limit: at most this number, the first ones.
+
+        Errors: as :meth:`log`.  Cost: reads these events only.
+        """
+        with self.reading(name) as rows:
+            return list(islice(rows.entries(rows.graph(name), after=after), limit))
 
     def launched(self, name: str | None, since_s: float) -> list[Entry]:
         """The events in which jobs that live by processes first got something, latest first.

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 
 import pytest
 
@@ -67,6 +68,7 @@ def test_a_wheel_has_the_documents_of_all_topics() -> None:
     assert included == {f"specs/{file}": f"fluxres/topics/{file}" for file in sorted({topic.file for topic in TOPICS.values()})}
 
 
+@cache
 def texts() -> list[tuple[str, str]]:
     """(module, text) of all string constants but docstrings, and of the docstrings of commands, which are their help."""
     found = []

@@ -8,12 +8,14 @@ import io
 import json
 import os
 import pty
+import shutil
 import signal
 import struct
 import subprocess
 import sys
 import termios
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -77,17 +79,29 @@ def piped(*args: str) -> str:
     return subprocess.run([sys.executable, "-m", "fluxres", *args], capture_output=True, text=True, check=True).stdout
 
 
-@pytest.fixture
-def busy() -> None:
-    """A machine in use, by the wall clock."""
+@pytest.fixture(scope="module")
+def in_use(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data directory of somebody who has a machine in use, by the wall clock."""
+    data = tmp_path_factory.mktemp("in-use")
     window = ("--start", "2040-11-22T09:42:12", "--duration", "1h")
-    piped("load", str(MACHINE))
-    piped("allocate", "/tiny/rack0/node[0-1]/core[0-3]", "--job", "simulation-with-a-long-name", *window)
-    piped("allocate", "/tiny/rack0/node0/memory=16", "--job", "j2", *window)
-    piped("stage", "/tiny/rack1/node4", "--job", "j3")
-    piped("reserve", "/tiny/rack0", *window, "--ignore-running", "--every", "7d", "--until", "2041-01-01")
-    piped("state", "/tiny/rack1", "down", "--reason", "the cooling loop of the second row is replaced by the vendor")
-    piped("tag", "/tiny/rack0/node2", "reason=the power supply is replaced by the vendor on Monday")
+    for command in (
+        ("load", str(MACHINE)),
+        ("allocate", "/tiny/rack0/node[0-1]/core[0-3]", "--job", "simulation-with-a-long-name", *window),
+        ("allocate", "/tiny/rack0/node0/memory=16", "--job", "j2", *window),
+        ("stage", "/tiny/rack1/node4", "--job", "j3", "--ttl", "1d"),
+        ("reserve", "/tiny/rack0", *window, "--ignore-running", "--every", "7d", "--until", "2041-01-01"),
+        ("state", "/tiny/rack1", "down", "--reason", "the cooling loop of the second row is replaced by the vendor"),
+        ("tag", "/tiny/rack0/node2", "reason=the power supply is replaced by the vendor on Monday"),
+    ):
+        environment = {**os.environ, "XDG_DATA_HOME": str(data)}
+        subprocess.run([sys.executable, "-m", "fluxres", *command], check=True, capture_output=True, env=environment)
+    return data
+
+
+@pytest.fixture
+def busy(in_use: Path, place: Path) -> None:
+    """A store of this test with the machine in use."""
+    shutil.copytree(in_use, os.environ["XDG_DATA_HOME"])
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
