@@ -42,10 +42,12 @@ if TYPE_CHECKING:
     help=f"How long a question may take. Default: {limits.SERVICE_QUESTION_SECONDS_MAX:g}s.",
 )
 @click.option(
-    "--standby/--no-standby",
+    "--no-standby",
     "may_stand_by",
+    is_flag=True,
+    flag_value=False,
     default=True,
-    help="Stand by while another server leads the store, and take over when it ends; or refuse to start. Default: --standby.",
+    help="Do not stand by while another server leads the store, but refuse to start.",
 )
 @click.option(
     "--lease",
