@@ -208,6 +208,12 @@ class CountedInventory:
         self._reserved.clear()
         self._rows = None
 
+    def suspend(self, now: int) -> None:
+        self.clear()
+
+    def drop_suspended(self) -> None:
+        """Nothing to do: `suspend` has dropped all."""
+
     # -- the end of claims -------------------------------------------------------------------------------------------
 
     def finish(self, key: int, claim: Hold, now: int) -> None:

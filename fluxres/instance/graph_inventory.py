@@ -1,8 +1,11 @@
 """Inventory for all requests, on the resource graph itself: the matcher finds pools, and the records hold them.
 
 Each job and each reservation is an allocation in the graph under the job's id, so the graph shows what the instance does, and
-enforces the rules.  A request that found nothing is not tried again with the same or a longer duration before something is freed,
-so a queue of equal jobs costs one search.
+enforces the rules.  A request that found nothing is not tried again before something is freed, and neither is one for more of the
+same or for longer (`refused.py`), so a queue of similar jobs costs one search.
+
+EASY drops its reservations at each pass and makes them again.  To erase thousands of pools from the records and write the same
+ones again would be most of the work of a pass, so `suspend` leaves them there until they are in the way, or the pass ends.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from msgspec import structs
@@ -21,13 +24,29 @@ from fluxres.clock import FOREVER, seconds
 from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded, NotHeld, UnknownJob
 from fluxres.instance import recording
 from fluxres.instance.inventory import Hold, Measure, Running
+from fluxres.instance.refused import Refused, Wanted, Wants
 from fluxres.match import Matcher, Placement
+from fluxres.match.policy import policy
 from fluxres.model import changes, matching
 from fluxres.syntax import fluid
 from fluxres.syntax.jobspec import Request
 
 if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
+    from fluxres.planner.planner import Planner
+
+
+class Reserved(NamedTuple):
+    """A reservation, as it was found.
+
+    Args:
+        planner, freed: the planner, and its number of releases then.
+    """
+
+    hold: GraphHold
+    place: Placement
+    planner: Planner
+    freed: int
 
 
 class GraphInventory:
@@ -46,14 +65,18 @@ class GraphInventory:
         self._measure = measure
         self.match_policy = match_policy
         self.running = Running()
-        self._reserved: dict[int, Hold] = {}
-        self._places: dict[int, Placement] = {}
-        """By key, the match of each reservation."""
+        self._reserved: dict[int, Reserved] = {}
+        self._suspended: dict[int, Reserved] = {}
+        """Reservations that were dropped, but are in the records until they are in the way."""
+        self._has_fixed_order = _has_fixed_order(match_policy)
         self._feasible: dict[object, bool] = {}
-        self._failed: dict[object, int] = {}
-        """Requests that found nothing since something was last freed, with the shortest window for which they did."""
-        self._unreservable: dict[object, int] = {}
-        """Requests without any start since then, with the shortest duration for which there was none."""
+        self._wants = self._new_wants()
+        self._failed = Refused()
+        """Requests that found nothing since something was last freed."""
+        self._undecided: dict[Wanted, int] = {}
+        """Requests that could not be decided or granted since then, with the shortest window for which they could not."""
+        self._unreservable = Refused()
+        """Requests without any start since then."""
         self._cached_measure: tuple[int, Measure] | None = None
         self._disputed: dict[int, list[tuple[str, int]]] = {}
         """By key, all pools of a late job of which others hold some; the records have less."""
@@ -61,6 +84,9 @@ class GraphInventory:
         """By key, the pools of a job that has not ended, but whose records have expired."""
         self._known = self._graph_state()
         graph.keepers.add(self)
+
+    def _new_wants(self) -> Wants:
+        return Wants(is_divided=not self.graph.structure.partitions)
 
     def _matcher(self) -> Matcher:
         if self.graph.records.upstream is not None:
@@ -95,29 +121,59 @@ class GraphInventory:
         return self.graph.aggregate().get(self.measure, 0)
 
     def start(self, key: int, ask: Request, now: int, end: int) -> Hold | None:
-        signature = _signature(ask)
-        if end - now >= self._failed.get(signature, FOREVER + 1):
+        wanted, length = self._wants.of(ask), end - now
+        if self._failed.includes(wanted, length) or self._undecided.get(wanted, FOREVER + 1) <= length:
+            return None
+        if self._suspended and not self._fits_before_suspended(ask, wanted, now, end):
             return None
         try:
-            found = self._matcher().match(ask, now, end, self.match_policy, is_queued=True)
-        except InfeasibleRequest:  # the machine has lost all pools of a type, but may get some again
-            found = None
+            found = self._match(ask, wanted, now, end)
         except LimitExceeded:  # undecided, and it will stay so until something is freed
-            self._failed[signature] = end - now
+            self._undecided[wanted] = length
             raise
         if found is None:
-            self._failed[signature] = end - now
             return None
+        self.unreserve(key)
         try:
             hold = self._commit(key, found)
         except InsufficientResources:  # of a supplier of the parent, which serves others first
-            self._failed[signature] = end - now
+            self._undecided[wanted] = length
             return None
         self.running.add(hold)
         return hold
 
+    def _match(self, ask: Request, wanted: Wanted, now: int, end: int) -> Placement | None:
+        try:
+            found = self._matcher().match(ask, now, end, self.match_policy, is_queued=True)
+        except InfeasibleRequest:  # the machine has lost all pools of a type, but may get some again
+            found = None
+        if found is None:
+            self._learn(ask, wanted, now, end)
+        return found
+
+    def _learn(self, ask: Request, wanted: Wanted, now: int, end: int) -> None:
+        """Remember that a request found nothing, and from what number on there is nothing even now, or until a reservation."""
+        self._failed.add(wanted, end - now)
+        begun = (reserved.hold.start for reserved in self._reserved.values())
+        for stop in (now + 1, min((start for start in begun if start > now), default=end) + 1):
+            if stop < end and (most := self._matcher().at_most(ask, now, stop, self.match_policy)) < wanted.number:
+                self._failed.add(Wanted(wanted.kind, most + 1), stop - now)
+                return
+
+    def _fits_before_suspended(self, ask: Request, wanted: Wanted, now: int, end: int) -> bool:
+        """Whether there may be room although suspended reservations are in the records; erases them if they are in the way."""
+        first = min(reserved.hold.start for reserved in self._suspended.values())
+        if end <= first:
+            return True
+        with suppress(LimitExceeded):
+            if self._match(ask, wanted, now, first) is None:
+                return False
+        self.drop_suspended()
+        return True
+
     def start_on(self, key: int, choose: Callable[[int, int], Placement | None], now: int, end: int) -> Hold | None:
         """Allocate what a queue policy chooses over [now, end); None if it finds no room."""
+        self.drop_suspended()
         found = choose(now, end)
         if found is None:
             return None
@@ -128,7 +184,7 @@ class GraphInventory:
         self.running.add(hold)
         return hold
 
-    def _commit(self, key: int, found: Placement, *, is_moved: bool = False) -> Hold:
+    def _commit(self, key: int, found: Placement, *, is_moved: bool = False) -> GraphHold:
         pools = found.vertices < self.graph.structure.n
         vertices, amounts = found.vertices[pools], found.amounts[pools]
         count = self._current_measure().units(vertices, amounts, self.graph.structure.size[vertices])
@@ -140,9 +196,12 @@ class GraphInventory:
 
     def forget_failures(self) -> None:
         self._failed.clear()
+        self._undecided.clear()
         self._unreservable.clear()
 
     def has_room(self, ask: Request, now: int) -> bool:
+        if self._failed.includes(self._wants.of(ask), 1):
+            return False
         with suppress(InfeasibleRequest):
             return self._matcher().match(ask, now, now + 1, self.match_policy, is_queued=True) is not None
         return False
@@ -150,61 +209,96 @@ class GraphInventory:
     # -- reserving ---------------------------------------------------------------------------------------------------
 
     def reserve(self, key: int, ask: Request, duration: int, now: int) -> int | None:
+        kept = self._reserved.get(key) or self._suspended.pop(key, None)
+        if kept is not None:
+            self._reserved[key] = kept
+            if self._is_still_earliest(kept, ask, duration, now):
+                return kept.hold.start
+        self.drop_suspended()
         self.unreserve(key)
-        signature = _signature(ask)
-        if duration >= self._unreservable.get(signature, FOREVER + 1):
+        wanted = self._wants.of(ask)
+        if self._unreservable.includes(wanted, duration):
             return None
         try:
             found = self._matcher().earliest(ask, duration, now, self.match_policy, is_queued=True)
         except InfeasibleRequest:
             return None
         if found is None:
-            self._unreservable[signature] = duration
+            self._unreservable.add(wanted, duration)
             return None
+        return found.start if self._reserve(key, found) else None
+
+    def _reserve(self, key: int, found: Placement, *, is_moved: bool = False) -> bool:
         try:
-            self._reserved[key] = self._commit(key, found)
+            hold = self._commit(key, found, is_moved=is_moved)
         except InsufficientResources:
-            return None
-        self._places[key] = found
-        return found.start
+            return False
+        planner = self.graph.records.planner
+        self._reserved[key] = Reserved(hold, found, planner, planner.levels.freed)
+        return True
+
+    def _is_still_earliest(self, reserved: Reserved, ask: Request, duration: int, now: int) -> bool:
+        """Whether a search would surely find the same place again.
+
+        Since it was found, nothing was freed of what is to come; or only before its start, and still too little at every moment.
+        """
+        hold, planner = reserved.hold, self.graph.records.planner
+        if hold.start < now or hold.end != min(hold.start + duration, FOREVER) or reserved.planner is not planner:
+            return False
+        if not self._has_fixed_order or self.graph.records.upstream is not None or self.graph.structure.partitions:
+            return False
+        freed = planner.levels.freed_within(reserved.freed)
+        if freed is None or freed[1] <= now:
+            return True
+        return freed[1] <= hold.start and self._matcher().no_start_before(ask, 1, now, self.match_policy) >= hold.start
+
+    def suspend(self, now: int) -> None:
+        """Drop all reservations, most of which are about to be made again."""
+        self._suspended.update(self._reserved)
+        self._reserved.clear()
+        self.forget_failures()
+        if any(reserved.hold.start <= now for reserved in self._suspended.values()):
+            self.drop_suspended()
+
+    def drop_suspended(self) -> None:
+        while self._suspended:
+            self._free(self._suspended.popitem()[0])
 
     def places(self) -> dict[int, Placement]:
-        return dict(self._places)
+        return {key: reserved.place for key, reserved in self._reserved.items()}
 
     def restore(self, key: int, place: Placement, duration: int, start: int, now: int) -> bool:
         moved = structs.replace(place, start=start, end=min(start + duration, FOREVER))
-        try:
-            self._reserved[key] = self._commit(key, moved, is_moved=True)
-        except (InsufficientResources, InfeasibleRequest):
-            return False
-        self._places[key] = moved
-        return True
+        with suppress(InfeasibleRequest):
+            return self._reserve(key, moved, is_moved=True)
+        return False
 
     def begin(self, key: int, ask: Request, now: int, end: int) -> Hold | None:
-        reserved = self._reserved[key]
+        reserved = self._reserved[key].hold
         if reserved.start != now or reserved.end != end:
             self.unreserve(key)
             return self.start(key, ask, now, end)
-        del self._reserved[key], self._places[key]
+        del self._reserved[key]
         self.running.add(reserved)
         return reserved
 
     def reserved(self, key: int) -> Hold | None:
-        return self._reserved.get(key)
+        found = self._reserved.get(key)
+        return None if found is None else found.hold
 
     def reserved_starts(self) -> dict[int, int]:
-        return {key: hold.start for key, hold in self._reserved.items()}
+        return {key: reserved.hold.start for key, reserved in self._reserved.items()}
 
     def check(self) -> list[tuple[str, str]]:
         """Nothing to check: all counts are in the records."""
         return []
 
     def unreserve(self, key: int) -> None:
-        if self._reserved.pop(key, None) is not None:
-            del self._places[key]
+        if self._reserved.pop(key, None) is not None or self._suspended.pop(key, None) is not None:
             self._free(key)
 
     def clear(self) -> None:
+        self.drop_suspended()
         for key in list(self._reserved):
             self.unreserve(key)
 
@@ -301,6 +395,7 @@ class GraphInventory:
         self.clear()
         self.forget_failures()
         self._feasible.clear()
+        self._wants = self._new_wants()
         self._cached_measure = None
         self._known = self._graph_state()
 
@@ -395,9 +490,15 @@ class GraphInventory:
 
 
 def _signature(request: Request) -> object:
-    """Equal for requests with the same answer at any time."""
+    """Equal for requests with the same answer on the idle machine."""
     queue = request.system.get("queue", "") if request.attributes else ""
     return request.resources, request.constraint, queue, request.chooser
+
+
+def _has_fixed_order(match_policy: str) -> bool:
+    """Whether a match policy prefers the same pools whatever else is held, so that a place that stays free stays the choice."""
+    found = policy(match_policy)
+    return found.score is None and not found.near and not found.evened
 
 
 class GraphHold(Hold):

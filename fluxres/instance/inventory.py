@@ -90,6 +90,12 @@ class Inventory(Protocol):
     def clear(self) -> None:
         """Drop all reservations."""
 
+    def suspend(self, now: int) -> None:
+        """As `clear`, if most are about to be made again: the graph may show them until then, or until `drop_suspended`."""
+
+    def drop_suspended(self) -> None:
+        """Drop those that were not made again since `suspend`."""
+
     def reserved_starts(self) -> dict[int, int]:
         """By key, the starts of reservations."""
 
@@ -306,18 +312,26 @@ class Measure:
     Cost: O(pools), once.
     """
 
-    __slots__ = ("_ends", "_prefix", "_vertices", "has_numbers", "size", "type")
+    __slots__ = ("_before", "_ends", "_units_before", "has_numbers", "size", "type")
 
     def __init__(self, structure: Structure, type_name: str | None = None) -> None:
         types = structure.types
         self.type = type_name or next((name for name in _DEFAULT_TYPES if name in types), types[-1])
         found = structure.of_type(self.type)
-        self._vertices: NDArray[np.int32] = found[(structure.flags[found] & WAY) == 0]
-        sizes = structure.size[self._vertices]
-        self._prefix = np.concatenate([[0], np.cumsum(sizes)])
+        vertices: NDArray[np.int32] = found[(structure.flags[found] & WAY) == 0]
+        sizes = structure.size[vertices]
         self._ends = structure.end
-        self.size = int(self._prefix[-1])
+        self.size = int(sizes.sum())
         self.has_numbers = bool((sizes == 1).all())
+        #: By vertex, and for the end of all: the pools of the type before it, and their units.
+        self._before = np.zeros(structure.n + 1, np.int32)
+        self._before[vertices + 1] = 1
+        np.cumsum(self._before, out=self._before)
+        self._units_before: NDArray[np.int32] | NDArray[np.int64] = self._before
+        if not self.has_numbers:
+            self._units_before = np.zeros(structure.n + 1, np.int64)
+            self._units_before[vertices + 1] = sizes
+            np.cumsum(self._units_before, out=self._units_before)
 
     def units(self, vertices: NDArray[np.int32], amounts: NDArray[np.int64], sizes: NDArray[np.int64]) -> int:
         """The units of the type in an allocation, including those held implicitly below exclusive pools.
@@ -325,22 +339,19 @@ class Measure:
         Args:
             sizes: the sizes of these pools.
         """
-        first, stop = self._inside(vertices)
-        own = (
-            (stop > first) & (self._vertices[np.minimum(first, len(self._vertices) - 1)] == vertices)
-            if len(self._vertices)
-            else first < 0
-        )
-        whole = ~own & (amounts == sizes)
-        return int(amounts[own].sum()) + int((self._prefix[stop[whole]] - self._prefix[first[whole]]).sum())
+        whole = amounts == sizes
+        if whole.all():
+            return self._inside(vertices)
+        part = ~whole & (self._before[vertices + 1] > self._before[vertices])
+        return self._inside(vertices[whole]) + int(amounts[part].sum())
 
-    def _inside(self, vertices: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The range of pools of the type in each of these pools."""
-        return np.searchsorted(self._vertices, vertices), np.searchsorted(self._vertices, self._ends[vertices])
+    def _inside(self, vertices: NDArray[np.int32]) -> int:
+        """The units of the type in these pools, themselves included."""
+        return int((self._units_before[self._ends[vertices]] - self._units_before[vertices]).sum())
 
     def ids(self, vertices: NDArray[np.int32]) -> str:
         """The idset of the pools of the type in these pools, numbered through the machine; empty unless all have size 1."""
         if not self.has_numbers or not len(vertices):
             return ""
-        first, stop = self._inside(vertices)
+        first, stop = self._before[vertices], self._before[self._ends[vertices]]
         return idset.format(at for low, high in zip(first.tolist(), stop.tolist(), strict=True) for at in range(low, high))

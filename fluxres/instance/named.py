@@ -269,6 +269,12 @@ class NamedInventory:
         self._rows = None
         self._shadow = None
 
+    def suspend(self, now: int) -> None:
+        self.clear()
+
+    def drop_suspended(self) -> None:
+        """Nothing to do: `suspend` has dropped all."""
+
     # -- the end of claims -------------------------------------------------------------------------------------------
 
     def finish(self, key: int, claim: Hold, now: int) -> None:

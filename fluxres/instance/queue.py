@@ -367,9 +367,14 @@ class Queue:
 
     def unreserve(self) -> None:
         """Drop all reservations."""
-        if self._reserved:
-            self._instance.inventory.clear()
-            self._forget_reservations()
+        if not self._reserved:
+            return
+        inventory, time = self._instance.inventory, self._instance.time
+        if self.is_running and not time.has_suppliers:  # others could take meanwhile what is reserved of shared suppliers
+            inventory.suspend(self._instance.now)
+        else:
+            inventory.clear()
+        self._forget_reservations()
 
     def places(self) -> list[tuple[int, Job, ReservedPlace]]:
         """The reservations in the order of their starts, for `restore`; empty unless the policy keeps reservations."""
@@ -565,6 +570,7 @@ class Queue:
         except PassEnded:
             self._end_round(True)
         finally:
+            instance.inventory.drop_suspended()
             self.is_running = False
             time.still -= 1
             time.passes_open -= 1

@@ -40,7 +40,7 @@ from fluxres.syntax.jobspec import Request
 
 # What few requests need is imported by the first one that does: the traverser, routes between nodes, requests for amounts.
 if TYPE_CHECKING:
-    from fluxres.match.earliest import Failures
+    from fluxres.match.earliest import Failures, WindowSkipper
     from fluxres.match.reasons import Holders, PartReport, Refusal
     from fluxres.match.together import Below, Together
     from fluxres.match.traverser import Budget
@@ -182,6 +182,18 @@ class Matcher:
         plan, situation, budget = query.plan, query.situation(start, end), self._budget(query.plan)
         return settle(plan, self.typology, lambda counts: Traverser(situation, plan, counts, query.policy, budget).match())
 
+    def at_most(self, request: Request, start: int, end: int, how: str | Policy = "first") -> int:
+        """A number of the first resource of a request above which there is no match in a window; COUNT_MAX if unknown.
+
+        Cost: the rows of the window over one level; nothing if the form of the request is unknown.
+        """
+        query = self._query(request, how, self.partition_for(request))
+        asked = request.resources[0].count.fixed
+        if query.form is None or not asked or len(request.resources) > 1 or request.chooser is not None:
+            return limits.COUNT_MAX
+        amounts = query.form.amounts(query.plan.lowest)
+        return Search(query, start, end).at_most(amounts) * asked // amounts.number
+
     def offer(self, request: Request | None, start: int, end: int) -> Offer:
         """What there is to choose from on the nodes that the constraint and the partition of a request allow."""
         situation = Situation(self.typology, self.planner, self.eligible_for(request), start, end, ideal=self.ideal)
@@ -276,7 +288,7 @@ class Matcher:
         if not 0 <= after < FOREVER:
             raise _wrong_window(after, min(after + duration, FOREVER))
         partition = self.partition_for(request)
-        from fluxres.match.earliest import WindowSkipper, earliest
+        from fluxres.match.earliest import earliest
 
         within = request if partition is None else self._within_limits(request, partition)
         query = self._query(within, how, partition)
@@ -291,13 +303,29 @@ class Matcher:
                 undecided.append(error)
                 return None
 
-        skipper = None
-        if query.form is not None and not reference and is_guided(query.form.draws, self.typology):
-            skipper = WindowSkipper(query, partial(self._failures_of, query.eligible))
+        skipper = None if reference else self._skipper(query)
         found = earliest(attempt, self.planner, skipper, duration, after)
         if found is None and undecided:
             raise undecided[0]
         return found
+
+    def no_start_before(self, request: Request, duration: int, after: int, how: str | Policy = "first") -> int:
+        """A moment, `after` or later, before which no match of that duration starts, from counts alone; FOREVER for never.
+
+        Cost: little, and nothing is known about a request without a form.
+        """
+        skipper = self._skipper(self._query(request, how, self.partition_for(request)))
+        if skipper is None:
+            return after
+        found = skipper.first_start(duration, after)
+        return FOREVER if found is None else found
+
+    def _skipper(self, query: Query) -> WindowSkipper | None:
+        if query.form is None or not is_guided(query.form.draws, self.typology):
+            return None
+        from fluxres.match.earliest import WindowSkipper
+
+        return WindowSkipper(query, partial(self._failures_of, query.eligible))
 
     def satisfiable(self, request: Request, *, reference: bool = False) -> bool:
         """Whether the request can match with everything up and nothing held.  Constraint and limits of its partition still apply.

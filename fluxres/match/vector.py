@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres import limits
 from fluxres.match.drawing import FEW, Drawing
 from fluxres.match.form import Amounts, LeafDemand, NeedsTraverser, Single
 from fluxres.match.plan import settle
@@ -174,6 +175,14 @@ class Search:
         if self.form.sort == "nodes" and not self.form.parts and not self.form.draws:
             return self._open.bit_count() >= amounts.number
         return self._choose(amounts, self.drawing(counts) if self.form.draws else None, any_will_do=True) is not None
+
+    def at_most(self, amounts: Amounts) -> int:
+        """An upper bound of the nodes, bundles or units that fit, by count."""
+        among = self.candidates(amounts.needs)
+        if self.form.sort == "nodes":
+            return among.bit_count()
+        room = self.room_at_most(ordinals_of(among, self.level.length), amounts.needs)
+        return limits.COUNT_MAX if room.sum(dtype=np.float64) > limits.COUNT_MAX // 2 else int(room.sum())
 
     def drawing(self, counts: tuple[int, ...]) -> Drawing:
         """What is charged.

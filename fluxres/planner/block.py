@@ -22,7 +22,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -328,6 +328,10 @@ class Block(Breakpoints):
         """Add amounts to ascending ordinals over the window.  The caller ensures that all stay within bounds."""
         i, j = self._cut(*self.window(start, end), start, end, room)
         self._apply(ordinals, amounts, i, j)
+        self._recount(i, j)
+
+    def _recount(self, i: int, j: int) -> None:
+        """Count again what changes at two breakpoints, and remove them if nothing does."""
         self.changes[i] = self._differing(i)
         if j < len(self.times):
             self.changes[j] = self._differing(j)
@@ -419,6 +423,29 @@ def unpack(words: Words) -> npt.NDArray[np.uint8]:
     return np.unpackbits(np.ascontiguousarray(words).view(np.uint8), bitorder="little")
 
 
+class Flipped(NamedTuple):
+    """Bits to change in adjacent words.
+
+    Args:
+        left: the first word.
+    """
+
+    left: int
+    mask: Words
+
+
+def flipped(ordinals: Ints) -> Flipped:
+    """The bits of ascending ordinals.
+
+    >>> flipped(np.array([64, 66]))
+    Flipped(left=1, mask=array([5], dtype=uint64))
+    """
+    left, right = ordinals.item(0) >> 6, (ordinals.item(-1) >> 6) + 1
+    flags = np.zeros(64 * (right - left), np.bool_)
+    flags[ordinals - 64 * left] = True
+    return Flipped(left, np.packbits(flags, bitorder="little").view(WORD))
+
+
 class BitBlock(Block):
     __slots__ = ()
 
@@ -466,14 +493,25 @@ class BitBlock(Block):
         return self._folded(np.bitwise_and, lo, hi, start, end)
 
     def _apply(self, ordinals: Ints, amounts: Ints, i: int, j: int) -> None:
-        left, right = int(ordinals[0]) >> 6, (int(ordinals[-1]) >> 6) + 1
-        flags = np.zeros(64 * (right - left), np.uint8)
-        flags[ordinals - 64 * left] = 1
-        mask = pack(flags)
-        rows = np.frombuffer(self.rows[i:j], np.int64)
+        self._flip(flipped(ordinals), i, j)
+
+    def _flip(self, bits: Flipped, i: int, j: int) -> None:
+        rows, right = np.frombuffer(self.rows[i:j], np.int64), bits.left + len(bits.mask)
         for k in range(0, j - i, REDUCED_ROWS):
             # 0 + 1 and 1 - 1 are the only possible sums.
-            self.matrix[rows[k : k + REDUCED_ROWS], left:right] ^= mask
+            self.matrix[rows[k : k + REDUCED_ROWS], bits.left : right] ^= bits.mask
+
+    def may_flip(self, bits: Flipped, start: int, end: int, *, on: bool) -> bool:
+        """Whether these bits are all 0 throughout the window (on), or all 1."""
+        right = bits.left + len(bits.mask)
+        words = self._fold(np.bitwise_or if on else np.bitwise_and, *self.window(start, end), bits.left, right) & bits.mask
+        return not words.any() if on else bool((words == bits.mask).all())
+
+    def flip(self, bits: Flipped, start: int, end: int) -> None:
+        """Change these bits over the window.  The caller ensures that they may be changed and that there is room."""
+        i, j = self._cut(*self.window(start, end), start, end, 2)
+        self._flip(bits, i, j)
+        self._recount(i, j)
 
     def _differing(self, k: int) -> int:
         return int(np.bitwise_count(self.matrix[self.rows[k]] ^ self.matrix[self.rows[k - 1]]).sum())

@@ -410,6 +410,11 @@ class Levels:
 
     # -- changes ----------------------------------------------------------------------------------------------
 
+    def number_of_changes(self, runs: Changes) -> int:
+        """How many changes `change` makes one by one: the pools of a level are not changed in runs."""
+        types = self._columns.type
+        return sum(number if self._levels.get(types[v]) is not None else 1 for v, number, _ in runs)
+
     def change(self, runs: Changes, start: int, end: int) -> None:
         """Record that the own use of a few pools grew over the window, or that of all of them shrank."""
         if runs[0][2] < 0:

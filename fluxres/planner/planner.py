@@ -12,7 +12,8 @@ overhead of NumPy exceeds that work; a change of many pools is checked and made 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -28,7 +29,10 @@ from fluxres.planner.level import Changes, Levels
 from fluxres.planner.timeline import Finding, Timeline
 
 FEW_POOLS_MAX: Final = 32
-"""Up to this number, pools are changed one by one."""
+"""Up to this number, pools are changed one by one, if there are few changes to make."""
+
+FEW_CHANGES_MAX: Final = 8
+"""Each costs 10 us in a window without breakpoints and 40 us among twenty; a vector operation costs 130 to 200 us for any."""
 
 
 class Planner:
@@ -216,8 +220,8 @@ class Planner:
             raise UsageError(f"vertices {which[0]} … {which[-1]}: expected 0 <= vertex < {self._n}")
         if units.min() < 1:
             raise UsageError(f"pool {which[units.argmin()]}: expected amount >= 1, got {units.min()}")
-        for line, ordinals, steps in list(self._plan(which, units, start, end, sign)):
-            line.add(ordinals, steps, start, end)
+        for change in list(self._plan(which, units, start, end, sign)):
+            change(start, end)
         self.levels.change_many(which, sign * units, start, end)
 
     def _change(self, v: int, number: int, amount: int, start: int, end: int) -> bool:
@@ -242,13 +246,16 @@ class Planner:
         return True
 
     def _change_few(self, vertices: list[int], units: list[int], start: int, end: int, sign: int) -> bool:
-        """Change each of a few pools, all up or all down; False, without a change, if one of the changes is impossible."""
+        """Change each of a few pools, all up or all down; False, without a change, if that is impossible, or too much."""
         if vertices[0] < 0 or vertices[-1] >= self._n or vertices != sorted(set(vertices)):
             return False
         if (min(units) if sign > 0 else -max(units)) < 1:
             return False
+        runs = self._runs(vertices, units)
+        if self.levels.number_of_changes(runs) > FEW_CHANGES_MAX:
+            return False
         done: list[tuple[int, int, int]] = []
-        for v, number, amount in self._runs(vertices, units):
+        for v, number, amount in runs:
             try:
                 changed = self._change(v, number, amount, start, end)
             except LimitExceeded:
@@ -281,8 +288,8 @@ class Planner:
             at += length
         return found
 
-    def _plan(self, vertices: Ints, units: Ints, start: int, end: int, sign: int) -> Iterator[tuple[Timeline, Ints, Ints]]:
-        """Check a change of many ascending pools, all up or all down, and yield what to add to which timeline.
+    def _plan(self, vertices: Ints, units: Ints, start: int, end: int, sign: int) -> Iterator[Callable[[int, int], None]]:
+        """Check a change of many ascending pools, all up or all down, and yield its parts, each for one timeline.
 
         Errors: UsageError naming the first pool without enough units; LimitExceeded.
         """
@@ -290,6 +297,12 @@ class Planner:
             which, steps = vertices[of_kind], sign * units[of_kind]
             line = self._used[kind] or self._open(kind)
             ordinals = np.asarray(self._ordinal)[which].astype(np.int64)
+            if kind in self.columns.plain and (steps == sign).all():
+                flips = line.flips(ordinals, start, end, on=sign > 0)
+                if flips is not None:  # else the code below raises with the reason
+                    line.require_room(ordinals, start, end)
+                    yield partial(line.flip, flips)
+                    continue
             sizes = self.columns.sizes[which]
             if sign > 0:
                 bad = line.extremes(ordinals, start, end) > sizes - steps
@@ -307,7 +320,8 @@ class Planner:
                 parts.append((self._cover_of(kind), ordinals[single], steps[single]))
             for part_line, part, _ in parts:
                 part_line.require_room(part, start, end)
-            yield from parts
+            for part_line, part, amounts in parts:
+                yield partial(part_line.add, part, amounts)
 
     # -- one pool ---------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fluxres import limits
 from fluxres.clock import FOREVER
-from fluxres.planner.block import BitBlock, Block, CountBlock, Ints, Row, too_many_breakpoints
+from fluxres.planner.block import BitBlock, Block, CountBlock, Flipped, Ints, Row, flipped, too_many_breakpoints
 
 Finding = tuple[int, str]
 """What an audit found: the pool concerned (-1 for none), and what is wrong, with the number of the rule."""
@@ -171,6 +171,25 @@ class Timeline:
             block = self.blocks.get(number) or self._open(number)
             before = len(block.times)
             block.add(ordinals[part] - number * self.span, amounts[part], start, end, 2)
+            self.breakpoints += len(block.times) - before
+
+    def flips(self, ordinals: Ints, start: int, end: int, *, on: bool) -> list[tuple[int, Flipped]] | None:
+        """What changes in which block of a timeline of bits, for ascending ordinals; None if one of them is in the way."""
+        found: list[tuple[int, Flipped]] = []
+        for number, part in self.split(ordinals):
+            block, bits = self.blocks.get(number), flipped(ordinals[part] - number * self.span)
+            if not (on if block is None else isinstance(block, BitBlock) and block.may_flip(bits, start, end, on=on)):
+                return None
+            found.append((number, bits))
+        return found
+
+    def flip(self, flips: list[tuple[int, Flipped]], start: int, end: int) -> None:
+        """Make changes that `flips` returned.  The caller ensures that there is room."""
+        for number, bits in flips:
+            block = self.blocks.get(number) or self._open(number)
+            assert isinstance(block, BitBlock)  # `flips` has checked it
+            before = len(block.times)
+            block.flip(bits, start, end)
             self.breakpoints += len(block.times) - before
 
     def missing(self, ordinals: Ints, start: int, end: int) -> int:

@@ -281,6 +281,7 @@ class Attached(PatientSink):
         if self._thread.together is not None:
             return
         self._require_process()
+        self._require_open()
         gate = self._gate
         with gate:
             if self._is_closing and not gate.wait_for(lambda: not self._is_closing, _ADMIT_S):

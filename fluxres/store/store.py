@@ -949,6 +949,10 @@ def _check_name(name: str) -> None:
 
 def database_of(url: StoreUrl | ServerUrl) -> Database:
     """Where the tables of the store at this address are."""
+    if isinstance(url, ServerUrl) and url.address.startswith("etcd"):
+        from fluxres.store.etcd.database import EtcdDatabase
+
+        return EtcdDatabase(url.address, url.path)
     if isinstance(url, ServerUrl):
         from fluxres.store.postgresql import PostgresqlDatabase
 
@@ -962,8 +966,8 @@ def open_store(url: str | None = None, *, clock: Clock = clocks.system, notify: 
     """The store at this address; nothing is read or created yet.
 
     Args:
-        url: ``sqlite:///path/to/file.db`` or ``postgresql://user@host/name``, with or without ``?graph=NAME``, or a path; by
-            default ``$FLUXRES_STORE``, else the SQLite file in the XDG data directory.
+        url: ``sqlite:///path/to/file.db``, ``postgresql://user@host/name`` or ``etcd://host/prefix``, with or without
+            ``?graph=NAME``, or a path; by default ``$FLUXRES_STORE``, else the SQLite file in the XDG data directory.
         clock: gives the time of journal entries, and "now" of the graphs.
         notify: called with the holder of the lock when a write waits for more than half a second.
 

@@ -17,7 +17,7 @@ from fluxres.instance.counted import CountedInventory
 from fluxres.instance.graph_inventory import GraphInventory
 from fluxres.instance.inventory import Inventory, NotUniform
 from fluxres.instance.named import NamedInventory
-from fluxres.syntax import idset
+from fluxres.syntax import fluid, idset
 from fluxres.syntax.jobspec import as_request
 from tests.instance.machines import of_number, of_shape
 
@@ -26,7 +26,22 @@ S = 1_000_000
 
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["start", "start", "reserve", "reserve", "finish", "unreserve", "clear", "wait", "resize", "state"]),
+        st.sampled_from(
+            [
+                "start",
+                "start",
+                "reserve",
+                "reserve",
+                "remake",
+                "remake",
+                "finish",
+                "unreserve",
+                "clear",
+                "wait",
+                "resize",
+                "state",
+            ]
+        ),
         st.integers(1, SIZE),
         st.integers(1, 9),
     ),
@@ -153,6 +168,28 @@ class Pair:
         for inventory in self.both:
             inventory.clear()
 
+    def remake(self, depth: int, skipped: int) -> None:
+        """As a pass of EASY: drop the reservations, start what can start, and reserve for the first of the others again."""
+        before, left = list(self.reserved.items()), depth
+        self.reserved.clear()
+        for inventory in self.both:
+            inventory.suspend(self.now)
+        for at, (key, (_, n, length)) in enumerate(before):
+            if at == skipped % 4:
+                self.start(n % SIZE + 1, length)
+            end = self.now + length * S
+            claims = [i.start(key, ask, self.now, end) for i, ask in zip(self.both, self.asks(n), strict=True)]
+            self.hold(claims, key, end)
+            if claims[0] is None and left:
+                asks = self.asks(n)
+                start = self.same([i.reserve(key, ask, length * S, self.now) for i, ask in zip(self.both, asks, strict=True)])
+                if start is not None:
+                    self.reserved[key] = start, n, length
+                    left -= 1
+        for inventory in self.both:
+            inventory.drop_suspended()
+        self.same([inventory.reserved_starts() for inventory in self.both])
+
     def wait(self, length: int) -> None:
         # As an instance does: nothing that is reserved is passed by.
         self.now = min([self.now + length * S, *(start for start, _, _ in self.reserved.values())])
@@ -167,7 +204,7 @@ class Pair:
             inventory.refresh()
 
     def step(self, name: str, a: int, b: int, paths: list[str]) -> None:
-        if name in ("start", "reserve", "resize", "extend"):
+        if name in ("start", "reserve", "resize", "extend", "remake"):
             getattr(self, name)(a, b)
         elif name in ("finish", "unreserve"):
             getattr(self, name)(a)
@@ -187,8 +224,20 @@ def test_named_inventory_equals_graph_inventory(done: list[tuple[str, int, int]]
     paths = [f"/cluster/node{n}" for n in range(SIZE)] + ["/cluster"]
     for name, a, b in done:
         pair.step(name, a, b, paths)
+        assert_recorded(pair)
     pair.refit()
     assert slow.check() == []
+
+
+def assert_recorded(pair: Pair) -> None:
+    """The graph has what runs and what is reserved, on the pools that the other inventory has, and nothing else."""
+    named, graph = pair.both
+    assert isinstance(named, NamedInventory)
+    shown = {fluid.encode(key): [int(v) for v in place.vertices] for key, place in graph.places().items()}
+    assert shown == {fluid.encode(key): named.vertices(hold) for key, hold in named.places().items()}
+    assert set(graph.graph.records.jobs()) >= set(shown)
+    live = {fluid.encode(key) for key in pair.claims}
+    assert set(graph.graph.records.jobs()) - live == set(shown)
 
 
 @settings(max_examples=150, deadline=None)
