@@ -24,7 +24,7 @@ from fluxres.store.attached import Attached
 from fluxres.store.lease import Fence, Lease
 from tests.launch.runs import wait_until
 from tests.service.conftest import DEMO
-from tests.store.conftest import empty, postgresql_server, url  # noqa: F401
+from tests.store.conftest import empty, etcd_server, postgresql_server, url  # noqa: F401
 
 LIFE_S = limits.SERVICE_LEASE_SECONDS_MIN
 
