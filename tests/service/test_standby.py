@@ -107,7 +107,7 @@ def test_a_leader_that_ends_in_order_gives_the_lease_back(pair: tuple[Server, Se
 def test_a_leader_that_was_stopped_for_too_long_acknowledges_nothing_and_stands_by(pair: tuple[Server, Server]) -> None:
     leader, second = pair
     allocate(leader.connection(), "j1")
-    leader.process.send_signal(signal.SIGSTOP)
+    stop(leader)
     assert "has not renewed its lease" in second.says("this server leads the store now (epoch 2)")
     allocate(second.connection(), "j2")
     leader.process.send_signal(signal.SIGCONT)
@@ -134,7 +134,7 @@ def test_a_server_that_may_not_stand_by_does_not_start(start: Callable[..., Serv
     leader = start(*LEASE)
     assert run(["serve", "--store", leader.store, "--port", "0", "--no-standby"]) == 4
     assert f"another server leads this store: {leader.url}" in capsys.readouterr().err
-    leader.process.send_signal(signal.SIGSTOP)
+    stop(leader)
     second = start(*LEASE, "--no-standby")  # waits until the lease is over
     assert second.connection().get("/ready").document()["epoch"] == 2
 
@@ -212,6 +212,14 @@ def test_a_client_looks_for_a_leader_for_some_time(monkeypatch: pytest.MonkeyPat
 def test_which_leader_a_client_goes_to(asked: str, leader: str, is_followed: bool) -> None:
     found = followed(address(asked), leader)
     assert (None if found is None else str(found)) == (leader if is_followed else None)
+
+
+def stop(leader: Server) -> None:
+    """Stop a leader between two transactions, which is just after it has renewed its lease."""
+    before = lease_of(leader.store)
+    while lease_of(leader.store) == before:
+        pass
+    leader.process.send_signal(signal.SIGSTOP)
 
 
 def lease_of(store: str) -> Any:
