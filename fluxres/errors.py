@@ -380,6 +380,12 @@ class NotLeader(Unavailable):
         return super().to_dict() | ({"leader": self.leader} if self.leader else {})
 
 
+class RateExceeded(Unavailable):
+    """A token sent more requests a second than it may; this one was not looked at."""
+
+    code = "rate"
+
+
 class ServiceFault(StoreError):
     """A mistake of the service itself; its log has the details."""
 
@@ -429,6 +435,7 @@ STATUS: dict[type[FluxresError], tuple[int, int]] = {
     RevisionConflict: (4, 412),
     Unavailable: (4, 503),
     NotLeader: (4, 503),
+    RateExceeded: (4, 429),
     ServiceFault: (4, 500),
     Unauthorized: (2, 401),
     Forbidden: (2, 403),

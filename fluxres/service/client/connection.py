@@ -26,6 +26,7 @@ from fluxres.errors import (
     InsufficientResources,
     Mistake,
     NotLeader,
+    RateExceeded,
     StillHeld,
     StoreError,
     Unavailable,
@@ -225,6 +226,8 @@ class Connection:
 
     def _turns(self, at: Address, error: Unavailable) -> bool:
         """Whether another server, or the same one later, may do what this one does not."""
+        if isinstance(error, RateExceeded):
+            return False
         if not isinstance(error, NotLeader):
             self._turn(at)
             return self.is_one_of_several
