@@ -42,7 +42,7 @@ def note(store: str, found: Lease) -> None:
 
 
 def attached(store: Store) -> ResourceGraph:
-    return Attached(store, "demo", "full", "test", 5.0, clock.system).graph
+    return Attached(store, "demo", "full", "test", limits.LOCK_WAIT_SECONDS_DEFAULT, clock.system).graph
 
 
 @contextmanager
