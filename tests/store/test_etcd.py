@@ -31,6 +31,7 @@ from fluxres.store.etcd.connection import EtcdConnection
 from fluxres.store.etcd.keys import end
 from tests.store.graphs import fingerprint, machine
 from tests.store.servers import Etcd, etcd, free_port
+from tests.store.test_attached import until
 from tests.traceability import ROOT
 
 ROW = GraphRow(0, "g", "u", 0.0, 0, 1, 1, 1, 0)
@@ -312,7 +313,7 @@ class Link:
     """A connection to a server that can be cut, or lose the answers of the server."""
 
     def __init__(self, port: int) -> None:
-        self._port, self.is_cut, self.is_deaf = port, False, False
+        self._port, self.is_cut, self.is_deaf, self.refused = port, False, False, 0
         self._sockets: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
@@ -345,6 +346,7 @@ class Link:
                 client, _ = self._listener.accept()
                 if self.is_cut:
                     client.close()
+                    self.refused += 1
                     continue
                 server = socket.create_connection(("127.0.0.1", self._port))
                 self._sockets += [client, server]
@@ -387,6 +389,35 @@ def test_a_writer_that_was_cut_off_is_refused_when_it_comes_back(url: str, store
         assert graph.jobs() == ["next"]
         graph.allocate("slot/core", job="again")
     assert store.load().jobs() == ["next", "again"]
+
+
+def test_a_lock_that_could_not_be_given_back_ends_with_its_lease(url: str, store: Store, link: Link, etcd_server: Etcd) -> None:
+    there = url.replace(str(etcd_server.port), str(link.port))
+    with fluxres.open(there, clock=fixed(0), wait_s=20) as graph:
+        with graph.batch():
+            graph.allocate("slot/core", job="first")
+        link.cut()
+        until(lambda: link.refused > 0)  # the lock could not be given back
+        link.heal()
+        store.use("demo", wait_s=8)
+        graph.allocate("slot/core", job="second")
+    assert store.load().jobs() == ["first", "second"]
+
+
+def test_a_place_in_the_queue_that_was_not_confirmed_ends_with_its_lease(
+    url: str, store: Store, link: Link, etcd_server: Etcd
+) -> None:
+    there = url.replace(str(etcd_server.port), str(link.port))
+    with fluxres.open(there, clock=fixed(0), wait_s=20) as graph:
+        graph.allocate("slot/core", job="first")
+        until(lambda: keys(etcd_server, store, "lock/") == [])
+        link.is_deaf = True
+        with pytest.raises(StoreError, match="timed out"):
+            graph.allocate("slot/core", job="none")
+        link.heal()
+        store.use("demo", wait_s=8)
+        graph.allocate("slot/core", job="second")
+    assert store.load().jobs() == ["first", "second"]
 
 
 def test_a_change_that_may_be_made_or_not_is_found_out(url: str, store: Store, link: Link, etcd_server: Etcd) -> None:
