@@ -205,6 +205,12 @@ class NotHeld(FluxresError):
     code = "not-held"
 
 
+class HoldLapsed(FluxresError):
+    """The job that a graph was copied for does not hold all of it any more; nothing was changed (rule N1)."""
+
+    code = "hold-lapsed"
+
+
 class StaleHandle(FluxresError):
     """A pool, view, match or stage made before the graph changed its structure, or already released."""
 
@@ -386,6 +392,7 @@ STATUS: dict[type[FluxresError], tuple[int, int]] = {
     UnknownJob: (2, 404),
     UnknownGraph: (2, 404),
     NotHeld: (2, 409),
+    HoldLapsed: (2, 409),
     StaleHandle: (2, 409),
     MergeConflict: (2, 409),
     StillHeld: (1, 409),

@@ -231,6 +231,9 @@ class Attached(PatientSink):
         """Let what was told wait for its commit, with a snapshot if one is due."""
         try:
             change = self._change(command, user)
+            if change.gives and self._link.is_claimed:  # a refusal in the commit would be one of all changes that share it
+                with self._committing:
+                    self._link.require_held(change)
             with self._gate:
                 if self._loss is not None:
                     raise self._loss
