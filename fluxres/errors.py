@@ -358,6 +358,12 @@ class Unavailable(StoreError):
         self.retry_after_s = retry_after_s
 
 
+class RateExceeded(Unavailable):
+    """A token sent more requests a second than it may; this one was not looked at."""
+
+    code = "rate"
+
+
 class ServiceFault(StoreError):
     """A mistake of the service itself; its log has the details."""
 
@@ -406,6 +412,7 @@ STATUS: dict[type[FluxresError], tuple[int, int]] = {
     StoreConflict: (4, 409),
     RevisionConflict: (4, 412),
     Unavailable: (4, 503),
+    RateExceeded: (4, 429),
     ServiceFault: (4, 500),
     Unauthorized: (2, 401),
     Forbidden: (2, 403),
