@@ -116,6 +116,22 @@ class Measured:
 _FITTED: Final = ("base", "start", "considered", "queued", "size", "unit")
 
 
+class Quality(NamedTuple):
+    """How well a fit describes the decisions that it was made from.
+
+    Args:
+        decisions: their number.
+        mean_s: what one took on average.
+        residual_s: the root of the mean square of what the fit does not say.
+        explained: the fraction of the variance that the fit explains; below 0 if their mean alone describes them better.
+    """
+
+    decisions: int
+    mean_s: float
+    residual_s: float
+    explained: float
+
+
 class Fit:
     """A cost model that wraps another one and fits a sum of terms to what that one returns.
 
@@ -128,8 +144,8 @@ class Fit:
     >>> fit = Fit(Fitted(base_s=0.5, considered_s=0.25))
     >>> [fit.decide(Decision(tried, tried % 2, 9 - tried, 16, 0.0)) for tried in (1, 2, 3, 4)]
     [0.75, 1.0, 1.25, 1.5]
-    >>> str(fit.fitted())
-    'fitted:base=0.5,considered=0.25'
+    >>> str(fit.fitted()), fit.quality().explained
+    ('fitted:base=0.5,considered=0.25', 1.0)
     """
 
     def __init__(self, cost: Cost) -> None:
@@ -145,6 +161,17 @@ class Fit:
         row = np.array((1.0, made.started, made.considered, made.queued, made.size, made.units, found))
         self._products += np.outer(row, row)
         return found
+
+    def quality(self) -> Quality:
+        """How well the best fitting sum describes the decisions, from the same sums of products."""
+        own = np.array([*astuple(self.fitted()), -1.0])
+        number, total, squares = self._products[0, 0], self._products[0, -1], self._products[-1, -1]
+        left = max(float(own @ self._products @ own), 0.0)
+        spread = float(squares - total * total / number) if number else 0.0
+        is_exact = left <= _GAIN_LEAST * squares or spread <= _GAIN_LEAST * squares  # or all decisions took the same time
+        explained = 1.0 if is_exact else 1.0 - left / spread
+        mean = float(total / number) if number else 0.0
+        return Quality(int(number), mean, float(np.sqrt(left / number)) if number else 0.0, explained)
 
     def fitted(self) -> Fitted:
         """The best fitting sum.
