@@ -361,4 +361,4 @@ def cost(entry: CostEntry | str) -> Cost | None:
         return Measured(entry.measured.factor)
     part = entry.fitted
     assert part is not None  # one of the three is there
-    return Fitted(part.base_s, part.start_s, part.considered_s, part.queued_s, part.size_s, part.unit_s)
+    return Fitted(part.base_s, part.start_s, part.considered_s, part.queued_s, part.size_s, part.unit_s, part.first_s)

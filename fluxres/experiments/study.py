@@ -115,6 +115,7 @@ class FittedCost(Struct, forbid_unknown_fields=True):
     queued_s: Seconds = 0.0
     size_s: Seconds = 0.0
     unit_s: Seconds = 0.0
+    first_s: Seconds = 0.0
 
 
 class MeasuredCost(Struct, forbid_unknown_fields=True):
