@@ -1,4 +1,4 @@
-"""Cases, which set several values at once; parts by their size; how much of the machine was used; how well a fit describes a run."""
+"""Cases, which set several values at once; parts by their size; how much of the machine was used; how well fits describe runs."""
 
 from __future__ import annotations
 
