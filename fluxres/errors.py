@@ -205,6 +205,12 @@ class NotHeld(FluxresError):
     code = "not-held"
 
 
+class HoldLapsed(FluxresError):
+    """The job that a graph was copied for does not hold all of it any more; nothing was changed (rule N1)."""
+
+    code = "hold-lapsed"
+
+
 class StaleHandle(FluxresError):
     """A pool, view, match or stage made before the graph changed its structure, or already released."""
 
@@ -352,6 +358,12 @@ class Unavailable(StoreError):
         self.retry_after_s = retry_after_s
 
 
+class RateExceeded(Unavailable):
+    """A token sent more requests a second than it may; this one was not looked at."""
+
+    code = "rate"
+
+
 class ServiceFault(StoreError):
     """A mistake of the service itself; its log has the details."""
 
@@ -386,6 +398,7 @@ STATUS: dict[type[FluxresError], tuple[int, int]] = {
     UnknownJob: (2, 404),
     UnknownGraph: (2, 404),
     NotHeld: (2, 409),
+    HoldLapsed: (2, 409),
     StaleHandle: (2, 409),
     MergeConflict: (2, 409),
     StillHeld: (1, 409),
@@ -399,6 +412,7 @@ STATUS: dict[type[FluxresError], tuple[int, int]] = {
     StoreConflict: (4, 409),
     RevisionConflict: (4, 412),
     Unavailable: (4, 503),
+    RateExceeded: (4, 429),
     ServiceFault: (4, 500),
     Unauthorized: (2, 401),
     Forbidden: (2, 403),

@@ -192,6 +192,27 @@ MISTAKES_MAX: Final = 20
 PIPE_WAIT_S: Final = 5.0
 """How long to wait for the first byte of a pipe with a name: a program that nobody started never writes."""
 
+ETCD_LEASE_SECONDS: Final = 6
+"""How long the lock of a store in etcd outlives a process that died or is paused, while others wait for it."""
+
+ETCD_CONNECT_SECONDS: Final = 3.0
+"""How long to wait for a connection to a server of an etcd before the next one is tried."""
+
+ETCD_REQUEST_SECONDS: Final = 10.0
+"""How long to wait for an answer of etcd, which itself gives up a commit after seven seconds."""
+
+ETCD_DEFRAGMENT_SECONDS: Final = 300.0
+"""How long to wait until a server of an etcd is defragmented: it rewrites its file, of up to 8 GB."""
+
+ETCD_VALUE_BYTES_MAX: Final = 1 << 20
+"""Bytes of one value; what is larger is cut. By default etcd refuses requests above 1.5 MiB."""
+
+ETCD_REQUEST_BYTES_MAX: Final = 5 << 18
+"""Bytes of one request to etcd: 1.25 MiB."""
+
+ETCD_OPERATIONS_MAX: Final = 100
+"""Operations of one request to etcd, which by default refuses more than 128."""
+
 LOCK_WAIT_SECONDS_DEFAULT: Final = 30.0
 """How long a command waits for another one that writes to the same store."""
 

@@ -42,7 +42,7 @@ TOPICS: Final = {
     "this-machine": Topic("how the local machine is detected", "this-machine.md"),
     "hwloc": Topic("files of lstopo, and the local machine by libhwloc", "hwloc.md"),
     "matching": Topic("how requests are matched, and the match policies", "matching.md"),
-    "stores": Topic("the files on disk, and how to back them up", "store.md"),
+    "stores": Topic("files, PostgreSQL and etcd, and how to back them up", "store.md"),
     "service": Topic("the HTTP API, its clients, tokens and limits", "service.md"),
     "programs": Topic("programs in allocations: environment, queue, what happens if one is killed", "run.md"),
     "rules": Topic("the invariants that check tests", "rules.md"),

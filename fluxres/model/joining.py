@@ -24,6 +24,7 @@ from fluxres.errors import FluxresError, InputError, InsufficientResources, Merg
 from fluxres.graph import accounts, edges, surgery
 from fluxres.graph import move as moving
 from fluxres.graph.auxiliary import Int32
+from fluxres.graph.correspondence import Correspondence
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import OUTSIDE, Structure
 from fluxres.model import changes, targets
@@ -101,6 +102,29 @@ def copy_job(graph: ResourceGraph, job: str, moment: int, *, linked: bool = Fals
     if linked:
         _link(graph, made, vertices)
     return _made(graph, made)
+
+
+def not_held(graph: ResourceGraph, job: str, moment: int, part: Structure) -> tuple[list[str], int]:
+    """Where a copy has more than a job holds at a moment (rule N1), topmost, and the moment at which that may change by itself.
+
+    Args:
+        part: the copy, possibly changed since.
+
+    Errors: MergeConflict if it is of another machine.
+    """
+    if not graph.records.is_holder(job):
+        return [], moment
+    until = min((end for end in graph.records.ends(job) if end > moment), default=moment)
+    same = Correspondence(graph.structure, part)
+    held = np.where(same.to_s >= 0, _units_held(graph, job, moment, linked=False)[same.to_s], 0)
+    short = part.units > held
+    lacking = np.flatnonzero(short & ~np.where(part.parent >= 0, short[part.parent], False)).tolist()
+    there, records = graph.structure.accounts, graph.records
+    for edge in range(part.n, part.accounts.n):
+        v = part.accounts.same_in(there, edge)
+        if v < 0 or part.accounts.units[edge] > steps.amount_at(records.steps_of(v, job), moment):
+            lacking.append(edge)
+    return part.accounts.wheres(lacking), until
 
 
 def copy_ways(graph: ResourceGraph, job: str, moment: int, gone: NDArray[np.bool_]) -> ResourceGraph | None:

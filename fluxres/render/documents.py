@@ -5,9 +5,10 @@ Keys are always present and lists are never null, so a script needs no special c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from fluxres.allocation.planned import Staged
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from fluxres.match.result import Placement
     from fluxres.model.targets import Place
     from fluxres.store import Entry, GraphRow
+    from fluxres.store.claims import Standing
 
 Document = dict[str, Any]
 
@@ -121,10 +123,17 @@ def matched(graph: ResourceGraph, found: Placement, now: float) -> Document:
     }
 
 
-def graphs(rows: Sequence[GraphRow], in_use: str | None) -> list[Document]:
-    """The graphs of a store."""
+def graphs(rows: Sequence[GraphRow], in_use: str | None, standings: Mapping[str, Standing]) -> list[Document]:
+    """The graphs of a store; `held` of one that was copied for a job of another."""
     return [
-        {"graph": row.name, "in_use": row.name == in_use, "pools": row.pools, "events": row.seq, "created": row.created}
+        {
+            "graph": row.name,
+            "in_use": row.name == in_use,
+            "pools": row.pools,
+            "events": row.seq,
+            "created": row.created,
+            "held": msgspec.to_builtins(standings.get(row.name)),
+        }
         for row in rows
     ]
 

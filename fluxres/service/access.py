@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hmac
 import logging
+import math
 import os
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -61,12 +62,14 @@ class Caller:
         role: of the token.
         graphs: the only graphs it is for; None for all.
         paths: tops of the only parts of the containment tree it is for; None for everything.
+        rate: requests a second that it may send; None for any number.
     """
 
     name: str
     role: Role
     graphs: frozenset[str] | None = None
     paths: tuple[str, ...] | None = None
+    rate: float | None = None
 
     def require_role(self, role: Role) -> None:
         """Errors: Forbidden."""
@@ -100,6 +103,7 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     sha256: str | None = None
     graphs: list[str] | None = None
     paths: list[str] | None = None
+    rate: float | None = None
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -233,7 +237,9 @@ def _checked(entries: Iterable[tuple[str, _Entry]]) -> Digests:
         paths = None if entry.paths is None else tuple(path.rstrip("/") for path in entry.paths)
         if paths is not None and not all(path.startswith("/") for path in paths):
             raise InputError("paths: expected paths of pools, such as /demo/rack0", where=f"tokens.{name}")
-        found.append((digest, Caller(name, role, graphs, paths)))
+        if entry.rate is not None and not 0 < entry.rate < math.inf:
+            raise InputError(f"rate: expected requests a second above 0, got {entry.rate:g}", where=f"tokens.{name}")
+        found.append((digest, Caller(name, role, graphs, paths, entry.rate)))
     if not 1 <= len(found) <= limits.TOKENS_MAX:
         raise InputError(f"expected 1 to {limits.TOKENS_MAX} tokens, got {len(found)}")
     return found

@@ -55,7 +55,7 @@ class Shrunk(_Answer):
     left: list[Span]
 
 
-class Held(_Answer):
+class Extended(_Answer):
     job: str
     held: list[Span]
 
@@ -178,12 +178,21 @@ class Summary(_Answer):
     types: list[Totals]
 
 
+class Held(_Answer):
+    """What a graph was copied for: a job of another one, null if that was dropped; and why it gives nothing any more."""
+
+    graph: str | None
+    job: str
+    lapsed: str | None
+
+
 class Graph(_Answer):
     graph: str
     in_use: bool
     pools: int
     events: int
     created: float
+    held: Held | None
 
 
 class Graphs(_Answer):

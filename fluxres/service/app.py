@@ -27,7 +27,7 @@ from fluxres.service.site import Site
 _PROBLEM: Final = ResponseSpec(
     problems.Problem, media_type=problems.MEDIA_TYPE, description="Why the request failed.", generate_examples=False
 )
-_STATUSES: Final = (400, 401, 403, 404, 405, 409, 412, 413, 422, 500, 503)
+_STATUSES: Final = (400, 401, 403, 404, 405, 409, 412, 413, 422, 429, 500, 503)
 
 
 def make(site: Site, access: Access) -> Gate:

@@ -19,6 +19,7 @@ from fluxres.errors import FluxresError, Forbidden, LimitExceeded, Unavailable
 from fluxres.service import problems
 from fluxres.service.access import Access, is_loopback
 from fluxres.service.metrics import Metrics
+from fluxres.service.rates import Rates
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -43,6 +44,7 @@ class Gate:
 
     def __init__(self, app: App, access: Access, metrics: Metrics) -> None:
         self.app, self.access, self.metrics = app, access, metrics
+        self._rates = Rates()
         self.is_draining = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -78,7 +80,7 @@ class Gate:
                 _log.info("%s", json.dumps(facts), extra={"facts": facts | {"by": getattr(caller, "name", None)}})
 
     def _admit(self, scope: Scope, headers: dict[bytes, str]) -> None:
-        """Errors: Forbidden, Unauthorized, Unavailable."""
+        """Errors: Forbidden, Unauthorized, Unavailable, RateExceeded."""
         origin, host = headers.get(b"origin"), headers.get(b"host", "")
         if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
             raise Forbidden(f"requests from pages of {origin:.80} are not answered")
@@ -92,6 +94,7 @@ class Gate:
         caller = self.access.caller(headers.get(b"authorization"))
         if self.access.is_open and (user := headers.get(b"fluxres-user")):
             caller = _named(caller, user)
+        self._rates.admit(caller)
         scope["fluxres.caller"] = caller
 
 

@@ -25,7 +25,7 @@ from fluxres.service.news import Exchange
 from fluxres.service.tap import Tap
 from fluxres.service.time_limit import TimeLimit
 from fluxres.service.writer import Writer
-from fluxres.store import Store, open_store
+from fluxres.store import Held, Store, open_store
 from fluxres.store.attached import open as attach
 
 T = TypeVar("T")
@@ -219,9 +219,11 @@ class Site:
 
     # -- graphs ------------------------------------------------------------------------------------------------------
 
-    def put(self, graph: ResourceGraph, name: str, command: str, *, replace: bool, use: bool = False) -> None:
-        """Add a graph to the store. Errors: UsageError for a name that is taken."""
-        self.store.put(name, graph, replace=replace, use=use, command=command)
+    def put(
+        self, graph: ResourceGraph, name: str, command: str, *, replace: bool, use: bool = False, held: Held | None = None
+    ) -> None:
+        """Add a graph to the store. Errors: UsageError for a name that is taken; HoldLapsed."""
+        self.store.put(name, graph, replace=replace, use=use, held=held, command=command)
         if replace:
             self.forget(name)
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 from fluxres.store.contents import GraphRow
 from fluxres.store.journal import Entry
 from fluxres.store.lock import Holder, Notify
-from fluxres.store.store import Position, Store, Transaction, open_store
+from fluxres.store.store import Held, Position, Store, Transaction, open_store
 from fluxres.store.tickets import Ticket
 from fluxres.store.url import StoreUrl, is_store_url
 
 __all__ = [
     "Entry",
     "GraphRow",
+    "Held",
     "Holder",
     "Notify",
     "Position",

@@ -231,6 +231,9 @@ class Attached(PatientSink):
         """Let what was told wait for its commit, with a snapshot if one is due."""
         try:
             change = self._change(command, user)
+            if change.gives and self._link.is_claimed:  # a refusal in the commit would be one of all changes that share it
+                with self._committing:
+                    self._link.require_held(change)
             with self._gate:
                 if self._loss is not None:
                     raise self._loss
@@ -277,6 +280,7 @@ class Attached(PatientSink):
         if self._thread.together is not None:
             return
         self._require_process()
+        self._require_open()
         gate = self._gate
         with gate:
             if self._is_closing and not gate.wait_for(lambda: not self._is_closing, _ADMIT_S):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -18,13 +18,16 @@ from typing import Any, Final
 import msgspec
 
 from fluxres.errors import InputError, StoreError, UsageError
-from fluxres.store import journal
+from fluxres.store import claims, journal
+from fluxres.store.claims import CLAIM
 from fluxres.store.contents import PARTS, Blob, EventRow, GraphRow, Part
 from fluxres.store.database import Connection
 from fluxres.store.store import SAVED, Rows
 
 VERSION: Final = 1
 HEAD: Final = b'{"fluxres":"store"'
+_OF_GRAPHS: Final = (SAVED, CLAIM)
+"""What notes about a graph begin with, before its uid."""
 _LINE_BYTES_MAX: Final = 1 << 30
 _EVENTS_AT_ONCE: Final = 500
 
@@ -112,11 +115,10 @@ def items(rows: Rows) -> Iterator[Item]:
 
     Errors: StoreError for damage.
     """
-    graphs, known = rows.graphs(), set()
-    for row in graphs:
-        known.add(SAVED + row.uid)
+    graphs = rows.graphs()
+    known = {prefix + row.uid for row in graphs for prefix in _OF_GRAPHS}
     for key, text in rows.db.notes().items():
-        if not key.startswith(SAVED) or key in known:
+        if not key.startswith(_OF_GRAPHS) or key in known:
             yield NoteItem(key, text)
     for row in graphs:
         yield from _of_graph(rows, row)
@@ -165,9 +167,20 @@ def fill(db: Connection, found: Iterable[Item], taken: set[str], new_uid: Callab
     if writing is not None:
         writing.end()
     for note in notes:
-        uid = note.key.removeprefix(SAVED)
-        db.put_note(SAVED + renamed[uid] if uid in renamed else note.key, note.text)
+        db.put_note(*_renamed(note, renamed))
     return graphs, events
+
+
+def _renamed(note: NoteItem, renamed: Mapping[str, str]) -> tuple[str, str]:
+    """Key and text of a note, with the new uids of graphs."""
+    prefix = next((prefix for prefix in _OF_GRAPHS if note.key.startswith(prefix)), None)
+    if prefix is None:
+        return note.key, note.text
+    uid, text = note.key.removeprefix(prefix), note.text
+    if prefix == CLAIM:
+        claim = claims.decoded(text, note.key)
+        text = msgspec.json.encode(msgspec.structs.replace(claim, parent=renamed.get(claim.parent, claim.parent))).decode()
+    return prefix + renamed.get(uid, uid), text
 
 
 class _Graph:

@@ -143,6 +143,20 @@ def is_structural(events: Iterable[Event]) -> bool:
     return any(event["event"] in STRUCTURAL for event in events)
 
 
+_GIVE_NOTHING: Final = frozenset(
+    ("free", "release", "expire", "renew", "tag", "untag", "state", "reserve", "unreserve", "unlink", "remove_edge", "load")
+)
+
+
+def gives(event: Event) -> bool:
+    """Whether an event may allocate something, or add to what can be allocated.
+
+    >>> gives({"event": "allocate", "job": "j1", "pools": []}), gives({"event": "free", "job": "j1", "pools": None})
+    (True, False)
+    """
+    return event["event"] not in _GIVE_NOTHING
+
+
 def concerns(event: Event, job: str | None, path: str | None) -> bool:
     """Whether an event concerns this job and this pool or one below it; None means any.
 

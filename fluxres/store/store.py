@@ -21,9 +21,11 @@ from fluxres import clock as clocks
 from fluxres import limits
 from fluxres.clock import Clock
 from fluxres.errors import FluxresError, StoreConflict, StoreError, UnknownGraph, UsageError
+from fluxres.graph.structure import Structure
 from fluxres.model import changes
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.store import encoding, journal, mailbox, records
+from fluxres.store.claims import Claim, Claims, Standing
 from fluxres.store.contents import Blob, EventRow, GraphRow, Part
 from fluxres.store.database import Connection, Database, Durability, Lock
 from fluxres.store.journal import Entry, Event
@@ -70,6 +72,7 @@ class Rows:
         self.db = db
         self.url = url
         self.chosen = chosen
+        self.claims = Claims(self)
 
     # -- which graph -------------------------------------------------------------------------------------------------
 
@@ -111,6 +114,7 @@ class Rows:
         if self.db.note(DEFAULT) == row.name:
             self.db.remove_note(DEFAULT)
         self.db.remove_note(SAVED + row.uid)
+        self.claims.remove(row)
 
     def saved(self, row: GraphRow) -> list[Saved]:
         """The places to which this graph was saved.
@@ -133,6 +137,16 @@ class Rows:
         return row.seq + 1 if oldest is None else oldest
 
     # -- reading -----------------------------------------------------------------------------------------------------
+
+    def structure(self, row: GraphRow) -> Structure:
+        """The pools of a graph, with the states and tags of its snapshot.
+
+        Errors: StoreError for damage.
+        """
+        try:
+            return encoding.decode(self.blob("shapes", row).content, self.blob("snapshots", row).content)[0]
+        except FluxresError as error:
+            raise self._damaged(row, f"snapshot: {error}") from error
 
     def read(self, row: GraphRow, clock: Clock | None = None) -> ResourceGraph:
         """The current graph: its snapshot and the events after it.
@@ -281,6 +295,23 @@ class Rows:
             self.forget(written, *self.log_extent(row))
         return written.seq
 
+    def require_held(self, row: GraphRow, change: Change) -> Claim | None:
+        """Refuse a change of a graph that was copied for a job, if the job does not hold it any more (rule N1).
+
+        Args:
+            change: after which the graph is checked.
+
+        Returns: the claim, if it is to be noted anew.
+        Errors: HoldLapsed.
+        """
+
+        def part() -> Structure:
+            if change.shape is None or change.marks is None:
+                return self.structure(row)
+            return encoding.decode(change.shape, change.marks)[0]
+
+        return self.claims.require(row, clocks.ticks(change.time), part, is_new=change.shape is not None)
+
     def shape_seq(self, row: GraphRow) -> int:
         """The event that made the present shape."""
         found = self.db.blob_seq("shapes", row.number)
@@ -298,9 +329,11 @@ class Rows:
     def write(self, row: GraphRow, changes: Sequence[Change]) -> GraphRow:
         """Write changes, of which only the last one may have a snapshot; returns the row after them.
 
-        Errors: StoreConflict if the graph is not in the state of `row` any more.
+        Errors: StoreConflict if the graph is not in the state of `row` any more; HoldLapsed.
         """
         last = changes[-1]
+        if any(change.gives for change in changes) and (claim := self.require_held(row, last)) is not None:
+            self.claims.note(row, claim)
         lines = [
             EventRow(seq, change.time, change.command, body, journal.checksum(seq, body))
             for seq, (change, body) in enumerate(((change, body) for change in changes for body in change.bodies), row.seq + 1)
@@ -354,6 +387,7 @@ class Change(msgspec.Struct):
         pools: of the graph after it.
         shape, marks: a snapshot of the graph after it, if one is due.
         concerned: marks of the runs whose end it may have moved.
+        gives: whether it may allocate something, or add to what can be allocated.
     """
 
     bodies: list[bytes]
@@ -364,11 +398,25 @@ class Change(msgspec.Struct):
     shape: bytes | None = None
     marks: bytes | None = None
     concerned: list[str] = msgspec.field(default_factory=list)
+    gives: bool = False
 
     @classmethod
     def of(cls, events: Sequence[Event], time: float, command: str, user: str, pools: int) -> Change:
         text = " ".join(command.split()).encode("utf-8", "backslashreplace").decode()
-        return cls([journal.body(event, user) for event in events], sum(map(journal.weight, events)), time, text, pools)
+        bodies, weight = [journal.body(event, user) for event in events], sum(map(journal.weight, events))
+        return cls(bodies, weight, time, text, pools, gives=any(map(journal.gives, events)))
+
+
+class Held(msgspec.Struct, frozen=True):
+    """What a job of a graph in the store holds.
+
+    Args:
+        at: from this moment on, in seconds; now if None.
+    """
+
+    graph: str
+    job: str
+    at: float | None = None
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -409,6 +457,7 @@ class Link:
         self._version = -1
         self._shape_seq = -1
         self._tail = b""
+        self.is_claimed = False
 
     @property
     def row(self) -> GraphRow:
@@ -451,9 +500,15 @@ class Link:
         with self._snapshot() as rows:
             row = self._current(rows)
             graph, shape_seq = rows.read(row, clock), rows.shape_seq(row)
+            self.is_claimed = rows.claims.of(row) is not None
             is_same = shape_seq == self._shape_seq
             self._row, self._shape_seq, self._tail = row, shape_seq, rows.shape_tail(row)
             return graph, is_same
+
+    def require_held(self, change: Change) -> None:
+        """As :meth:`Rows.require_held`, for a change that is still to be committed."""
+        with self._snapshot() as rows:
+            rows.require_held(self._current(rows), change)
 
     def commit(self, changes: Sequence[Change]) -> None:
         """Write changes, of which only the last one may have a snapshot; they are durable when this returns.
@@ -555,6 +610,17 @@ class Store:
         """The graphs, without reading their content."""
         with self.database.reading() as db:
             return [] if db is None else self.rows(db).graphs()
+
+    def standings(self) -> dict[str, Standing]:
+        """The graphs that were copied for jobs of others, and how they stand, by name.
+
+        Cost: reads a parent that has changed.  Errors: StoreError for damage.
+        """
+        now = clocks.ticks(self.clock())
+        with self.database.reading() as db:
+            rows = None if db is None else self.rows(db)
+            found = [] if rows is None else [(row.name, rows.claims.standing(row, now)) for row in rows.graphs()]
+        return {name: standing for name, standing in found if standing is not None}
 
     @property
     def default(self) -> str | None:
@@ -768,6 +834,7 @@ class Store:
         replace: bool = False,
         base: Position | None = None,
         use: bool = False,
+        held: Held | None = None,
         command: str = "",
         wait_s: float | None = None,
     ) -> Position:
@@ -777,8 +844,11 @@ class Store:
             replace: replace an existing graph of this name; its journal continues.
             base: as `replace`, but only if the graph is in this state; StoreConflict otherwise.
             use: make it the default one; the first graph becomes the default in any case.
+            held: what a job of another graph holds, and this graph is a copy of: it gives something only as long as the job
+                holds all of it (rule N1).
 
-        Errors: UsageError for an existing name without `replace`, saying what would be lost.
+        Errors: UsageError for an existing name without `replace`, saying what would be lost, and for a job of which there is a
+        copy already; UnknownGraph; HoldLapsed.
         """
         _check_name(name)
         shape = encoding.encode_shape(graph.structure)
@@ -798,7 +868,15 @@ class Store:
                         where=self.url,
                         hint="discard these with --replace, or choose another name",
                     )
+            now = clocks.ticks(self.clock())
+            if base is None:
+                rows.claims.remove(row)
+            elif (claim := rows.claims.require(row, now, lambda: graph.structure, is_new=True)) is not None:
+                rows.claims.note(row, claim)
             seq = rows.append(row, graph, [event], self.clock(), command, shape=shape)
+            if held is not None:
+                since = now if held.at is None else clocks.ticks(held.at)
+                rows.claims.stake(row, graph.structure, held.graph, held.job, since, now)
             rows.choose(name if use or chosen is None else chosen)
         return Position(row.uid, seq)
 
@@ -930,6 +1008,10 @@ def _check_name(name: str) -> None:
 
 def database_of(url: StoreUrl | ServerUrl) -> Database:
     """Where the tables of the store at this address are."""
+    if isinstance(url, ServerUrl) and url.address.startswith("etcd"):
+        from fluxres.store.etcd.database import EtcdDatabase
+
+        return EtcdDatabase(url.address, url.path)
     if isinstance(url, ServerUrl):
         from fluxres.store.postgresql import PostgresqlDatabase
 
@@ -943,8 +1025,8 @@ def open_store(url: str | None = None, *, clock: Clock = clocks.system, notify: 
     """The store at this address; nothing is read or created yet.
 
     Args:
-        url: ``sqlite:///path/to/file.db`` or ``postgresql://user@host/name``, with or without ``?graph=NAME``, or a path; by
-            default ``$FLUXRES_STORE``, else the SQLite file in the XDG data directory.
+        url: ``sqlite:///path/to/file.db``, ``postgresql://user@host/name`` or ``etcd://host/prefix``, with or without
+            ``?graph=NAME``, or a path; by default ``$FLUXRES_STORE``, else the SQLite file in the XDG data directory.
         clock: gives the time of journal entries, and "now" of the graphs.
         notify: called with the holder of the lock when a write waits for more than half a second.
 

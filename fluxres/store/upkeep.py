@@ -11,9 +11,12 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace as replaced
 
+from fluxres.clock import ticks
+from fluxres.documents.document import listed, plural
 from fluxres.errors import FluxresError, StoreError, UnknownGraph, UsageError
 from fluxres.graph.structure import Problem
 from fluxres.store import dump, encoding, journal, records
+from fluxres.store.claims import CLAIM
 from fluxres.store.contents import Blob, GraphRow
 from fluxres.store.disk import sync_folder
 from fluxres.store.sqlite import SqliteDatabase
@@ -56,6 +59,8 @@ def check(store: Store) -> tuple[list[str], list[Problem]]:
         names = [row.name for row in graphs]
         for row in graphs:
             found += _check_graph(rows, row)
+            with _noted(found, f"graph {row.name}"):
+                found += _check_claim(rows, row, store.clock())
         with _noted(found, store.url):
             found += _check_notes(rows, graphs)
     return names, found
@@ -89,6 +94,18 @@ def _check_graph(rows: Rows, row: GraphRow) -> list[Problem]:
     with _noted(found, where):
         Tickets(rows.db, row.number).all()
     return _once(found)
+
+
+def _check_claim(rows: Rows, row: GraphRow, now_s: float) -> Iterator[Problem]:
+    """Rule N1 between the graphs of a store: what is allocated in one is held by the job of the other that it was copied for."""
+    now = ticks(now_s)
+    standing = rows.claims.standing(row, now)
+    if standing is None or standing.lapsed is None:
+        return
+    records = rows.read(row).records
+    jobs = [job for job in records.jobs() if any(end > now for end in records.ends(job))]
+    still = f", but {plural(len(jobs), 'job')} in it still hold{'s' * (len(jobs) == 1)} something: {listed(jobs)}" if jobs else ""
+    yield Problem("error" if jobs else "warning", f"graph {row.name}", f"{standing.lapsed}{still}")
 
 
 def _once(found: list[Problem]) -> list[Problem]:
@@ -125,9 +142,10 @@ def _check_notes(rows: Rows, graphs: list[GraphRow]) -> Iterator[Problem]:
         yield Problem("error", rows.url, f"the graph in use, '{notes[DEFAULT]}', does not exist")
     for row in graphs:
         rows.saved(row)
-    for key in notes:
-        if key.startswith(SAVED) and key.removeprefix(SAVED) not in uids:
-            yield Problem("warning", rows.url, f"a note about saves of a graph that does not exist: {key}")
+    for prefix, what in ((SAVED, "saves"), (CLAIM, "the claim")):
+        for key in notes:
+            if key.startswith(prefix) and key.removeprefix(prefix) not in uids:
+                yield Problem("warning", rows.url, f"a note about {what} of a graph that does not exist: {key}")
 
 
 # -- compact -------------------------------------------------------------------------------------------------------------

@@ -16,8 +16,7 @@ import msgspec
 
 from fluxres.errors import StoreError
 
-SCHEMES: Final = ("sqlite", "postgresql")
-_FOLLOWING: Final = ("etcd",)
+SCHEMES: Final = ("sqlite", *(_SERVERS := ("postgresql", "etcd", "etcds")))
 _SUFFIXES: Final = (".db", ".sqlite", ".sqlite3")
 VARIABLE: Final = "FLUXRES_STORE"
 
@@ -65,7 +64,7 @@ def is_store_url(text: str) -> bool:
     [True, True, True, False]
     """
     scheme, colon, _ = text.partition(":")
-    return (bool(colon) and scheme in (*SCHEMES, *_FOLLOWING)) or text.endswith(_SUFFIXES)
+    return (bool(colon) and scheme in SCHEMES) or text.endswith(_SUFFIXES)
 
 
 def parse(text: str) -> StoreUrl | ServerUrl:
@@ -87,11 +86,11 @@ def parse(text: str) -> StoreUrl | ServerUrl:
     scheme, colon, rest = text.partition(":")
     if not colon or "/" in scheme or Path(text).exists():
         return StoreUrl(_absolute(text, text))
-    if scheme == "postgresql":
+    if scheme in _SERVERS:
         return _server(text)
     if scheme not in SCHEMES:
-        known = "sqlite:///path/to/file.db and postgresql://user@host/name"
-        raise StoreError(f"unknown store scheme '{scheme}'", where=text, hint=f"known: {known}; {_FOLLOWING[0]} follows")
+        known = "sqlite:///path/to/file.db, postgresql://user@host/name and etcd://host/prefix"
+        raise StoreError(f"unknown store scheme '{scheme}'", where=text, hint=f"known: {known}")
     address, _, query = rest.partition("?")
     return StoreUrl(_absolute(_file(unquote(address)), text), _graph(query, text))
 

@@ -1,6 +1,6 @@
 """Several writers on one store: how long each waits, and whether each gets its share.
 
-    python -m tests.crash.fairness --writers 8 --seconds 75
+    python -m tests.crash.fairness --writers 8 --seconds 75 [--store sqlite|postgresql|etcd|ADDRESS]
 
 Each writer is a process with a graph attached to the store; it allocates and frees without a pause. The command fails if one
 waited longer than 3 s for a change, if one got less than half of the mean, or if the store does not have what they were told.
@@ -13,14 +13,13 @@ import argparse
 import json
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import fluxres
 from fluxres import Resource, build
 from fluxres.store import open_store
+from tests.crash.campaign import address
 from tests.traceability import ROOT
 
 WAIT_MAX_S = 3.0
@@ -44,11 +43,11 @@ class Share:
     median_s: float
 
 
-def write(path: str, writer: int, seconds: float, *, as_commands: bool) -> Share:
+def write(url: str, writer: int, seconds: float, *, as_commands: bool) -> Share:
     """Allocate and free for some time, from a line on standard input on."""
     took = []
     job = f"w{writer}"
-    with fluxres.open(path, command=f"writer {writer}", wait_s=60) as graph:
+    with fluxres.open(url, command=f"writer {writer}", wait_s=60) as graph:
         graph.matcher  # noqa: B018 - what the first match takes belongs to the start
         print("ready", flush=True)
         sys.stdin.readline()
@@ -56,7 +55,7 @@ def write(path: str, writer: int, seconds: float, *, as_commands: bool) -> Share
         while time.monotonic() < until_s:
             begun = time.perf_counter()
             if as_commands:
-                with open_store(path).writing(command=f"writer {writer}", wait_s=60) as transaction:
+                with open_store(url).writing(command=f"writer {writer}", wait_s=60) as transaction:
                     _turn(transaction.graph, job, holds)
             else:
                 _turn(graph, job, holds)
@@ -73,12 +72,12 @@ def _turn(graph: fluxres.ResourceGraph, job: str, holds: bool) -> None:
         graph.allocate("slot=1/core=4", job=job, duration_s=3600)
 
 
-def campaign(path: Path, writers: int, seconds: float, *, as_commands: bool = False) -> tuple[list[Share], list[str]]:
+def campaign(url: str, writers: int, seconds: float, *, as_commands: bool = False) -> tuple[list[Share], list[str]]:
     """Let writers compete; returns what each got, and what is wrong."""
     graph = build(Resource("rack", 64, children=[Resource("node", 16, children=[Resource("core", 32)])]), name="demo")
-    store = open_store(str(path))
+    store = open_store(url)
     store.put("demo", graph)
-    command = [sys.executable, "-m", "tests.crash.fairness", "--store", str(path), "--seconds", str(seconds)]
+    command = [sys.executable, "-m", "tests.crash.fairness", "--store", url, "--seconds", str(seconds)]
     command += ["--commands"] * as_commands
     processes = [
         subprocess.Popen([*command, "--writer", str(writer)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
@@ -110,14 +109,14 @@ def main() -> None:
     parser.add_argument("--writers", type=int, default=8, help="how many")
     parser.add_argument("--seconds", type=float, default=5, help="how long they compete")
     parser.add_argument("--commands", action="store_true", help="open the store for each change")
-    parser.add_argument("--store", help="of a writer")
+    parser.add_argument("--store", default="sqlite", help="a kind, or the address of an empty store")
     parser.add_argument("--writer", type=int, help="be this writer")
     given = parser.parse_args()
     if given.writer is not None:
         print(json.dumps(write(given.store, given.writer, given.seconds, as_commands=given.commands).__dict__))
         return
-    with tempfile.TemporaryDirectory() as folder:
-        shares, problems = campaign(Path(folder) / "fair.db", given.writers, given.seconds, as_commands=given.commands)
+    with address(given.store) as url:
+        shares, problems = campaign(url, given.writers, given.seconds, as_commands=given.commands)
     for share in shares:
         took = f"median {share.median_s * 1e3:.1f} ms, longest {share.longest_s:.2f} s"
         print(f"writer {share.writer}: {share.changes} changes, {took}")

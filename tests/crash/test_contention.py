@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Callable
+
+import pytest
 
 from fluxres.store import open_store
+from tests.store.conftest import KINDS
 from tests.store.graphs import machine
 from tests.traceability import ROOT
 
@@ -44,12 +47,13 @@ print(got)
 """
 
 
-def test_rule_d1_co_allocations_are_complete_despite_other_writers(tmp_path: Path) -> None:
-    path = tmp_path / "x.db"
-    store = open_store(str(path))
+@pytest.mark.parametrize("kind", KINDS)
+def test_rule_d1_co_allocations_are_complete_despite_other_writers(empty: Callable[[str], str], kind: str) -> None:
+    url = empty(kind)
+    store = open_store(url)
     store.put("demo", machine(2, 4))
     processes = [
-        subprocess.Popen([sys.executable, "-c", PAIR, str(path), f"p{i}"], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        subprocess.Popen([sys.executable, "-c", PAIR, url, f"p{i}"], stdout=subprocess.PIPE, text=True, cwd=ROOT)
         for i in range(3)
     ]
     pairs = sum(int(process.communicate(timeout=200)[0]) for process in processes)
@@ -63,12 +67,13 @@ def test_rule_d1_co_allocations_are_complete_despite_other_writers(tmp_path: Pat
     assert [entry.event["event"] for entry in store.log()[1:]] == ["allocate_all"] * pairs
 
 
-def test_rule_a2_processes_never_get_the_same_unit_and_lose_none(tmp_path: Path) -> None:
-    path = tmp_path / "x.db"
-    store = open_store(str(path))
+@pytest.mark.parametrize("kind", KINDS)
+def test_rule_a2_processes_never_get_the_same_unit_and_lose_none(empty: Callable[[str], str], kind: str) -> None:
+    url = empty(kind)
+    store = open_store(url)
     store.put("demo", machine(2, 4))
     processes = [
-        subprocess.Popen([sys.executable, "-c", TAKE, str(path), f"p{i}"], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        subprocess.Popen([sys.executable, "-c", TAKE, url, f"p{i}"], stdout=subprocess.PIPE, text=True, cwd=ROOT)
         for i in range(4)
     ]
     granted = [tuple(grant) for process in processes for grant in json.loads(process.communicate(timeout=200)[0])]

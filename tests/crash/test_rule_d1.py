@@ -5,8 +5,11 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+
+import pytest
 
 from fluxres.store import open_store
 from tests.crash import campaign
@@ -15,13 +18,14 @@ from tests.store.graphs import fingerprint, machine
 from tests.traceability import ROOT
 
 
-def test_rule_d1_acknowledged_changes_survive_kills(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.crash.campaign", "--kills", "15", "--seed", "4", "--store", str(tmp_path / "x.db")]
+@pytest.mark.parametrize(("kind", "kills"), [("sqlite", 15), ("postgresql", 4), ("etcd", 4)])
+def test_rule_d1_acknowledged_changes_survive_kills(empty: Callable[[str], str], kind: str, kills: int) -> None:
+    command = [sys.executable, "-m", "tests.crash.campaign", "--kills", str(kills), "--seed", "4", "--store", empty(kind)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=200, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "15 kills" in done.stdout
+    assert f"{kills} kills" in done.stdout
     assert ", 0 problems in" in done.stdout
-    assert ": 15 kills, 0 operations" not in done.stdout
+    assert f": {kills} kills, 0 operations" not in done.stdout
 
 
 def lost(tmp_path: Path, *statements: str) -> campaign.Tally:
@@ -38,8 +42,8 @@ def lost(tmp_path: Path, *statements: str) -> campaign.Tally:
             db.execute(statement)
     tally = campaign.Tally(kills=1)
     said = [{"word": word, "number": 1, "state": after} for word in ("try", "done")]
-    campaign.judge(path, before, said, tally)
-    tally.problems += campaign.journal_problems(path, {1})
+    campaign.judge(str(path), before, said, tally)
+    tally.problems += campaign.journal_problems(str(path), {1})
     return tally
 
 
@@ -58,5 +62,5 @@ def test_campaign_finds_a_lost_graph(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     open_store(str(path)).put("other", machine())
     tally = campaign.Tally()
-    campaign.judge(path, {MAIN: "x", "other": fingerprint(machine())}, [], tally)
+    campaign.judge(str(path), {MAIN: "x", "other": fingerprint(machine())}, [], tally)
     assert len(tally.problems) == 1

@@ -12,7 +12,7 @@ from contextlib import suppress
 from random import Random
 
 import fluxres
-from fluxres import clock
+from fluxres import clock, limits
 from fluxres.errors import FluxresError
 from fluxres.model import ResourceGraph
 from fluxres.store import Store, attached, files, open_store
@@ -204,8 +204,9 @@ class Writer:
             self.done()
 
 
-def main(path: str, state: State, seed: int, first: int, fd: int, weight_max: int) -> None:
+def main(url: str, state: State, seed: int, first: int, fd: int, weight_max: int) -> None:
     """Write to the store until killed; snapshots after every `weight_max` pools."""
     stores.WEIGHT_MAX = weight_max  # type: ignore[misc]  # a constant of the store, lowered so that snapshots are killed too
     attached.WEIGHT_MAX = weight_max  # type: ignore[misc]
-    Writer(open_store(path), state, Random(seed), first, fd).run()
+    limits.ETCD_LEASE_SECONDS = 2  # type: ignore[misc]  # the next writer need not wait long
+    Writer(open_store(url), state, Random(seed), first, fd).run()

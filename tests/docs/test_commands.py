@@ -19,13 +19,14 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.store.servers import find_etcd, free_port, has_postgresql, postgresql
 from tests.traceability import ROOT
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -119,6 +120,35 @@ def run(command: str, status: int = 0) -> subprocess.CompletedProcess[str]:
     )
 
 
+@contextmanager
+def servers(programs: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, int], subprocess.CompletedProcess[str]]]:
+    """Runs commands with servers of their own in place of those of a document: etcd on its usual port, and PostgreSQL."""
+    places = {}
+    etcd = find_etcd("etcd")
+    if etcd is not None:
+        (programs / "etcd").symlink_to(etcd)
+        client, peer = (f"127.0.0.1:{free_port()}" for _ in range(2))
+        for name in ("LISTEN_CLIENT_URLS", "ADVERTISE_CLIENT_URLS"):
+            monkeypatch.setenv(f"ETCD_{name}", f"http://{client}")
+        for name in ("LISTEN_PEER_URLS", "INITIAL_ADVERTISE_PEER_URLS"):
+            monkeypatch.setenv(f"ETCD_{name}", f"http://{peer}")
+        monkeypatch.setenv("ETCD_INITIAL_CLUSTER", f"default=http://{peer}")
+        places["127.0.0.1:2379"] = client
+    with ExitStack() as stack:
+        if has_postgresql():
+            places["postgresql://ada@db.site/cluster"] = stack.enter_context(postgresql()).url
+
+        def at_places(command: str, status: int = 0) -> subprocess.CompletedProcess[str]:
+            for shown, real in places.items():
+                command = command.replace(shown, real)
+            done = run(command, status)
+            for shown, real in places.items():
+                done.stdout = done.stdout.replace(real, shown)
+            return done
+
+        yield at_places
+
+
 def run_on_terminal(command: str, status: int = 0) -> subprocess.CompletedProcess[str]:
     """The same on a terminal of 80 columns."""
     ours, theirs = pty.openpty()
@@ -139,6 +169,8 @@ def check_commands(document: Path, run: Callable[[str, int], subprocess.Complete
     """Compare the output of each command with the document, or put it there if UPDATE_GOLDEN is set."""
     status = 0
     shown = [command for block in blocks(document) if block.language == "console" for command in commands(block)]
+    missing = [" etcd://"] * (find_etcd("etcd") is None) + [" postgresql://"] * (not has_postgresql())
+    shown = [command for command in shown if not any(server in command.text for server in missing)]
     for number, command in enumerate(shown, 1):
         done = run(command.text, status)
         status = done.returncode
@@ -164,13 +196,13 @@ def check_doctests(document: Path) -> None:
             assert not report, "".join(report)
 
 
-@pytest.mark.usefixtures("clone")
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_commands_do_what_the_document_shows(document: Path) -> None:
+def test_commands_do_what_the_document_shows(document: Path, clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if document.name == "README.md":  # its console begins after the first line of the page, which ends by loading the demo
         assert run(blocks(document)[0].text.rpartition("&& .venv/bin/")[2]).returncode == 0
         assert run("fluxres allocate node0 --job j1 && fluxres copy /demo --as part").returncode == 0  # as by an earlier reader
-    check_commands(document)
+    with servers(clone.parent / "home" / "bin", monkeypatch) as run_there:
+        check_commands(document, run_there)
 
 
 @pytest.mark.usefixtures("clone")

@@ -75,7 +75,7 @@ ANSWERS: list[tuple[str, object, type]] = [
     ("resource_set?job=j1&scheduling=true", None, answers.ResourceSet),
     ("grow", {"job": "j1", "wanted": "-N1"}, answers.Granted),
     ("shrink", {"job": "j1", "wanted": "slot=1/node"}, answers.Shrunk),
-    ("extend", {"job": "j1", "duration_s": "1h"}, answers.Held),
+    ("extend", {"job": "j1", "duration_s": "1h"}, answers.Extended),
     ("match", {"wanted": "-N1"}, answers.Matched),
     ("when", {"wanted": "slot=2/node", "duration_s": 60}, answers.Matched),
     ("why", {"wanted": "slot=8/node"}, answers.Refusal),

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from fluxres.clock import fixed
 from fluxres.store import Store, open_store
-from tests.store.servers import Postgresql, postgresql
+from tests.store.servers import Etcd, Postgresql, etcd, postgresql
 
-KINDS = ("sqlite", "postgresql")
+KINDS = ("sqlite", "postgresql", "etcd")
+_PREFIXES = count()
 
 
 @pytest.fixture(scope="session")
 def postgresql_server() -> Iterator[Postgresql]:
     with postgresql() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def etcd_server() -> Iterator[Etcd]:
+    with etcd() as running:
         yield running
 
 
@@ -28,6 +36,8 @@ def empty(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     def make(kind: str) -> str:
         if kind == "sqlite":
             return f"sqlite://{tmp_path}/site.db"
+        if kind == "etcd":
+            return str(request.getfixturevalue("etcd_server").url(f"t{next(_PREFIXES)}"))
         import psycopg
 
         running = request.getfixturevalue("postgresql_server")

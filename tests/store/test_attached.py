@@ -22,14 +22,19 @@ from fluxres.model import changes
 from fluxres.store import open_store
 from fluxres.store.attached import Attached
 from fluxres.store.sqlite import SqliteConnection
+from tests.store.conftest import KINDS
 from tests.store.graphs import change, fingerprint, machine
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> str:
-    made = str(tmp_path / "x.db")
+@pytest.fixture(params=KINDS)
+def path(request: pytest.FixtureRequest, tmp_path: Path, empty: Callable[[str], str]) -> str:
+    made = str(tmp_path / "x.db") if request.param == "sqlite" else empty(request.param)
     open_store(made).put("demo", machine())
     return made
+
+
+in_a_file = pytest.mark.parametrize("path", ["sqlite"], indirect=True)
+"""Tests that look into SQLite, or make it fail."""
 
 
 @pytest.fixture
@@ -111,6 +116,7 @@ def test_rule_d1_an_undo_puts_back_the_state_before_the_last_change_only(graph: 
 # -- batches -----------------------------------------------------------------------------------------------------------
 
 
+@in_a_file
 def test_rule_d1_a_batch_is_one_commit(graph: ResourceGraph, path: str) -> None:
     seen = statements_of(graph)
     with graph.batch(command="tick 7", user="ada"):
@@ -257,6 +263,7 @@ def test_a_dropped_graph_takes_no_changes(graph: ResourceGraph, path: str) -> No
         graph.refresh()
 
 
+@in_a_file
 def test_rule_d1_opening_the_store_again_leaves_the_log_to_the_attached_graph(graph: ResourceGraph, path: str) -> None:
     """The system drops the locks of a process with the first descriptor of the file that it closes, whoever opened it."""
     graph.allocate("slot/core", job="j1")
@@ -272,6 +279,7 @@ def test_rule_d1_opening_the_store_again_leaves_the_log_to_the_attached_graph(gr
 # -- failures ----------------------------------------------------------------------------------------------------------
 
 
+@in_a_file
 def test_rule_d1_a_change_that_cannot_be_written_is_not_made(graph: ResourceGraph, path: str) -> None:
     graph.allocate("slot/core", job="j1")
     full_disk(graph)
@@ -293,6 +301,7 @@ def test_rule_d1_a_change_that_cannot_be_written_is_not_made(graph: ResourceGrap
     assert graph.check() == []
 
 
+@in_a_file
 def test_rule_d1_what_others_decided_on_a_lost_change_is_lost_too(graph: ResourceGraph, path: str) -> None:
     """Threads whose changes wait for the same commit all learn that it failed."""
     attached, failures, begun = link_of(graph), [], threading.Barrier(5)
@@ -391,6 +400,7 @@ def test_an_instance_stores_what_it_records(graph: ResourceGraph, path: str) -> 
 # -- threads -----------------------------------------------------------------------------------------------------------
 
 
+@in_a_file
 def test_rule_a2_threads_share_a_graph_and_their_commits(graph: ResourceGraph, path: str) -> None:
     attached, seen, begun = link_of(graph), statements_of(graph), threading.Barrier(9)
 
@@ -413,6 +423,7 @@ def test_rule_a2_threads_share_a_graph_and_their_commits(graph: ResourceGraph, p
     assert graph.check() == []
 
 
+@in_a_file
 def test_rule_d1_operations_together_are_one_commit_and_each_all_or_none(graph: ResourceGraph, path: str) -> None:
     attached, seen = link_of(graph), statements_of(graph)
 
@@ -439,6 +450,7 @@ def test_rule_d1_operations_together_are_one_commit_and_each_all_or_none(graph: 
     assert seen.count("COMMIT") == 1
 
 
+@in_a_file
 def test_rule_d1_operations_together_fail_together_if_the_commit_fails(graph: ResourceGraph, path: str) -> None:
     full_disk(graph)
     tags = [lambda n=n: graph.tag("/demo", f"k{n}", "x" * 4000) for n in range(4)]  # type: ignore[misc]
@@ -458,6 +470,7 @@ def test_operations_together_are_made_outside_of_changes(graph: ResourceGraph) -
 
 
 @pytest.mark.parametrize("durability", ["full", "normal"])
+@in_a_file
 def test_the_durability_is_that_of_the_connection(path: str, durability: str) -> None:
     with fluxres.open(path, durability=durability) as graph:  # type: ignore[arg-type]
         db = link_of(graph)._link._rows.db

@@ -14,7 +14,7 @@ from fluxres.errors import InsufficientResources, StoreBusy, StoreConflict, Stor
 from fluxres.store import Store, Ticket, open_store
 from fluxres.store.store import Saved
 from tests.store.graphs import change, fingerprint, machine
-from tests.store.servers import Postgresql
+from tests.store.servers import Server
 
 
 def test_an_empty_store_has_no_graphs(store: Store) -> None:
@@ -224,18 +224,20 @@ def test_rule_a2_threads_and_connections_never_allocate_the_same_units(url: str,
 # -- a server ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_server_that_restarts_loses_nothing_and_is_found_again(postgresql_server: Postgresql) -> None:
-    store = open_store(postgresql_server.url, clock=fixed(0))
+@pytest.mark.parametrize("kind", ["postgresql", "etcd"])
+def test_a_server_that_restarts_loses_nothing_and_is_found_again(kind: str, request: pytest.FixtureRequest) -> None:
+    server: Server = request.getfixturevalue(f"{kind}_server")
+    store = open_store(server.store_url, clock=fixed(0))
     store.put("restarted", machine(), replace=True, use=True)
-    with fluxres.open(postgresql_server.url, name="restarted", clock=fixed(0)) as graph:
+    with fluxres.open(server.store_url, name="restarted", clock=fixed(0)) as graph:
         graph.allocate("slot/core", job="j1")
-        postgresql_server.control("stop", "-m", "immediate")
-        with pytest.raises(StoreError, match="cannot be reached"):
-            graph.allocate("slot/core", job="j2")
+        server.kill()
+        for _ in range(2):
+            with pytest.raises(StoreError, match="cannot be reached"):
+                graph.allocate("slot/core", job="j2")
         with pytest.raises(StoreError, match="cannot be reached"):
             store.load("restarted")
-        assert graph.jobs() == ["j1"]
-        postgresql_server.control("start")
+        server.start()
         assert any(_changed(graph, f"k{i}") for i in range(3))
         assert fingerprint(graph) == fingerprint(store.open("restarted")[0])
         assert graph.jobs() == ["j1"]

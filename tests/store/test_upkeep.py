@@ -152,6 +152,26 @@ def test_a_backup_is_of_one_moment_while_others_write(url: str, store: Store, tm
     assert everything(open_store(str(path), clock=fixed(0))) == everything(store)
 
 
+def test_the_commands_work_on_each_kind_of_store(url: str, store: Store, tmp_path: Path) -> None:
+    populate(store)
+    before = everything(store)
+
+    def said(*arguments: str) -> str:
+        result = CliRunner().invoke(program, ["--store", url, "store", *arguments])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    assert "2 graphs, no problems" in said("check")
+    assert "backup.db" in said("backup", str(tmp_path / "backup.db"))
+    assert "2 graphs" in said("dump", str(tmp_path / "dump.jsonl"))
+    assert "already" in said("migrate")
+    assert "->" in said("compact", "--keep", "0")
+    assert everything(store) != before
+    assert "2 graphs" in said("restore", str(tmp_path / "dump.jsonl"), "--replace")
+    assert everything(store) == before
+    assert "no problems" in said("check")
+
+
 def test_a_store_of_an_earlier_version_is_migrated(tmp_path: Path) -> None:
     store = open_store(f"sqlite://{tmp_path}/site.db", clock=fixed(0))
     store.put("demo", machine())

@@ -203,16 +203,21 @@ def _list_reservations(settings: Settings, graph: ResourceGraph, name: str | Non
 def copy_command(settings: Settings, path: str | None, job: str | None, at: float | None, dest: str, replace: bool) -> None:
     """Copy what is free below PATH (default: everywhere), or what a job holds, to a new graph.
 
-    Ancestors are included to keep the pools connected to the root. Nothing is allocated in the copy.
+    Ancestors are included to keep the pools connected to the root. Nothing is allocated in the copy. A graph of the store that
+    has what a job holds allocates only as long as the job holds it.
     """
     if path is not None and job is not None:
         raise UsageError("both a path and a job were given", hint="give one of them")
-    made = reading(settings).copy("/" if path is None else path, job=job, at=at)
+    graph = reading(settings)
+    made = graph.copy("/" if path is None else path, job=job, at=at)
     if is_file(dest):
         save_file(made, dest, replace=replace)
     else:
+        from fluxres.store import Held
+
         made.name = dest
-        store(settings).put(dest, made, replace=replace, command=settings.command, wait_s=settings.wait_s)
+        held = None if job is None else Held(graph.name, job, at)
+        store(settings).put(dest, made, replace=replace, held=held, command=settings.command, wait_s=settings.wait_s)
     note_supply(made)
     answer_summary(settings, made)
 

@@ -21,6 +21,7 @@ from fluxres.render.text import Column, when
 if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
     from fluxres.store import Store
+    from fluxres.store.claims import Standing
 
 
 @click.command("load", cls=Command)
@@ -112,7 +113,7 @@ def _list(settings: Settings) -> None:
     from fluxres.render import documents
 
     opened = source(settings)
-    in_use, found = opened.default, opened.graphs()
+    in_use, found, standings = opened.default, opened.graphs(), opened.standings()
     columns = [
         Column("GRAPH"),
         Column("IN USE"),
@@ -121,11 +122,20 @@ def _list(settings: Settings) -> None:
         Column("CREATED"),
     ]
     rows = [[g.name, "yes" if g.name == in_use else "", str(g.pools), str(g.seq), when(g.created)] for g in found]
+    if standings:
+        columns.append(Column("HELD BY"))
+        for graph, row in zip(found, rows, strict=True):
+            row.append(_holder(standings[graph.name]) if graph.name in standings else "")
 
     def document() -> dict[str, Any]:
-        return {"store": opened.url, "graphs": documents.graphs(found, in_use)}
+        return {"store": opened.url, "graphs": documents.graphs(found, in_use, standings)}
 
     answer_table(settings, columns, rows, document)
+
+
+def _holder(standing: Standing) -> str:
+    job = standing.job if standing.graph is None else f"{standing.job} in {standing.graph}"
+    return job if standing.lapsed is None else f"{job}, no more"
 
 
 @graphs_command.command("use")

@@ -23,6 +23,7 @@ from fluxres.model import ResourceGraph
 from fluxres.model.changes import expire_stages
 from fluxres.service.client.connection import Connection, address, of_graph
 from fluxres.store import Entry, GraphRow, Ticket, encoding, journal, records
+from fluxres.store.claims import Standing
 
 _SCHEMES: Final = ("http://", "https://")
 _LENGTH_BYTES: Final = 8
@@ -54,6 +55,11 @@ class RemoteStore:
         """The graphs, without reading their content."""
         found = self.connection.get("/v1/graphs").document()["graphs"]
         return [GraphRow(0, one["graph"], "", one["created"], 0, one["pools"], one["events"], 0, 0) for one in found]
+
+    def standings(self) -> dict[str, Standing]:
+        """The graphs that were copied for jobs of others, and how they stand, by name."""
+        found = self.connection.get("/v1/graphs").document()["graphs"]
+        return {one["graph"]: Standing(**one["held"]) for one in found if one["held"] is not None}
 
     @property
     def default(self) -> str | None:

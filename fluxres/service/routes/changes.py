@@ -126,14 +126,14 @@ async def shrink(request: Asked, graph: OfGraph, data: JSONBody[requests.Shrink]
 
 
 @post("/extend", opt=SCHEDULER, status_code=200, operation_id="extend")
-async def extend(request: Asked, graph: OfGraph, data: JSONBody[requests.Extend]) -> Response[answers.Held]:
+async def extend(request: Asked, graph: OfGraph, data: JSONBody[requests.Extend]) -> Response[answers.Extended]:
     """Move the end of what a job holds: of all of it, or of nothing."""
 
     def operation(g: ResourceGraph) -> dict[str, Any]:
         g.set_end(data.job, data.end, duration_s=data.duration_s)
         return {"job": data.job, "held": documents.left(g, data.job)}
 
-    return await change(request, graph, answers.Held, operation)
+    return await change(request, graph, answers.Extended, operation)
 
 
 @post("/expire", opt=SCHEDULER, status_code=200, operation_id="expire")

@@ -9,6 +9,7 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import JSONBody, QueryParameter
 
 from fluxres import clock, limits
+from fluxres.clock import seconds
 from fluxres.errors import InputWarning, UsageError
 from fluxres.model import ResourceGraph
 from fluxres.render import documents
@@ -16,7 +17,7 @@ from fluxres.service import answers, requests
 from fluxres.service.access import Role
 from fluxres.service.replies import Asked, Keys, caller_of, json, site_of
 from fluxres.service.routes.questions import READ, MaybeText, OfGraph
-from fluxres.store import encoding, records
+from fluxres.store import Held, encoding, records
 from fluxres.store.files import bytes_of, loads
 
 ADMIN: Final = {"role": Role.ADMIN}
@@ -31,7 +32,7 @@ async def graphs(request: Asked) -> Response[answers.Graphs]:
 
     def question() -> dict[str, Any]:
         rows = [row for row in store.graphs() if caller.graphs is None or row.name in caller.graphs]
-        return {"graphs": documents.graphs(rows, store.default)}
+        return {"graphs": documents.graphs(rows, store.default, store.standings())}
 
     return json(answers.Graphs, await site_of(request).work(question))
 
@@ -92,15 +93,22 @@ async def drop(request: Asked, graph: OfGraph) -> Response[answers.Dropped]:
 
 @post("/copy", opt=ADMIN, operation_id="copy", status_code=201)
 async def copy(request: Asked, graph: OfGraph, data: JSONBody[requests.Copy]) -> Response[answers.Summary]:
-    """Put what is free below a path, or what a job holds, into the store as a graph of its own."""
+    """Put what is free below a path, or what a job holds, into the store as a graph of its own.
+
+    What a job holds is given by the new graph only as long as the job holds it.
+    """
     caller_of(request).require_whole("to copy")
     caller_of(request).require_graph(data.name)
     site, command = site_of(request), f"{request.method} {request.url.path}"
-    made, _ = await site.ask(graph, lambda g: g.copy(data.path, job=data.job, at=data.at))
+
+    def question(g: ResourceGraph) -> tuple[ResourceGraph, float]:
+        return g.copy(data.path, job=data.job, at=data.at), seconds(g.window(data.at, None)[0])
+
+    (made, since), _ = await site.ask(graph, question)
 
     def operation() -> dict[str, Any]:
         made.name = data.name
-        site.put(made, data.name, command, replace=False)
+        site.put(made, data.name, command, replace=False, held=None if data.job is None else Held(graph, data.job, since))
         return documents.summary(made)
 
     keys: Keys = request.app.state.once

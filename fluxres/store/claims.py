@@ -1,0 +1,188 @@
+"""Graphs that were copied for a job of another graph in the store, and what they may still give (rule N1).
+
+Such a graph claims what the job holds. The job ends without a word to the graph: it is freed, its time is over, or its own graph
+is dropped. So a change of the copy that would give something is checked in its own transaction, under the lock that every writer
+of the store takes. As long as the parent has not changed, that is one comparison of numbers; as long as no event of the parent
+concerns the job, a look at its journal. Only otherwise is the parent read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from fluxres.clock import FOREVER, seconds
+from fluxres.documents.document import listed
+from fluxres.errors import HoldLapsed, MergeConflict, StoreError, UsageError
+from fluxres.graph.structure import Structure
+from fluxres.model import joining
+from fluxres.store import journal
+from fluxres.store.contents import GraphRow
+from fluxres.syntax.moment import in_message
+
+if TYPE_CHECKING:
+    from fluxres.store.store import Rows
+
+CLAIM: Final = "claim:"
+"""Notes of claims begin with this, before the uid of the graph."""
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """What a graph was copied for.
+
+    Args:
+        parent: uid of the other graph.
+        name: of the other graph, when it was copied.
+        job: that holds the pools there.
+        since: the moment from which on the job holds them, in ticks.
+        seq: event of the parent after which the job was last seen to hold all of it.
+        until: moment, in ticks, until which that holds if the parent does not change.
+    """
+
+    parent: str
+    name: str
+    job: str
+    since: int
+    seq: int = -1
+    until: int = FOREVER
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """How the claim of a graph stands.
+
+    Args:
+        graph: name of the parent; None if it was dropped.
+        job: that the graph was copied for.
+        lapsed: why the graph gives nothing any more; None if it does.
+    """
+
+    graph: str | None
+    job: str
+    lapsed: str | None
+
+
+class Claims:
+    """The claims of the graphs of a store, as seen by one transaction."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def of(self, row: GraphRow) -> Claim | None:
+        """Errors: StoreError for damage."""
+        found = self._rows.db.note(CLAIM + row.uid)
+        return None if found is None else decoded(found, f"graph '{row.name}'")
+
+    def remove(self, row: GraphRow) -> None:
+        self._rows.db.remove_note(CLAIM + row.uid)
+
+    def stake(self, row: GraphRow, part: Structure, parent: str, job: str, since: int, now: int) -> None:
+        """Let a graph be what a job of another one holds.
+
+        Errors: UnknownGraph; UsageError if it is the graph itself, or if another graph has this claim; HoldLapsed.
+        """
+        above = self._rows.graph(parent)
+        self._require_free(row, above, job)
+        claim = Claim(above.uid, above.name, job, since)
+        self.note(row, self._examined(row, claim, max(now, since), lambda: part))
+
+    def require(self, row: GraphRow, now: int, part: Callable[[], Structure], *, is_new: bool) -> Claim | None:
+        """Refuse to give something of a graph whose job does not hold it any more; returns what `note` keeps.
+
+        Args:
+            now: in ticks.
+            part: returns the pools of the graph after the change.
+            is_new: whether the change is one of the pools.
+
+        Errors: HoldLapsed; StoreError.
+        """
+        claim = self.of(row)
+        if claim is None:
+            return None
+        known = replace(claim, seq=-1) if is_new else claim
+        examined = self._examined(row, known, max(now, claim.since), part)
+        return None if examined == claim else examined
+
+    def note(self, row: GraphRow, claim: Claim) -> None:
+        """Keep a claim."""
+        self._rows.db.put_note(CLAIM + row.uid, msgspec.json.encode(claim).decode())
+
+    def standing(self, row: GraphRow, now: int) -> Standing | None:
+        """How the claim of a graph stands; None if it has none.  Errors: StoreError."""
+        claim = self.of(row)
+        if claim is None:
+            return None
+        above = self._parent(claim)
+        lapsed = None
+        try:
+            self._examined(row, claim, max(now, claim.since), lambda: self._rows.structure(row))
+        except HoldLapsed as error:
+            lapsed = error.message
+        return Standing(above.name if above else None, claim.job, lapsed)
+
+    def _parent(self, claim: Claim) -> GraphRow | None:
+        return next((row for row in self._rows.graphs() if row.uid == claim.parent), None)
+
+    def _require_free(self, row: GraphRow, above: GraphRow, job: str) -> None:
+        if above.uid == row.uid:
+            raise UsageError("a graph cannot be a part of itself", where=f"graph '{row.name}'", hint="choose another name")
+        for other in self._rows.graphs():
+            claim = self.of(other) if other.uid != row.uid else None
+            if claim is not None and (claim.parent, claim.job) == (above.uid, job):
+                hint = f"`fluxres graphs drop {other.name}` removes it; a copy of '{other.name}', or one in a file, has no claim"
+                raise UsageError(f"graph '{other.name}' is what this job holds already", where=f"job '{job}'", hint=hint)
+
+    def _examined(self, row: GraphRow, claim: Claim, moment: int, part: Callable[[], Structure]) -> Claim:
+        """The claim as it was last seen to hold.
+
+        Errors: HoldLapsed.
+        """
+        above = self._parent(claim)
+        if above is None:
+            raise self._lapsed(row, f"graph '{claim.name}' was dropped")
+        upper = self.of(above)
+        if upper is not None:  # what the parent cannot give any more, its jobs do not hold
+            try:
+                self._examined(above, upper, max(moment, upper.since), lambda: self._rows.structure(above))
+            except HoldLapsed as error:
+                raise self._lapsed(row, f"{error.where} {error.message}") from None
+        if moment < claim.until and self._is_undisturbed(above, claim):
+            return replace(claim, seq=above.seq)
+        graph = self._rows.read(above)
+        try:
+            lacking, until = joining.not_held(graph, claim.job, moment, part())
+        except MergeConflict:
+            raise self._lapsed(row, f"graph '{above.name}' describes another machine now") from None
+        job = f"job '{claim.job}' of graph '{above.name}'"
+        if until <= moment and claim.until <= moment and claim.seq >= 0 and self._is_undisturbed(above, claim):
+            raise self._lapsed(row, f"{job} ended at {in_message(seconds(claim.until))}")
+        if until <= moment:
+            raise self._lapsed(row, f"{job} holds nothing any more")
+        if lacking:
+            hint = "unlink these pools, or allocate them to the job again"
+            raise self._lapsed(row, f"{job} does not hold all of it any more: {listed(lacking)}", hint)
+        return replace(claim, seq=above.seq, until=until)
+
+    def _is_undisturbed(self, above: GraphRow, claim: Claim) -> bool:
+        """Whether no event of the parent since the last look can have taken anything from the job."""
+        if above.seq == claim.seq:
+            return True
+        if claim.seq < 0 or self._rows.oldest(above) > claim.seq + 1:
+            return False
+        events = [entry.event for entry in self._rows.entries(above, after=claim.seq)]
+        return not journal.is_structural(events) and not any(journal.concerns(event, claim.job, None) for event in events)
+
+    @staticmethod
+    def _lapsed(row: GraphRow, why: str, hint: str = "") -> HoldLapsed:
+        hint = hint or f"`fluxres graphs drop {row.name}` removes the graph"
+        return HoldLapsed(f"gives nothing any more: {why}", where=f"graph '{row.name}'", hint=hint)
+
+
+def decoded(text: str, where: str) -> Claim:
+    """Errors: StoreError for damage."""
+    try:
+        return msgspec.json.decode(text, type=Claim)
+    except msgspec.MsgspecError as error:
+        raise StoreError(f"its claim cannot be read: {error}", where=where) from None

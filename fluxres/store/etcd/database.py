@@ -1,0 +1,128 @@
+"""A store in etcd as the store sees it: transactions, the lock, and what an operator does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from fluxres import limits
+from fluxres.clock import Clock
+from fluxres.errors import StoreError
+from fluxres.store.database import Connection, Database, Durability
+from fluxres.store.etcd import state as states
+from fluxres.store.etcd import wire
+from fluxres.store.etcd.address import Address, parsed
+from fluxres.store.etcd.client import Client
+from fluxres.store.etcd.connection import EtcdConnection
+from fluxres.store.etcd.keys import Keys, end
+from fluxres.store.etcd.lock import EtcdLock, Fences
+from fluxres.store.etcd.state import BlobPlace, Document, State
+from fluxres.store.etcd.transaction import Reading
+from fluxres.store.lock import Notify
+
+
+class EtcdDatabase(Database):
+    """The keys under a prefix of an etcd.
+
+    Args:
+        address: ``etcd://host:port,host:port/prefix``, as :func:`fluxres.store.etcd.address.parsed` reads it.
+        path: a file of this machine that stands for the store; it is created when it is needed.
+
+    Errors: StoreError for an invalid address.
+    """
+
+    kind = "a store in etcd"
+
+    def __init__(self, address: str, path: Path) -> None:
+        self.address: Address = parsed(address)
+        self._path, self.url = path, str(self.address)
+        self._client, self._keys, self._fences = Client(self.address), Keys(self.address.prefix), Fences()
+
+    @property
+    def path(self) -> Path:
+        with suppress(OSError):
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._path.touch(0o600)
+        return self._path
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        yield  # the client raises nothing else
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection | None]:
+        db = self._connection()
+        db.begin_read()
+        try:
+            yield db if db.exists else None
+        finally:
+            db.end()
+
+    def begin(self) -> Connection:
+        db = self._connection()
+        db.begin_write()
+        return db
+
+    def attach(self, durability: Durability) -> Connection:
+        """A connection; etcd answers a commit when most of its servers have it on disk, whatever the durability."""
+        return self._connection()
+
+    def lock(self, clock: Clock, notify: Notify | None) -> EtcdLock:
+        return EtcdLock(self._client, self._keys, self._fences, clock, notify)
+
+    def _connection(self) -> EtcdConnection:
+        return EtcdConnection(self._client, self._keys, self._fences.present)
+
+    # -- operating it ------------------------------------------------------------------------------------------------
+
+    def stored_version(self) -> int:
+        return states.read(self._client, self._keys).head.version
+
+    def integrity(self) -> list[str]:
+        alarms = self._client.call("/v3/maintenance/alarm", {"action": "GET"}, wire.Alarms).alarms
+        found = sorted({f"etcd raises the alarm {one.alarm}" for one in alarms if one.alarm != "NONE"})
+        state = states.read(self._client, self._keys)
+        if state.changed_at:
+            found += sorted(self._strays(state))
+        return found
+
+    def _strays(self, state: State) -> set[str]:
+        """Keys of no graph, and others that do not belong here."""
+        keys, known, found = self._keys, {-1, *state.documents}, set[str]()
+        for key, _ in Reading(self._client, keys, state, state.revision).items(keys.prefix, end(keys.prefix), keys_only=True):
+            if keys.number(key) not in known:
+                folder = key.removeprefix(keys.prefix).partition(b"/")[0].decode("utf-8", "replace")
+                found.add(f"a key of {folder} is of no graph" if keys.number(key) >= 0 else f"{folder} is no key of a store")
+        return found
+
+    def size(self) -> int:
+        """What the graphs take, without the history that etcd keeps until it is compacted."""
+        return sum(map(_size, states.read(self._client, self._keys).documents.values()))
+
+    def shrink(self) -> None:
+        """Let etcd forget its history, and give the space to the system, one server after the other.
+
+        A user who may not do the latter leaves it to the administrator of etcd; a server that is down is left out.
+        """
+        revision = states.read(self._client, self._keys).revision
+        self._client.call("/v3/kv/compaction", {"revision": revision, "physical": True}, wire.Nothing)
+        errors = []
+        for server in self.address.servers:
+            one = Client(replace(self.address, servers=(server,)))
+            try:
+                defragment = "/v3/maintenance/defragment"
+                one.call_unless(wire.FORBIDDEN, defragment, {}, wire.Nothing, timeout_s=limits.ETCD_DEFRAGMENT_SECONDS)
+            except StoreError as error:
+                errors.append(error)
+            finally:
+                one.close()
+        if len(errors) == len(self.address.servers):
+            raise errors[0]
+
+
+def _size(document: Document) -> int:
+    blobs: list[BlobPlace] = [*document.blobs.values(), *(document.previous.blobs.values() if document.previous else ())]
+    return sum((place.size for place in blobs), document.log_bytes)
