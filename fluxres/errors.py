@@ -339,9 +339,14 @@ class StoreConflict(StoreError):
 
 
 class RevisionConflict(StoreConflict):
-    """The graph is not at the revision that a conditional change names; nothing was changed."""
+    """The graph is not at the revision that a conditional change names; nothing was changed.
+
+    Attributes:
+        is_for_store: whether to decide on the store itself, and not through the server that leads it.
+    """
 
     code = "revision"
+    is_for_store = False
 
 
 class Unavailable(StoreError):
@@ -356,6 +361,23 @@ class Unavailable(StoreError):
     def __init__(self, message: str, *, where: str = "", hint: str = "", retry_after_s: int = 1) -> None:
         super().__init__(message, where=where, hint=hint)
         self.retry_after_s = retry_after_s
+
+
+class NotLeader(Unavailable):
+    """A server that stands by does not change the store that another one leads; nothing was changed.
+
+    Args:
+        leader: URL of that one; empty if it is not known.
+    """
+
+    code = "not-leader"
+
+    def __init__(self, message: str, *, where: str = "", hint: str = "", retry_after_s: int = 1, leader: str = "") -> None:
+        super().__init__(message, where=where, hint=hint, retry_after_s=retry_after_s)
+        self.leader = leader
+
+    def to_dict(self) -> dict[str, Any]:
+        return super().to_dict() | ({"leader": self.leader} if self.leader else {})
 
 
 class RateExceeded(Unavailable):
@@ -412,6 +434,7 @@ STATUS: dict[type[FluxresError], tuple[int, int]] = {
     StoreConflict: (4, 409),
     RevisionConflict: (4, 412),
     Unavailable: (4, 503),
+    NotLeader: (4, 503),
     RateExceeded: (4, 429),
     ServiceFault: (4, 500),
     Unauthorized: (2, 401),

@@ -331,6 +331,10 @@ QUEUE_WATCHERS: Final = 3
 QUEUE_LOOK_SECONDS: Final = 60.0
 """Seconds after which a waiting process looks by itself, in case nothing has woken it."""
 
+QUEUE_ASK_SECONDS: Final = 5.0
+"""Seconds after which a waiting process asks a store in a database server how it stands: processes of other users and machines
+cannot wake it."""
+
 START_WAIT_SECONDS: Final = 60.0
 """Seconds after which a run starts although others are starting: one of them may be stopped."""
 
@@ -378,6 +382,19 @@ SERVICE_QUESTION_SECONDS_MAX: Final = 10.0
 
 SERVICE_KEYS_KEPT: Final = 10_000
 """Idempotency keys whose answers the service remembers: a client repeats a request within seconds."""
+
+SERVICE_KEPT_BYTES_MAX: Final = 16 << 10
+"""Bytes of an answer that the store keeps for its idempotency key: 10,000 of them are 160 MiB at most, and 5 MiB as a rule."""
+
+SERVICE_LEASE_SECONDS_DEFAULT: Final = 7.5
+"""Life of a server's lease on its store: a server that stands by takes over within 10 s, of which it needs a second to notice."""
+
+SERVICE_LEASE_SECONDS_MIN: Final = 0.5
+SERVICE_LEASE_SECONDS_MAX: Final = 3_600.0
+"""Between these: a busy machine must manage to renew a lease after a third of its life."""
+
+SERVICE_FOLLOW_SECONDS: Final = 15.0
+"""How long a client looks for the server that leads: a take-over takes up to 10 s."""
 
 SERVICE_KEY_LENGTH_MAX: Final = 255
 """Characters of an idempotency key."""

@@ -50,7 +50,14 @@ def test_exit_status_follows_the_meaning(error: type[FluxresError]) -> None:
 @pytest.mark.parametrize("error", STATUS)
 def test_http_status_class_names_the_side_that_has_to_act(error: type[FluxresError]) -> None:
     status = STATUS[error][1]
-    server_side = error in (errors.StoreError, errors.StoreBusy, errors.RunFailed, errors.Unavailable, errors.ServiceFault)
+    server_side = error in (
+        errors.StoreError,
+        errors.StoreBusy,
+        errors.RunFailed,
+        errors.Unavailable,
+        errors.NotLeader,
+        errors.ServiceFault,
+    )
     assert status in range(500, 600) if server_side else status in range(400, 500)
 
 

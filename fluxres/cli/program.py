@@ -264,12 +264,14 @@ def run(argv: Sequence[str]) -> int:
 
 def _decided(argv: list[str], settings: Settings) -> object:
     """Run a command, again if the graph of a server changed while it decided: it has printed nothing by then."""
-    for _ in range(_DECISIONS_MAX - 1):
+    for left in range(_DECISIONS_MAX - 1, -1, -1):
         try:
             return click.Group.main(program, list(argv), prog_name="fluxres", standalone_mode=False, obj=settings)
-        except RevisionConflict:
-            settings = Settings(argv=settings.argv)
-    return click.Group.main(program, list(argv), prog_name="fluxres", standalone_mode=False, obj=settings)
+        except RevisionConflict as error:
+            if not left:
+                raise
+            settings = Settings(argv=settings.argv, is_direct=left == 1 or settings.is_direct or error.is_for_store)
+    raise AssertionError
 
 
 def _is_utf8(word: str) -> bool:

@@ -49,6 +49,7 @@ class Settings:
         color: auto, always or never.
         wait_s: how long to wait for the lock of the store.
         now_s: what "now" means in the options, once one of them depends on it: a command has one present.
+        is_direct: whether changes go to the store itself, also if a server leads it.
     """
 
     argv: tuple[str, ...] = ()
@@ -59,6 +60,7 @@ class Settings:
     color: str = "auto"
     wait_s: float = limits.LOCK_WAIT_SECONDS_DEFAULT
     now_s: float | None = None
+    is_direct: bool = False
 
     def now(self) -> float:
         """The wall clock time of this command, in whole microseconds."""

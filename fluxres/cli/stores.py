@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fluxres.clock import Clock
     from fluxres.graph.structure import Structure
     from fluxres.model import ResourceGraph
+    from fluxres.service.client.led import Through
     from fluxres.service.client.store import RemoteStore
     from fluxres.store import Holder, Store
     from fluxres.store.files import SaveReport
@@ -109,12 +110,19 @@ def os_user() -> str:
 
 @contextmanager
 def changing(settings: Settings) -> Iterator[ResourceGraph]:
-    """The same graph under the lock: when the block ends, its changes are on disk; if it raises, none are made."""
+    """The same graph under the lock: when the block ends, its changes are on disk; if it raises, none are made.
+
+    If a server of this machine leads the store, the server makes the changes.
+    """
     if (remote := server(settings)) is not None:
         with remote.changing(settings.graph, command=settings.command, clock=_present(settings)) as graph:
             yield graph
         return
     opened, attended = store(settings), None
+    if (through := _through_leader(settings, opened)) is not None:
+        with through as graph:
+            yield graph
+        return
     with opened.writing(
         settings.graph, command=settings.command, wait_s=settings.wait_s, clock=_present(settings)
     ) as transaction:
@@ -128,6 +136,18 @@ def changing(settings: Settings) -> Iterator[ResourceGraph]:
             attended.end()
     if attended is not None:
         attended.tell()
+
+
+def _through_leader(settings: Settings, opened: Store) -> Through | None:
+    """The way through the server that leads the store, if one does and this machine can be sure of it."""
+    from fluxres.store import lease
+
+    found = None if settings.is_direct else lease.of(opened.database)
+    if found is None:
+        return None
+    from fluxres.service.client import led
+
+    return led.through(opened, found, settings.graph, settings.command, _present(settings))
 
 
 def _present(settings: Settings) -> Clock:

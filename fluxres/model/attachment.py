@@ -28,6 +28,10 @@ class Attachment(Protocol):
         """What each of several operations returns or raises; they are kept at once."""
         ...
 
+    def note(self, name: str, text: str) -> None:
+        """Within a batch: a text that is kept with its changes, if it makes any."""
+        ...
+
     def refresh(self) -> None:
         """Make the graph equal to the stored one."""
         ...

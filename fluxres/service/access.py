@@ -14,9 +14,7 @@ import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import lru_cache
 from hashlib import sha256
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +23,7 @@ import msgspec
 from fluxres import limits
 from fluxres.clock import stopwatch
 from fluxres.errors import Forbidden, InputError, Unauthorized
+from fluxres.service.loopback import is_loopback
 
 VARIABLE: Final = "FLUXRES_TOKENS"
 """``NAME:ROLE:TOKEN`` words, where there is no file."""
@@ -247,18 +246,3 @@ def _checked(entries: Iterable[tuple[str, _Entry]]) -> Digests:
 
 def _digest(token: str) -> bytes:
     return sha256(token.encode()).digest()
-
-
-@lru_cache(maxsize=64)
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address.
-
-    >>> [is_loopback(host) for host in ("127.0.0.1", "::1", "[::1]", "localhost", "0.0.0.0", "example.org", "")]
-    [True, True, True, True, False, False, False]
-    """
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False

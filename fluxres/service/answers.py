@@ -324,3 +324,4 @@ class Ready(_Answer):
     status: str
     store: str
     graphs: int
+    epoch: int

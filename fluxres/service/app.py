@@ -16,14 +16,16 @@ from litestar.openapi.spec import Components, SecurityScheme
 from fluxres import __version__
 from fluxres.errors import FluxresError, Mistake, UsageError
 from fluxres.service import problems
-from fluxres.service.access import Access
+from fluxres.service.access import Access, Role
 from fluxres.service.express import Express
 from fluxres.service.gate import Gate
 from fluxres.service.metrics import Metrics
-from fluxres.service.replies import Asked, Keys, caller_of
+from fluxres.service.replies import Asked, Keys, caller_of, site_of
 from fluxres.service.routes import changes, graphs, operations, questions, runs, streams
 from fluxres.service.site import Site
 
+LEASE: Final = "fluxres-lease"
+"""A header with the mark of the lease that the server must have, from who found its address in a store."""
 _PROBLEM: Final = ResponseSpec(
     problems.Problem, media_type=problems.MEDIA_TYPE, description="Why the request failed.", generate_examples=False
 )
@@ -41,7 +43,7 @@ def make(site: Site, access: Access) -> Gate:
 
     app = routes(lifespan)
     gate = Gate(Express(app, changes.ROUTES, require_allowed), access, metrics)
-    app.state.site, app.state.once, app.state.metrics, app.state.gate = site, Keys(), metrics, gate
+    app.state.site, app.state.once, app.state.metrics, app.state.gate = site, Keys(site.kept), metrics, gate
     return gate
 
 
@@ -93,7 +95,10 @@ async def _before(request: Asked) -> None:
 
 
 def require_allowed(request: Asked) -> None:
-    """Refuse what the role or the graphs of a token do not allow. Errors: Forbidden."""
+    """Refuse what the role or the graphs of a token do not allow, and changes where another server leads.
+
+    Errors: Forbidden, NotLeader.
+    """
     role = request.route_handler.opt.get("role")
     if role is None:
         return
@@ -102,6 +107,9 @@ def require_allowed(request: Asked) -> None:
     graph = request.path_params.get("graph")
     if graph is not None:
         caller.require_graph(graph)
+    mark = request.headers.get(LEASE)
+    if role is not Role.READ_ONLY or mark is not None:
+        site_of(request).leadership.require(mark)
 
 
 def _problem(error: FluxresError, status: int | None = None) -> Response[bytes]:

@@ -62,7 +62,10 @@ class Caretaker:
         self._thread.join()
 
     def spare(self, graph: str) -> None:
-        """When a graph is opened: leases could not be renewed before, and a server that was killed has left its sockets."""
+        """When a graph is opened, or this server begins to lead.
+
+        Leases could not be renewed before, and a server that was killed has left its sockets.
+        """
         with suppress(FluxresError):
             mailbox.sweep(mailbox.folder_of(self._site.store.path))
             desk.spare(self._site.store, graph, limits.RUN_LEASE_SECONDS_DEFAULT)
@@ -70,9 +73,17 @@ class Caretaker:
         self.look(graph, limits.RUN_LEASE_SECONDS_DEFAULT)
 
     def _run(self) -> None:
+        epoch = 0
         while not self._is_closed:
             self._news.wait(_LOOK_EVERY_S if len(self._site.exchange) else _QUIET_S)
             self._news.clear()
+            leadership = self._site.leadership
+            if not leadership.is_leading:
+                continue
+            if epoch != leadership.epoch:
+                epoch = leadership.epoch
+                for served in self._site.open_graphs:
+                    self.spare(served.name)
             wanted = self._due()
             for served in self._site.open_graphs:
                 with suppress(FluxresError):  # a store that is busy, or a graph that was dropped

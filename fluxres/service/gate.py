@@ -17,7 +17,8 @@ from fluxres import limits
 from fluxres.clock import stopwatch
 from fluxres.errors import FluxresError, Forbidden, LimitExceeded, Unavailable
 from fluxres.service import problems
-from fluxres.service.access import Access, is_loopback
+from fluxres.service.access import Access
+from fluxres.service.loopback import is_loopback
 from fluxres.service.metrics import Metrics
 from fluxres.service.rates import Rates
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from functools import partial
 from hashlib import sha256
 from typing import Any, Final, TypeVar, cast
 
@@ -14,6 +15,7 @@ from litestar import Request, Response
 from fluxres import limits
 from fluxres.errors import STATUS, FluxresError, KeyReused, UsageError
 from fluxres.service.access import Caller
+from fluxres.service.kept import KeptAnswers
 from fluxres.service.site import Site
 
 T = TypeVar("T")
@@ -43,32 +45,46 @@ def json(kind: type[T], document: object, revision: str | None = None, status: i
     return cast("Response[T]", Response(body, media_type=JSON, status_code=status, headers=headers))
 
 
+Keep = Callable[[bytes, str], tuple[str, str]]
+"""Makes a note of an answer, which is to be written with the change: from the body and the revision."""
+
+
 class Keys:
-    """The answers to requests with an idempotency key: the same request gets the same answer, and is done once."""
+    """The answers to requests with an idempotency key: the same request gets the same answer, and is done once.
 
-    def __init__(self) -> None:
-        self._known: OrderedDict[tuple[str, str], tuple[bytes, asyncio.Future[Any]]] = OrderedDict()
+    Args:
+        kept: those of earlier servers.
+    """
 
-    async def once(self, request: Asked, make: Callable[[], Awaitable[T]]) -> T:
+    def __init__(self, kept: KeptAnswers) -> None:
+        self._kept = kept
+        self._known: OrderedDict[tuple[str, str], tuple[str, asyncio.Future[Any]]] = OrderedDict()
+
+    async def once(self, request: Asked, make: Callable[[Keep | None], Awaitable[T]]) -> T:
         """The answer of `make`, or that of an earlier request with the same key.
+
+        Args:
+            make: gets what makes a note for the next server; what it answers is body and revision if it uses that.
 
         Errors: KeyReused; UsageError for a key that is too long; those of `make`.
         """
         key = request.headers.get("idempotency-key")
         if key is None:
-            return await make()
+            return await make(None)
         if not 1 <= len(key) <= limits.SERVICE_KEY_LENGTH_MAX or not key.isprintable():
             raise UsageError(f"an idempotency key has 1 to {limits.SERVICE_KEY_LENGTH_MAX} printable characters")
         name, print_ = (caller_of(request).name, key), await _fingerprint(request)
-        known = self._known.get(name)
+        known, kept = self._known.get(name), self._kept.find(*name)
+        if print_ != (known[0] if known is not None else kept.fingerprint if kept is not None else print_):
+            hint = "send a new key with a new request"
+            raise KeyReused(f"the key {key!r:.40} was sent with another request before", hint=hint)
         if known is not None:
-            if known[0] != print_:
-                hint = "send a new key with a new request"
-                raise KeyReused(f"the key {key!r:.40} was sent with another request before", hint=hint)
             return cast("T", await asyncio.shield(known[1]))
+        if kept is not None:
+            return cast("T", kept.answer())
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._known[name] = print_, answer
-        task = asyncio.ensure_future(_settle(answer, make))
+        task = asyncio.ensure_future(_settle(answer, make(partial(self._kept.note, *name, print_))))
         task.add_done_callback(lambda _task: self._forget_unless_lasting(name, answer))
         while len(self._known) > limits.SERVICE_KEYS_KEPT:
             self._known.popitem(last=False)
@@ -82,14 +98,14 @@ class Keys:
             self._known.pop(name, None)
 
 
-async def _settle(answer: asyncio.Future[T], make: Callable[[], Awaitable[T]]) -> None:
+async def _settle(answer: asyncio.Future[T], made: Awaitable[T]) -> None:
     """Make an answer, also when the client who asked first has gone."""
     try:
-        answer.set_result(await make())
+        answer.set_result(await made)
     except BaseException as error:  # noqa: BLE001 - whoever waits gets it
         answer.set_exception(error)
 
 
-async def _fingerprint(request: Asked) -> bytes:
+async def _fingerprint(request: Asked) -> str:
     said = (request.method, request.url.path, request.url.query, request.headers.get("if-match", ""))
-    return sha256("\n".join(said).encode() + b"\n" + await request.body()).digest()
+    return sha256("\n".join(said).encode() + b"\n" + await request.body()).hexdigest()

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from os import uname
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -26,9 +27,11 @@ from fluxres.errors import StoreError, UsageError
 from fluxres.service.access import Access
 from fluxres.service.app import make
 from fluxres.service.gate import Gate
+from fluxres.service.leadership import Leadership
 from fluxres.service.site import Site
 
 _BACKLOG: Final = 2_048
+_WILDCARDS: Final = ("0.0.0.0", "::", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,9 @@ class Listening:
         host, port: 0 is any free port.
         certificate, key: files in PEM; both for HTTPS, or neither.
         question_s: seconds that a question may take.
+        url: address under which others reach this server; by default made from the host.
+        may_stand_by: whether it waits as long as another server leads the store.
+        life_s: of its lease on the store, in seconds.
         is_json_log: whether the log has a JSON object in each line.
         is_verbose: whether it has a line for each request.
     """
@@ -48,6 +54,9 @@ class Listening:
     certificate: Path | None = None
     key: Path | None = None
     question_s: float = limits.SERVICE_QUESTION_SECONDS_MAX
+    url: str | None = None
+    may_stand_by: bool = True
+    life_s: float = limits.SERVICE_LEASE_SECONDS_DEFAULT
     is_json_log: bool = False
     is_verbose: bool = False
 
@@ -75,25 +84,27 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
-def serve(store: str | None, access: Access, listening: Listening, tell: Callable[[str], None]) -> None:
+def serve(store: str | None, access: Access, listening: Listening, tell: Callable[[str, Leadership], None]) -> None:
     """Serve the graphs of a store until a signal comes.
 
     Args:
         store: its URL; the default one if None.
-        tell: called with the address once it listens.
+        tell: called with the address once it listens, and with who leads the store.
 
-    Errors: StoreError for an address that is in use or not of this machine; UsageError for a certificate.
+    Errors: StoreError for an address that is in use or not of this machine; StoreBusy for a store that another server leads, if
+    this one may not stand by; UsageError for a certificate.
     """
     _log_to_stderr(is_json=listening.is_json_log, is_verbose=listening.is_verbose)
     if (listening.certificate is None) != (listening.key is None):
         raise UsageError("a certificate needs its key, and a key its certificate", hint="give --tls-cert and --tls-key")
-    site = Site(store, question_s=listening.question_s)
+    site = Site(store, listening.question_s, listening.life_s)
     site.store.graphs()  # a store that cannot be read is an error of this command
     gate = make(site, access)
     with _listen(listening.host, listening.port) as bound:
         scheme = "http" if listening.certificate is None else "https"
-        host = f"[{listening.host}]" if ":" in listening.host else listening.host
-        address = f"{scheme}://{host}:{bound.getsockname()[1]}"
+        port = bound.getsockname()[1]
+        address = _address(scheme, listening.host, port)
+        reached = listening.url or _address(scheme, uname().nodename if listening.host in _WILDCARDS else listening.host, port)
         config = uvicorn.Config(
             gate,
             log_config=None,
@@ -114,8 +125,14 @@ def serve(store: str | None, access: Access, listening: Listening, tell: Callabl
             raise UsageError(error.strerror or str(error), where=str(listening.certificate)) from None
         with suppress(ValueError, AttributeError):
             signal.signal(signal.SIGHUP, lambda *_: access.reload())
+        leadership = site.leadership
+        leadership.begin(reached, is_open=access.is_open, may_stand_by=listening.may_stand_by)
         with suppress(KeyboardInterrupt):
-            _Server(config, gate, site, lambda: tell(address)).run(sockets=[bound])
+            _Server(config, gate, site, lambda: tell(address, leadership)).run(sockets=[bound])
+
+
+def _address(scheme: str, host: str, port: int) -> str:
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def _listen(host: str, port: int) -> socket.socket:

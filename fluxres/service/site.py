@@ -16,20 +16,23 @@ from typing import Final, TypeVar
 
 from fluxres import clock, limits
 from fluxres.clock import stopwatch
-from fluxres.errors import RevisionConflict, Unavailable, UsageError
+from fluxres.errors import RevisionConflict, StoreConflict, Unavailable, UsageError
 from fluxres.model import ResourceGraph
 from fluxres.service.access import Caller
 from fluxres.service.caretaker import Caretaker
 from fluxres.service.feed import Feed
+from fluxres.service.kept import KeptAnswers
+from fluxres.service.leadership import Leadership
 from fluxres.service.news import Exchange
 from fluxres.service.tap import Tap
 from fluxres.service.time_limit import TimeLimit
 from fluxres.service.writer import Writer
 from fluxres.store import Held, Store, open_store
-from fluxres.store.attached import open as attach
+from fluxres.store.attached import Attached
 
 T = TypeVar("T")
 
+_COMMAND: Final = "fluxres serve"
 _ASKING_THREADS: Final = 8
 _STORING_THREADS: Final = 16
 _REFRESH_S: Final = 0.1
@@ -76,10 +79,15 @@ class Site:
 
     Args:
         url: of the store; the default one if None.
+        question_s: seconds that a question may take.
+        life_s: of the lease under which it may be changed.
     """
 
-    def __init__(self, url: str | None, *, question_s: float = limits.SERVICE_QUESTION_SECONDS_MAX) -> None:
+    def __init__(self, url: str | None, question_s: float, life_s: float) -> None:
+        self.leadership = Leadership(url, life_s, self._prepare)
+        self.kept = KeptAnswers()
         self.store = open_store(url, clock=clock.system)
+        self.store.fence = self.leadership.fence
         self.question_s = question_s
         self.boot = os.urandom(4).hex()
         self._open: dict[str, Served] = {}
@@ -101,10 +109,22 @@ class Site:
             return found
         with self._lock:
             if name not in self._open:
-                served = Served(attach(self.store.url, name=name, command="fluxres serve"), self.store)
-                self.caretaker.spare(name)
+                graph = Attached(self.store, name, "full", _COMMAND, limits.LOCK_WAIT_SECONDS_DEFAULT, clock.system).graph
+                served = Served(graph, self.store)
+                if self.leadership.is_leading:
+                    self.caretaker.spare(name)
                 self._open[name] = served
             return self._open[name]
+
+    def _current(self, name: str) -> Served:
+        """A graph with what other processes wrote; opened again if it was dropped and created again."""
+        served = self.served(name)
+        try:
+            served.refresh()
+        except StoreConflict:
+            self.forget(name)
+            return self.served(name)
+        return served
 
     @property
     def open_graphs(self) -> list[Served]:
@@ -124,6 +144,12 @@ class Site:
         self._asking.shutdown()
         for name in list(self._open):
             self.forget(name)
+        self.leadership.close()
+
+    def _prepare(self, store: Store) -> None:
+        """Before it writes under a new lease: know what others answered before."""
+        with store.reading(None) as rows:
+            self.kept.learn(rows.db.notes())
 
     # -- revisions ---------------------------------------------------------------------------------------------------
 
@@ -152,22 +178,27 @@ class Site:
         """
 
         def answer() -> tuple[T, str]:
-            served = self.served(name)
-            served.refresh()
-            graph = served.graph
+            graph = self._current(name).graph
             with graph.lock:
                 return question(graph), self.revision(graph)
 
         return await self.run(self._asking, lambda: TimeLimit(self.question_s).run(answer))
 
     async def change(
-        self, name: str, caller: Caller, command: str, expected: str | None, operation: Callable[[ResourceGraph], T]
+        self,
+        name: str,
+        caller: Caller,
+        command: str,
+        expected: str | None,
+        operation: Callable[[ResourceGraph], T],
+        keep: Callable[[T, str], tuple[str, str]] | None = None,
     ) -> tuple[T, str]:
         """Make a change in the thread of the graph's writer; it is in the journal when this returns.
 
         Args:
             command: for the journal.
             expected: the revision that the graph must have, as in If-Match; None for any.
+            keep: makes a note of the answer, to be written with the change.
 
         Returns: what the operation returns, and the revision after it.
         Errors: those of the operation; RevisionConflict; Unavailable; nothing is changed then.
@@ -180,8 +211,10 @@ class Site:
             limit = TimeLimit(self.question_s)
             with served.tap.serving(caller, limit), graph.batch(command=command, user=caller.name):
                 self._require(graph, expected)
-                found = limit.run(lambda: operation(graph))
-                return found, self.revision(graph)
+                found, revision = limit.run(lambda: operation(graph)), self.revision(graph)
+                if keep is not None and graph.attachment is not None:
+                    graph.attachment.note(*keep(found, revision))
+                return found, revision
 
         with self._counted():
             made: tuple[T, str] = await served.writer.submit(make)

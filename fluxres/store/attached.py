@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Final, TypeVar
 
@@ -99,6 +99,7 @@ class Attached(PatientSink):
         self._thread = _Thread()
         # Under the lock of the graph:
         self._told: list[Event | Callable[[], Event]] = []
+        self._notes: list[tuple[str, str]] = []
         self._revision = 0
         self._generation = self.graph.generation
         self._since_snapshot = self._link.row.weight
@@ -127,7 +128,7 @@ class Attached(PatientSink):
                 self.graph.lock.release()
                 self._leave()
                 raise
-            self._told, self._revision = [], self.graph.revision
+            self._told, self._notes, self._revision = [], [], self.graph.revision
         self._thread.depth += 1
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -179,6 +180,9 @@ class Attached(PatientSink):
             self._thread.together = None
             self._leave()
         return [next((one.error for one in waiting if one.error is not None), found) for found, waiting in made]
+
+    def note(self, name: str, text: str) -> None:
+        self._notes.append((name, text))
 
     def __call__(self, event: Event) -> None:
         self._tell(event)
@@ -248,7 +252,7 @@ class Attached(PatientSink):
         graph, tail = self.graph, self._link.shape_tail
         events = [event if isinstance(event, dict) else event() for event in self._told]
         change = Change.of(events, self.store.clock(), command, user, len(graph))
-        change.concerned = mailbox.concerned(graph, events)
+        change.concerned, change.notes = mailbox.concerned(graph, events), self._notes
         self._since_snapshot += change.weight
         if journal.is_structural(events):
             self._flush()  # `undo` needs the shape before it, which is that of the store then
@@ -324,7 +328,7 @@ class Attached(PatientSink):
         """
         self._flush(waiting)
         if waiting.error is not None:
-            with self.graph.lock:
+            with self.graph.lock, suppress(StoreError):  # the next change tries again; why this one failed says more
                 if self._loss is not None:
                     self._reload()
             raise waiting.error

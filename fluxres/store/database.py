@@ -265,6 +265,14 @@ class Database(ABC):
     def lock(self, clock: Clock, notify: Notify | None) -> Lock:
         """The lock of writers."""
 
+    def break_lock(self, pid: int, host: str) -> bool:
+        """Take the lock of writers away from a process that stands still, and whose transactions cannot be committed any more
+        once its lease is taken; False if it has not got the lock, or if that is impossible.
+
+        Errors: StoreError.
+        """
+        return False
+
     # -- operating it ------------------------------------------------------------------------------------------------
 
     @abstractmethod

@@ -22,6 +22,7 @@ from fluxres.store import claims, journal
 from fluxres.store.claims import CLAIM
 from fluxres.store.contents import PARTS, Blob, EventRow, GraphRow, Part
 from fluxres.store.database import Connection
+from fluxres.store.lease import ANSWER, LEASE
 from fluxres.store.store import SAVED, Rows
 
 VERSION: Final = 1
@@ -118,7 +119,8 @@ def items(rows: Rows) -> Iterator[Item]:
     graphs = rows.graphs()
     known = {prefix + row.uid for row in graphs for prefix in _OF_GRAPHS}
     for key, text in rows.db.notes().items():
-        if not key.startswith(_OF_GRAPHS) or key in known:
+        is_of_servers = key == LEASE or key.startswith(ANSWER)
+        if not is_of_servers and (not key.startswith(_OF_GRAPHS) or key in known):
             yield NoteItem(key, text)
     for row in graphs:
         yield from _of_graph(rows, row)

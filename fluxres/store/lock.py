@@ -226,6 +226,21 @@ def writer_lock(
         lock.close()
 
 
+def remove_of(path: Path, pid: int, host: str) -> bool:
+    """Remove the lock file of a process, so that others lock a new one; False if another process signed it last.
+
+    Errors: StoreError.
+    """
+    holder = _read_named(path)
+    if (holder.pid, holder.host) != (pid, host):
+        return False
+    try:
+        path.unlink()
+    except OSError as error:
+        raise _unlockable(error, path) from None
+    return True
+
+
 # -- the queue -----------------------------------------------------------------------------------------------------------
 
 

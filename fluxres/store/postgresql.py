@@ -80,6 +80,8 @@ _HOLDER: Final = """SELECT a.pid, a.application_name, extract(epoch FROM a.state
 FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
 WHERE l.locktype = 'advisory' AND (l.classid, l.objid) = (26220, 30834) AND l.granted
 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
+_END: Final = """SELECT count(pg_terminate_backend(pid, 1000)) FROM pg_stat_activity
+WHERE application_name LIKE ? AND datname = current_database() AND pid <> pg_backend_pid()"""
 _WANTED: Final = """SELECT EXISTS (SELECT 1 FROM pg_locks
 WHERE locktype = 'advisory' AND (classid, objid) = (26220, 30834) AND NOT granted
 AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))"""
@@ -206,6 +208,10 @@ class PostgresqlDatabase(Database):
     def lock(self, clock: Clock, notify: Notify | None) -> AdvisoryLock:
         return AdvisoryLock(self, notify)
 
+    def break_lock(self, pid: int, host: str) -> bool:
+        with self._opened() as db:
+            return bool(db.execute(_END, (f"fluxres {pid}@{host} %",)).fetchone()[0])
+
     def stored_version(self) -> int:
         with self.reading():  # there is only one version so far
             return VERSION
@@ -229,8 +235,9 @@ class PostgresqlDatabase(Database):
             finally:
                 db.close()
 
-    def _connect(self, name: str = "fluxres") -> PostgresqlConnection:
+    def _connect(self, command: str = "") -> PostgresqlConnection:
         psycopg = imported(self.url)
+        name = f"fluxres {os.getpid()}@{os.uname().nodename} {command}"
         db = psycopg.connect(self.address, autocommit=True, connect_timeout=_CONNECT_S, application_name=name[:63])
         db.execute("SET search_path TO fluxres")
         return PostgresqlConnection(db, self.url)
@@ -301,7 +308,7 @@ class AdvisoryLock:
     def _connected(self, command: str) -> PostgresqlConnection:
         if self._db is None or self._db.db.closed:
             said = " ".join(command.split())
-            self._db = self._database._connect(f"fluxres {os.getpid()}@{os.uname().nodename} {said}")
+            self._db = self._database._connect(said)
         return self._db
 
     def _waited(self, db: PostgresqlConnection, wait_s: float) -> bool:

@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 from fluxres.clock import Clock
 from fluxres.errors import StoreBusy, StoreError
+from fluxres.store import lock
 from fluxres.store.database import Connection, Database, Durability
 from fluxres.store.disk import make_folder, sync_folder
 from fluxres.store.encoding import way_out
@@ -252,8 +253,10 @@ class SqliteDatabase(Database):
             return db
 
     def lock(self, clock: Clock, notify: Notify | None) -> WriterLock:
-        path = self.path.with_name(self.path.name + ".lock")
-        return WriterLock(path, clock=clock, notify=notify, mode=self._mode())
+        return WriterLock(self._lock_path, clock=clock, notify=notify, mode=self._mode())
+
+    def break_lock(self, pid: int, host: str) -> bool:
+        return lock.remove_of(self._lock_path, pid, host)
 
     def stored_version(self) -> int:
         with self._opened() as db:
@@ -294,6 +297,10 @@ class SqliteDatabase(Database):
                 yield db
             finally:
                 db.close()
+
+    @property
+    def _lock_path(self) -> Path:
+        return self.path.with_name(self.path.name + ".lock")
 
     def _mode(self) -> int:
         """The mode of a store, which the files beside it get as well: who may write to one must be able to write to all."""

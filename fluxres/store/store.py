@@ -29,6 +29,7 @@ from fluxres.store.claims import Claim, Claims, Standing
 from fluxres.store.contents import Blob, EventRow, GraphRow, Part
 from fluxres.store.database import Connection, Database, Durability, Lock
 from fluxres.store.journal import Entry, Event
+from fluxres.store.lease import Fence
 from fluxres.store.lock import Notify
 from fluxres.store.tickets import Ticket, Tickets
 from fluxres.store.url import ServerUrl, StoreUrl, parse
@@ -339,6 +340,8 @@ class Rows:
             for seq, (change, body) in enumerate(((change, body) for change in changes for body in change.bodies), row.seq + 1)
         ]
         self.db.add_events(row.number, lines)
+        for key, text in (note for change in changes for note in change.notes):
+            self.db.put_note(key, text)
         seq, weight = row.seq + len(lines), row.weight + sum(change.weight for change in changes)
         before = replace(row, seq=seq - len(last.bodies))
         self._keep(before, seq, shape=last.shape is not None, marks=last.marks is not None)
@@ -387,6 +390,7 @@ class Change(msgspec.Struct):
         pools: of the graph after it.
         shape, marks: a snapshot of the graph after it, if one is due.
         concerned: marks of the runs whose end it may have moved.
+        notes: names and texts that are written with it.
         gives: whether it may allocate something, or add to what can be allocated.
     """
 
@@ -398,6 +402,7 @@ class Change(msgspec.Struct):
     shape: bytes | None = None
     marks: bytes | None = None
     concerned: list[str] = msgspec.field(default_factory=list)
+    notes: list[tuple[str, str]] = msgspec.field(default_factory=list)
     gives: bool = False
 
     @classmethod
@@ -443,12 +448,13 @@ class Link:
         rows: on a connection outside of a transaction.
         name: of the graph; the default one if None.
         database, durability: of the connection.
+        fence: that each commit passes.
 
     Errors: UnknownGraph, StoreError.
     """
 
-    def __init__(self, rows: Rows, name: str | None, database: Database, durability: Durability) -> None:
-        self._rows, self._database, self._durability = rows, database, durability
+    def __init__(self, rows: Rows, name: str | None, database: Database, durability: Durability, fence: Fence | None) -> None:
+        self._rows, self._database, self._durability, self._fence = rows, database, durability, fence
         with database.translated():
             row = rows.graph(name)
             self._log_first, self._log_bytes = rows.log_extent(row)
@@ -519,6 +525,8 @@ class Link:
         with self._database.translated():
             try:
                 db.begin_write()
+                if self._fence is not None:
+                    self._fence.require(db)
                 row = self._rows.write(self._row, changes)
                 first = self._log_first
                 if last.marks is not None:
@@ -583,14 +591,18 @@ class Store:
         url: address; the first write creates what is there.
         clock: returns the time of journal entries, and "now" of the graphs.
         notify: called with the holder of the lock when a write has to wait for more than half a second.
+        fence: that each write passes, for a server that may lose its lease; None for everyone else.
     """
 
-    def __init__(self, url: StoreUrl | ServerUrl, *, clock: Clock = clocks.system, notify: Notify | None = None) -> None:
+    def __init__(
+        self, url: StoreUrl | ServerUrl, *, clock: Clock = clocks.system, notify: Notify | None = None, fence: Fence | None = None
+    ) -> None:
         self.address = url
         self.database = database_of(url)
         self.url = self.database.url
         self.clock = clock
         self.notify = notify
+        self.fence = fence
 
     def __repr__(self) -> str:
         return f"<Store {self.url}>"
@@ -742,7 +754,7 @@ class Store:
         with self.locked(command, wait_s):
             db = self.database.attach(durability)
         try:
-            return Link(self.rows(db), name, self.database, durability)
+            return Link(self.rows(db), name, self.database, durability, self.fence)
         except BaseException:
             db.close()
             raise
@@ -779,6 +791,7 @@ class Store:
             rows = self.rows(db)
             try:
                 with self.database.translated():
+                    self._pass_fence(db)
                     row = rows.graph(name)
                     graph = rows.read(row, self.clock if clock is None else clock)
                     transaction = Transaction(graph, Position(row.uid, row.seq), Tickets(db, row.number))
@@ -878,6 +891,7 @@ class Store:
                 since = now if held.at is None else clocks.ticks(held.at)
                 rows.claims.stake(row, graph.structure, held.graph, held.job, since, now)
             rows.choose(name if use or chosen is None else chosen)
+        self.wake(name, mailbox.marks(graph))
         return Position(row.uid, seq)
 
     def undo(self, name: str | None = None, *, redo: bool = False, command: str = "", wait_s: float | None = None) -> list[Entry]:
@@ -906,6 +920,7 @@ class Store:
             what = {"first": undone[0].seq, "last": undone[-1].seq, "undone": last.get("undone", undone[-1].command)}
             event = {"event": "redo" if redo else "undo", **what}
             rows.append(row, graph, [event], self.clock(), command)
+        self.wake(row.name, mailbox.marks(graph))
         return undone
 
     def use(self, name: str, *, wait_s: float | None = None) -> None:
@@ -923,7 +938,10 @@ class Store:
         Errors: UnknownGraph.
         """
         with self.changing(name, command or f"drop {name}", wait_s) as rows:
-            rows.remove(rows.graph(name))
+            row = rows.graph(name)
+            waiting = Tickets(rows.db, row.number).all()
+            rows.remove(row)
+        mailbox.send(self.path, [(ticket.launch.mark, mailbox.News(look=True)) for ticket in waiting])
 
     # -- saves to other places ------------------------------------------------------------------------------------
 
@@ -966,12 +984,14 @@ class Store:
         if not self.database.exists():
             raise self._unmade(name)
         with self.locked(command, wait_s), self.database.writing() as db:
+            self._pass_fence(db)
             yield self.rows(db)
 
     @contextmanager
     def creating(self, command: str, wait_s: float | None) -> Iterator[Connection]:
         self.database.prepare()
         with self.locked(command, wait_s), self.database.creating(), self.database.writing() as db:
+            self._pass_fence(db)
             yield db
 
     @contextmanager
@@ -982,6 +1002,10 @@ class Store:
             yield
         finally:
             lock.close()
+
+    def _pass_fence(self, db: Connection) -> None:
+        if self.fence is not None:
+            self.fence.require(db)
 
     def _require(self, row: GraphRow, base: Position) -> None:
         if Position(row.uid, row.seq) != base:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,8 +49,31 @@ class Server:
     opened: list[Connection] = field(default_factory=list)
 
     def connection(self, token: str | None = None) -> Connection:
-        self.opened.append(Connection(address(self.url), token or "", timeout_s=30.0, user="ada"))
+        self.opened.append(Connection([address(self.url)], token or "", timeout_s=30.0, user="ada"))
         return self.opened[-1]
+
+    def answers(self, method: str, path: str, body: bytes | None = None) -> tuple[int, dict[str, Any]]:
+        """Status and document of this server itself, whichever one leads."""
+        at = address(self.url)
+        asked = HTTPConnection(at.host, at.port, timeout=30.0)
+        asked.request(method, path, body, {"content-type": "application/json"})
+        answer = asked.getresponse()
+        found = answer.status, json.loads(answer.read())
+        asked.close()
+        return found
+
+    def says(self, *texts: str) -> str:
+        """Wait for a line with one of these texts on its standard error, and return it."""
+        assert self.process.stderr is not None
+        guard = threading.Timer(60.0, self.process.kill)
+        guard.start()
+        try:
+            for line in self.process.stderr:
+                if any(text in line for text in texts):
+                    return line
+        finally:
+            guard.cancel()
+        raise AssertionError(f"the server did not say: {texts}")
 
     def stop(self) -> tuple[int, str]:
         """End it with SIGTERM; returns its status and what it wrote to standard error."""

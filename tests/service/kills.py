@@ -1,18 +1,25 @@
 """A campaign of servers that are killed at random moments while clients change a graph through them.
 
-    python -m tests.service.kills --cycles 50 [--clients 6] [--seed 1]
+    python -m tests.service.kills --cycles 50 [--clients 6] [--seed 1] [--standby]
 
 Each client keeps which of its jobs must hold something by what was acknowledged. A change without an answer may
 be made or not, but not in part. After each kill the store is read by itself and compared; then the next server starts on it.
+
+With `--standby`, another server stands by when the leader is killed, or stopped for longer than its lease, and takes over. The
+clients know both, and send what got no answer again, with the same idempotency key: so every change is answered in the end, and
+is in the journal exactly once.
 """
 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 import threading
 import time
+from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -20,7 +27,8 @@ from random import Random
 import fluxres
 from fluxres.errors import FluxresError
 from fluxres.store import open_store
-from tests.service.conftest import demo_store, running
+from tests.service.conftest import Server, demo_store, running
+from tests.store.servers import free_port
 
 CORES = 2
 
@@ -40,6 +48,19 @@ class Client:
     open: str | None = None
     count: int = 0
     acknowledged: int = 0
+    waited_s: float = 0.0
+    error: str = ""
+
+    def work_through(self, urls: str, end: threading.Event) -> None:
+        """Allocate and free until the end, on whichever server leads."""
+        try:
+            with fluxres.connect(urls, graph="demo", timeout_s=20.0) as graph:
+                while not end.is_set():
+                    begun = time.monotonic()
+                    self._step(graph)
+                    self.waited_s = max(self.waited_s, time.monotonic() - begun)
+        except (FluxresError, OSError) as error:
+            self.error = f"{self.name}: {error}"
 
     def work(self, url: str) -> None:
         """Allocate and free until the server is gone."""
@@ -101,22 +122,106 @@ def cycle(store: str, clients: list[Client], random: Random) -> list[str]:
     return compare(store, clients)
 
 
+LEASE_S = 1.0
+
+
+class Pair:
+    """A leader and a server that stands by, on one store: a new one stands by as soon as one has ended.
+
+    Args:
+        store: URL of the store.
+        random: how each leader ends, and when.
+    """
+
+    def __init__(self, store: str, random: Random) -> None:
+        self.store, self.random = store, random
+        self._stack = ExitStack()
+        self._ports = [free_port(), free_port()]
+        self.servers = [self._begin(port) for port in self._ports]
+        self.urls = ",".join(server.url for server in self.servers)
+
+    def __enter__(self) -> Pair:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _begin(self, port: int) -> Server:
+        return self._stack.enter_context(running(self.store, "--lease", f"{LEASE_S:g}", "--port", str(port)))
+
+    def change(self) -> str:
+        """End the leader in one way or another, and wait until the other one leads; returns which way."""
+        leader, second = self.servers
+        way = self.random.choice(["killed", "killed", "stopped", "ended"])
+        leader.process.send_signal({"killed": signal.SIGKILL, "stopped": signal.SIGSTOP, "ended": signal.SIGTERM}[way])
+        said = second.says("this server leads the store now", "cannot be taken")
+        if way == "stopped":
+            leader.process.send_signal(signal.SIGCONT)
+            if "cannot be taken" in said:
+                way = "stopped within a commit"
+        else:
+            leader.process.communicate(timeout=60)
+            leader = self._begin(int(leader.url.rpartition(":")[2]))
+        self.servers = [second, leader]
+        self._settle()
+        return way
+
+    def _settle(self) -> None:
+        """Wait until one leads and the other one does not, the leader first."""
+        until_s = time.monotonic() + 60.0
+        while (leads := [server.answers("GET", "/ready")[0] == 200 for server in self.servers]).count(True) != 1:
+            assert time.monotonic() < until_s, "there is not one leader"
+            time.sleep(0.02)
+        self.servers = self.servers if leads[0] else self.servers[::-1]
+
+
+def made_twice(store: str) -> list[str]:
+    """Jobs with more than one allocation, or more than one end, in the journal."""
+    made = Counter((entry.event["event"], entry.event.get("job")) for entry in open_store(store).log("demo"))
+    return [f"{count} times {event} of {job}" for (event, job), count in made.items() if count > 1 and job]
+
+
+def take_overs(store: str, clients: list[Client], random: Random, cycles: int) -> tuple[Counter[str], list[str]]:
+    """Leaders that end while clients work, and servers that take over; how many ended in which way, and problems."""
+    ways, problems, end = Counter[str](), list[str](), threading.Event()
+    with Pair(store, random) as pair:
+        threads = [threading.Thread(target=client.work_through, args=(pair.urls, end)) for client in clients]
+        for thread in threads:
+            thread.start()
+        for _ in range(cycles):
+            time.sleep(random.uniform(0.05, 1.0))
+            ways[pair.change()] += 1
+        end.set()
+        for thread in threads:
+            thread.join()
+    problems += [client.error for client in clients if client.error]
+    problems += compare(store, clients) + made_twice(store)
+    return ways, problems
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cycles", type=int, default=50)
     parser.add_argument("--clients", type=int, default=6)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--standby", action="store_true")
     given = parser.parse_args()
     random = Random(given.seed)
     clients = [Client(f"c{number}", Random(f"{given.seed} {number}")) for number in range(given.clients)]
     with tempfile.TemporaryDirectory() as folder:
         store, begun = demo_store(Path(folder)), time.monotonic()
         problems: list[str] = []
-        for number in range(given.cycles):
-            problems += [f"cycle {number}: {problem}" for problem in cycle(store, clients, random)]
+        if given.standby:
+            ways, problems = take_overs(store, clients, random, given.cycles)
+            said = ", ".join(f"{count} {way}" for way, count in sorted(ways.items()))
+            print(f"leaders: {said}; longest answer {max(client.waited_s for client in clients):.1f} s")
+        else:
+            for number in range(given.cycles):
+                problems += [f"cycle {number}: {problem}" for problem in cycle(store, clients, random)]
     acknowledged = sum(client.acknowledged for client in clients)
     took_s = time.monotonic() - begun
-    print(f"{given.cycles} servers killed, {acknowledged} changes acknowledged, {len(problems)} problems; {took_s:.0f} s")
+    done = f"{given.cycles} servers {'replaced' if given.standby else 'killed'}, {acknowledged} changes acknowledged"
+    print(f"{done}, {len(problems)} problems; {took_s:.0f} s")
     print(*problems[:20], sep="\n")
     return 1 if problems or not acknowledged else 0
 

@@ -10,6 +10,7 @@ import pytest
 from fluxres import limits
 from fluxres.errors import InsufficientResources, KeyReused, StoreError
 from fluxres.service.access import LOCAL
+from fluxres.service.kept import KeptAnswers
 from fluxres.service.replies import Asked, Keys
 
 
@@ -32,7 +33,7 @@ def asked(key: str, body: bytes = b"{}") -> Asked:
 
 
 def counted(made: list[int], error: Exception | None = None) -> Any:
-    async def make() -> int:
+    async def make(_keep: object) -> int:
         made.append(len(made))
         await asyncio.sleep(0)
         if error is not None:
@@ -44,7 +45,7 @@ def counted(made: list[int], error: Exception | None = None) -> Any:
 
 def test_two_requests_at_once_are_done_once() -> None:
     async def run() -> list[int]:
-        keys, made = Keys(), list[int]()
+        keys, made = Keys(KeptAnswers()), list[int]()
         return [*await asyncio.gather(*(keys.once(asked("k"), counted(made)) for _ in range(3))), len(made)]
 
     assert asyncio.run(run()) == [0, 0, 0, 1]
@@ -52,7 +53,7 @@ def test_two_requests_at_once_are_done_once() -> None:
 
 def test_the_oldest_keys_are_forgotten() -> None:
     async def run() -> tuple[int, int]:
-        keys, made = Keys(), list[int]()
+        keys, made = Keys(KeptAnswers()), list[int]()
         for number in range(limits.SERVICE_KEYS_KEPT + 1):
             await keys.once(asked(f"k{number}"), counted(made))
         before = len(made)
@@ -67,7 +68,7 @@ def test_the_oldest_keys_are_forgotten() -> None:
 @pytest.mark.parametrize(("error", "times"), [(InsufficientResources("none"), 1), (StoreError("disk"), 2), (OSError("disk"), 2)])
 def test_refusals_last_and_trouble_does_not(error: Exception, times: int) -> None:
     async def run() -> int:
-        keys, made = Keys(), list[int]()
+        keys, made = Keys(KeptAnswers()), list[int]()
         for _ in range(2):
             with pytest.raises(type(error)):
                 await keys.once(asked("k"), counted(made, error))
@@ -79,7 +80,7 @@ def test_refusals_last_and_trouble_does_not(error: Exception, times: int) -> Non
 
 def test_another_request_with_the_same_key_is_refused() -> None:
     async def run() -> None:
-        keys = Keys()
+        keys = Keys(KeptAnswers())
         await keys.once(asked("k"), counted([]))
         with pytest.raises(KeyReused):
             await keys.once(asked("k", b'{"job":"j2"}'), counted([]))

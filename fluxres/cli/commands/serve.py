@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +15,9 @@ from fluxres.cli import completing
 from fluxres.cli.program import Command
 from fluxres.cli.settings import PLAIN_OUTPUTS, Duration, Settings
 from fluxres.errors import UsageError
+
+if TYPE_CHECKING:
+    from fluxres.service.leadership import Leadership
 
 
 @click.command("serve", cls=Command, outputs=PLAIN_OUTPUTS)
@@ -30,40 +35,58 @@ from fluxres.errors import UsageError
 @click.option("--tls-key", metavar="FILE", shell_complete=completing.file, help="Its private key (PEM).")
 @click.option(
     "--question-time",
+    "question_s",
     type=Duration(),
     metavar="D",
     default=limits.SERVICE_QUESTION_SECONDS_MAX,
     help=f"How long a question may take. Default: {limits.SERVICE_QUESTION_SECONDS_MAX:g}s.",
 )
-@click.option("--json-log", is_flag=True, help="Log JSON lines.")
-@click.option("--log-requests", is_flag=True, help="Log each request.")
+@click.option(
+    "--no-standby",
+    "may_stand_by",
+    is_flag=True,
+    flag_value=False,
+    default=True,
+    help="Do not stand by while another server leads the store, but refuse to start.",
+)
+@click.option(
+    "--lease",
+    "life_s",
+    type=Duration(),
+    metavar="D",
+    default=limits.SERVICE_LEASE_SECONDS_DEFAULT,
+    help=f"Silence after which another server takes over. Default: {limits.SERVICE_LEASE_SECONDS_DEFAULT:g}s.",
+)
+@click.option("--url", metavar="URL", help="Address under which others reach this server. Default: ADDRESS, or the host name.")
+@click.option("--json-log", "is_json_log", is_flag=True, help="Log JSON lines.")
+@click.option("--log-requests", "is_verbose", is_flag=True, help="Log each request.")
 @click.pass_obj
-def serve_command(
-    settings: Settings,
-    host: str,
-    port: int,
-    tokens: str | None,
-    tls_cert: str | None,
-    tls_key: str | None,
-    question_time: float,
-    json_log: bool,
-    log_requests: bool,
-) -> None:
+def serve_command(settings: Settings, /, tokens: str | None, tls_cert: str | None, tls_key: str | None, **given: Any) -> None:
     """Serve the graphs of the store over HTTP, until a signal ends it.
 
     The API has the methods of the Python package; its documents are those that the commands print as JSON. /schema/openapi.json
     describes it, `fluxres.connect` and `--store http://…` use it.
+
+    One server leads a store. Another one on the same store answers questions, and takes over when the first one ends or is silent
+    for the time of its lease.
     """
+    life_s = given["life_s"]
+    if not limits.SERVICE_LEASE_SECONDS_MIN <= life_s <= limits.SERVICE_LEASE_SECONDS_MAX:
+        bounds = f"{limits.SERVICE_LEASE_SECONDS_MIN:g} to {limits.SERVICE_LEASE_SECONDS_MAX:g}"
+        raise UsageError(f"--lease: expected {bounds} seconds, got {life_s:g}")
     try:
         from fluxres.service import access, run
     except ModuleNotFoundError as error:
         raise UsageError(f"the service needs {error.name}", hint="pip install litestar uvicorn prometheus-client") from None
 
-    def tell(address: str) -> None:
-        sys.stdout.write(f'{{"url": "{address}"}}\n' if settings.json else f"listening on {address}\n")
+    def tell(address: str, leadership: Leadership) -> None:
+        facts = {"url": address, "leads": leadership.is_leading, "leader": leadership.leader, "epoch": leadership.epoch}
+        said = f"listening on {address}"
+        if not leadership.is_leading:
+            said += f"\nstanding by: {leadership.leader} leads the store (epoch {leadership.epoch})"
+        sys.stdout.write(f"{json.dumps(facts) if settings.json else said}\n")
         sys.stdout.flush()
 
-    allowed = access.Access.open(tokens, os.environ.get(access.VARIABLE), host)
+    allowed = access.Access.open(tokens, os.environ.get(access.VARIABLE), given["host"])
     certificate, key = (None if name is None else Path(name) for name in (tls_cert, tls_key))
-    listening = run.Listening(host, port, certificate, key, question_time, json_log, log_requests)
-    run.serve(settings.store, allowed, listening, tell)
+    run.serve(settings.store, allowed, run.Listening(**given, certificate=certificate, key=key), tell)

@@ -80,7 +80,7 @@ class ServerBroker(Broker):
 
     def _follow(self, out: int) -> None:
         """Put the news of the server where the loop finds them, over one connection after the other."""
-        connection = Connection(self._server.connection.at, timeout_s=_SILENCE_S)
+        connection = Connection(self._server.connection.servers, timeout_s=_SILENCE_S)
         path = f"{of_graph(self.graph, 'news')}?mark={self.mark}&lease_s={self.lease_s}"
         while not self._is_closed.is_set():
             with suppress(FluxresError, ValueError):

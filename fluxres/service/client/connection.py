@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any, Final, NamedTuple
@@ -16,7 +16,8 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import msgspec
 
-from fluxres import clock
+from fluxres import clock, limits
+from fluxres.clock import stopwatch
 from fluxres.errors import (
     STATUS,
     FluxresError,
@@ -24,11 +25,14 @@ from fluxres.errors import (
     InputError,
     InsufficientResources,
     Mistake,
+    NotLeader,
+    RateExceeded,
     StillHeld,
     StoreError,
     Unavailable,
     UsageError,
 )
+from fluxres.service.loopback import is_loopback
 
 TOKEN: Final = "FLUXRES_TOKEN"
 _TRIES: Final = 3
@@ -77,6 +81,19 @@ def address(url: str) -> Address:
     return Address(secure, parts.hostname, port or (443 if secure else 80), query.get("graph"))
 
 
+def addresses(url: str) -> list[Address]:
+    """The servers in a list such as ``http://a:7390,http://b:7390?graph=NAME``, of which one leads.
+
+    Errors: UsageError.
+
+    >>> [str(at) for at in addresses("http://a:7390,http://b:7390?graph=demo")]
+    ['http://a:7390', 'http://b:7390']
+    """
+    found = [address(part.strip()) for part in url.split(",")]
+    graph = next((at.graph for at in found if at.graph is not None), None)
+    return [at._replace(graph=graph) for at in found]
+
+
 class Reply(NamedTuple):
     """An answer.
 
@@ -93,21 +110,30 @@ class Reply(NamedTuple):
 
 
 class Connection:
-    """A server, reached over one connection for each thread.
+    """A server, reached over one connection for each thread; or several on one store, of which the leader is found.
 
     Args:
-        at: the server.
+        at: the servers.
         token: sent with each request; that of the environment if None.
         timeout_s: to wait for an answer.
         user: who asks, for the journal of a server without tokens; the user that runs this process by default.
         keep: whether the connection stays open for the next request.
+        follows: whether it goes to the server that leads, and waits for one.
     """
 
     def __init__(
-        self, at: Address, token: str | None = None, timeout_s: float = 60.0, user: str | None = None, *, keep: bool = True
+        self,
+        at: Sequence[Address],
+        token: str | None = None,
+        timeout_s: float = 60.0,
+        user: str | None = None,
+        *,
+        keep: bool = True,
+        follows: bool = True,
     ) -> None:
-        self.at = at
-        self._keep = keep
+        self.servers = list(at)
+        self.at = self.servers[0]
+        self._keep, self._follows = keep, follows
         self._timeout_s = timeout_s
         self._thread = threading.local()
         token = os.environ.get(TOKEN) if token is None else token
@@ -122,43 +148,59 @@ class Connection:
         """Ask for a list. Errors: those of the server; StoreError if it cannot be reached."""
         return self.send("GET", _with(path, query))
 
-    def post(self, path: str, body: Mapping[str, Any], *, key: str | None = None, revision: str | None = None) -> Reply:
+    def post(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        revision: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
         """Ask a question, or change something.
 
         Args:
             body: fields; those that are None are left out.
             key: an idempotency key, for a change.
             revision: that the graph must have.
+            headers: further ones.
         """
-        headers = {"content-type": "application/json"}
+        given = {"content-type": "application/json", **(headers or {})}
         if key is not None:
-            headers["idempotency-key"] = key
+            given["idempotency-key"] = key
         if revision is not None:
-            headers["if-match"] = revision
+            given["if-match"] = revision
         said = {name: value for name, value in body.items() if value is not None}
-        return self.send("POST", path, msgspec.json.encode(said), headers)
+        return self.send("POST", path, msgspec.json.encode(said), given)
 
     def send(self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Reply:
-        """Send a request, again if the connection broke and that is safe."""
+        """Send a request, again if the connection broke and that is safe, or to the server that leads."""
         given = {**self._headers, **(headers or {})}
         may_repeat = method == "GET" or "idempotency-key" in given or path.rsplit("/", 1)[-1] in _QUESTIONS
-        tries = _TRIES if may_repeat else 1
-        for left in range(tries - 1, -1, -1):
+        tries, until_s = _TRIES, stopwatch() + limits.SERVICE_FOLLOW_SECONDS
+        while True:
+            at = self.at
             try:
-                return self._once(method, path, body, given)
+                return self._once(at, method, path, body, given)
+            except Unavailable as error:  # nothing was changed
+                if not self._follows or stopwatch() > until_s or not self._turns(at, error):
+                    raise
             except (OSError, HTTPException) as error:
                 self._close()
-                if not left:
-                    raise self._unreachable(error) from None
-                clock.sleep(_PAUSE_S)
-        raise AssertionError
+                tries -= 1
+                is_over = stopwatch() > until_s if len(self.servers) > 1 else not tries
+                if is_over or not may_repeat:
+                    raise _unreachable(at, error) from None
+                self._turn(at)
+            clock.sleep(_PAUSE_S)
 
     def stream(self, path: str, headers: Mapping[str, str]) -> Iterator[bytes]:
         """The lines of an answer that does not end, over a connection of its own.
 
         Errors: those of the server; StoreError if the connection breaks.
         """
-        opened = self._open()
+        at = self.at
+        opened = self._open(at)
         try:
             opened.request("GET", path, headers={**self._headers, **headers, "accept": "text/event-stream"})
             answer = opened.getresponse()
@@ -166,13 +208,48 @@ class Connection:
                 raise _error(answer.status, answer.read())
             while line := answer.readline():
                 yield line.rstrip(b"\r\n")
+        except Unavailable as error:
+            self._turns(at, error)
+            raise
         except (OSError, HTTPException) as error:
-            raise self._unreachable(error) from None
+            self._turn(at)
+            raise _unreachable(at, error) from None
         finally:
             opened.close()
 
-    def _once(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Reply:
-        opened = self._of_thread()
+    # -- which server --------------------------------------------------------------------------------------------------
+
+    @property
+    def is_one_of_several(self) -> bool:
+        """Whether there may be another server that takes over."""
+        return len(self.servers) > 1
+
+    def _turns(self, at: Address, error: Unavailable) -> bool:
+        """Whether another server, or the same one later, may do what this one does not."""
+        if isinstance(error, RateExceeded):
+            return False
+        if not isinstance(error, NotLeader):
+            self._turn(at)
+            return self.is_one_of_several
+        if not error.leader:
+            self._turn(at)
+            return True
+        leader = followed(at, error.leader)
+        if leader is None:
+            self._turn(at)
+            return self.is_one_of_several
+        if leader not in self.servers:
+            self.servers.append(leader)
+        self.at = leader
+        return True
+
+    def _turn(self, at: Address) -> None:
+        """Ask the next server, unless another thread has turned already."""
+        if self.at == at and at in self.servers:
+            self.at = self.servers[(self.servers.index(at) + 1) % len(self.servers)]
+
+    def _once(self, at: Address, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Reply:
+        opened = self._of_thread(at)
         # A server refuses a body that is too long before all of it is sent; its answer says so.
         with suppress(BrokenPipeError):
             opened.request(method, path, body, dict(headers))
@@ -184,15 +261,17 @@ class Connection:
             raise _error(answer.status, content)
         return Reply(content, answer.headers.get("etag"))
 
-    def _of_thread(self) -> HTTPConnection:
+    def _of_thread(self, at: Address) -> HTTPConnection:
         opened: HTTPConnection | None = getattr(self._thread, "opened", None)
-        if opened is None:
-            opened = self._thread.opened = self._open()
+        if opened is None or self._thread.at != at:
+            self._close()
+            opened = self._thread.opened = self._open(at)
+            self._thread.at = at
         return opened
 
-    def _open(self) -> HTTPConnection:
-        kind = HTTPSConnection if self.at.secure else HTTPConnection
-        return kind(self.at.host, self.at.port, timeout=self._timeout_s)
+    def _open(self, at: Address) -> HTTPConnection:
+        kind = HTTPSConnection if at.secure else HTTPConnection
+        return kind(at.host, at.port, timeout=self._timeout_s)
 
     def _close(self) -> None:
         opened: HTTPConnection | None = getattr(self._thread, "opened", None)
@@ -204,9 +283,23 @@ class Connection:
         """Close the connection of this thread."""
         self._close()
 
-    def _unreachable(self, error: Exception) -> StoreError:
-        said = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        return StoreError(f"the server cannot be reached: {said}", where=str(self.at), hint="is `fluxres serve` running?")
+
+def _unreachable(at: Address, error: Exception) -> StoreError:
+    said = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return StoreError(f"the server cannot be reached: {said}", where=str(at), hint="is `fluxres serve` running?")
+
+
+def followed(at: Address, url: str) -> Address | None:
+    """The server that another one names as the leader, if it is one to go to.
+
+    An address of a machine itself means something on that machine only, and who asked over HTTPS does not go on without.
+    """
+    try:
+        found = address(url)._replace(graph=at.graph)
+    except UsageError:
+        return None
+    may = (not is_loopback(found.host) or is_loopback(at.host)) and found.secure >= at.secure
+    return found if may else None
 
 
 _QUESTIONS: Final = frozenset(("match", "when", "why", "satisfiable"))
@@ -246,6 +339,8 @@ def _error(status: int, content: bytes) -> FluxresError:
         given["reasons"] = reasons or ()
     elif issubclass(kind, StillHeld):
         given["jobs"] = facts.get("jobs") or ()
+    elif issubclass(kind, NotLeader):
+        given["leader"] = str(facts.get("leader") or "")
     elif issubclass(kind, Unavailable):
         given["retry_after_s"] = 1
     if issubclass(kind, InputError) and facts.get("mistakes"):

@@ -17,10 +17,10 @@ from urllib.parse import urlencode
 import msgspec
 
 from fluxres import clock, limits
-from fluxres.clock import Length, Time
-from fluxres.errors import FluxresError, UnknownGraph
+from fluxres.clock import Length, Time, stopwatch
+from fluxres.errors import FluxresError, StoreError, UnknownGraph
 from fluxres.model.values import Span
-from fluxres.service.client.connection import Connection, address, of_graph
+from fluxres.service.client.connection import Connection, addresses, of_graph
 from fluxres.service.client.values import (
     RemoteAllocation,
     RemoteMatch,
@@ -36,26 +36,27 @@ def connect(url: str, *, graph: str | None = None, token: str | None = None, tim
     """A graph on a server that `fluxres serve` runs.
 
     Args:
-        url: ``http://HOST:PORT``, with ``?graph=NAME`` or without.
+        url: ``http://HOST:PORT``, with ``?graph=NAME`` or without; several servers of one store with commas in between, of which
+            the one that leads is found, also when it changes.
         graph: its name; by default the one in the URL, else the one in use.
         token: by default that of ``$FLUXRES_TOKEN``.
         timeout_s: to wait for an answer.
 
     Errors: StoreError if the server cannot be reached; UnknownGraph; Unauthorized.
     """
-    at = address(url)
-    connection = Connection(at, token, timeout_s)
+    servers = addresses(url)
+    connection = Connection(servers, token, timeout_s)
     try:
         listed = connection.get("/v1/graphs").document()["graphs"]
     except FluxresError:
         connection.close()
         raise
-    name = graph or at.graph or next((one["graph"] for one in listed if one["in_use"]), None)
+    name = graph or servers[0].graph or next((one["graph"] for one in listed if one["in_use"]), None)
     known = [one["graph"] for one in listed]
     if name is None or name not in known:
         connection.close()
         said = f"no graph '{name}'" if name is not None else "no graph is in use"
-        raise UnknownGraph(said, where=str(at), hint=f"there is {', '.join(known) or 'none'}")
+        raise UnknownGraph(said, where=str(connection.at), hint=f"there is {', '.join(known) or 'none'}")
     return RemoteGraph(connection, name)
 
 
@@ -192,20 +193,26 @@ class RemoteGraph:
     def events(self, after: int | None = None) -> Iterator[dict[str, Any]]:
         """The events after a number of the journal, and then each as it happens: number, timestamp, name and context (RFC 18).
 
-        A stream that breaks is resumed where it ended.
+        A stream that breaks is resumed where it ended, at another server if there are several.
 
-        Errors: StoreError if the server cannot be reached again.
+        Errors: StoreError if no server can be reached again.
         """
         path = of_graph(self.name, "events")
+        until_s = stopwatch() + limits.SERVICE_FOLLOW_SECONDS
         while True:
             query = f"?after={after}" if after is not None else ""
             number = 0
-            for line in self.connection.stream(path + query, {}):
-                if line.startswith(b"id: "):
-                    number = int(line[4:])
-                elif line.startswith(b"data: "):
-                    yield {"number": number, **msgspec.json.decode(line[6:])}
-                    after = number
+            try:
+                for line in self.connection.stream(path + query, {}):
+                    until_s = stopwatch() + limits.SERVICE_FOLLOW_SECONDS
+                    if line.startswith(b"id: "):
+                        number = int(line[4:])
+                    elif line.startswith(b"data: "):
+                        yield {"number": number, **msgspec.json.decode(line[6:])}
+                        after = number
+            except StoreError:
+                if not self.connection.is_one_of_several or stopwatch() > until_s:
+                    raise
             clock.sleep(_RESUME_S)
 
     # -- changing ----------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from fluxres.clock import Clock
 from fluxres.errors import FluxresError, Forbidden, RevisionConflict, StoreError, Unauthorized, UnknownGraph, UsageError
 from fluxres.model import ResourceGraph
 from fluxres.model.changes import expire_stages
-from fluxres.service.client.connection import Connection, address, of_graph
+from fluxres.service.client.connection import Connection, Reply, addresses, of_graph
 from fluxres.store import Entry, GraphRow, Ticket, encoding, journal, records
 from fluxres.store.claims import Standing
 
@@ -43,13 +43,13 @@ class RemoteStore:
     """The graphs of a server.
 
     Args:
-        url: its address, with ``?graph=NAME`` or without.
+        url: its address, with ``?graph=NAME`` or without; several with commas in between.
     """
 
     def __init__(self, url: str) -> None:
-        at = address(url)
-        self.url, self._chosen = str(at), at.graph
-        self.connection = Connection(at, keep=False)
+        servers = addresses(url)
+        self.url, self._chosen = ",".join(map(str, servers)), servers[0].graph
+        self.connection = Connection(servers, keep=False)
 
     def graphs(self) -> list[GraphRow]:
         """The graphs, without reading their content."""
@@ -166,10 +166,15 @@ class RemoteStore:
     def _open(self, name: str | None, clock: Clock | None) -> tuple[ResourceGraph, str | None]:
         name = self.name_of(name)
         reply = self.connection.get(of_graph(name, "snapshot"))
-        length = int.from_bytes(reply.body[:_LENGTH_BYTES], "big")
-        shape, marks = reply.body[_LENGTH_BYTES:][:length], reply.body[_LENGTH_BYTES + length :]
-        structure, stored = encoding.decode(shape, marks)
-        return records.restore(structure, stored, name=name, clock=clock or clocks.system), reply.revision
+        return opened_snapshot(reply, name, clock or clocks.system), reply.revision
+
+
+def opened_snapshot(reply: Reply, name: str, clock: Clock) -> ResourceGraph:
+    """The graph that a server sent."""
+    length = int.from_bytes(reply.body[:_LENGTH_BYTES], "big")
+    shape, marks = reply.body[_LENGTH_BYTES:][:length], reply.body[_LENGTH_BYTES + length :]
+    structure, stored = encoding.decode(shape, marks)
+    return records.restore(structure, stored, name=name, clock=clock)
 
 
 def _entry(document: dict[str, Any]) -> Entry:

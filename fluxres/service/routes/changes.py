@@ -13,7 +13,7 @@ from fluxres.model import ResourceGraph, targets
 from fluxres.render import documents
 from fluxres.service import answers, requests, scopes
 from fluxres.service.access import Role
-from fluxres.service.replies import Asked, Keys, T, caller_of, json, site_of
+from fluxres.service.replies import Asked, Keep, Keys, T, caller_of, json, site_of
 from fluxres.service.routes.questions import OfGraph
 
 SCHEDULER: Final = {"role": Role.SCHEDULER}
@@ -27,10 +27,10 @@ async def change(
     said = f"{request.method} {request.url.path}" if command is None else command
     caller, site, expected = caller_of(request), site_of(request), request.headers.get("if-match")
 
-    async def make() -> tuple[bytes, str]:
+    async def make(keep: Keep | None) -> tuple[bytes, str]:
         from msgspec.json import encode
 
-        return await site.change(graph, caller, said, expected, lambda g: encode(operation(g)))
+        return await site.change(graph, caller, said, expected, lambda g: encode(operation(g)), keep)
 
     keys: Keys = request.app.state.once
     return json(kind, *await keys.once(request, make))

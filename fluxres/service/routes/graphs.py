@@ -72,7 +72,7 @@ async def load(
         return documents.summary(graph)
 
     keys: Keys = request.app.state.once
-    return json(answers.Summary, await keys.once(request, lambda: site.work(operation)), status=201)
+    return json(answers.Summary, await keys.once(request, lambda _keep: site.work(operation)), status=201)
 
 
 @get("/", opt=READ, operation_id="summary")
@@ -112,7 +112,7 @@ async def copy(request: Asked, graph: OfGraph, data: JSONBody[requests.Copy]) ->
         return documents.summary(made)
 
     keys: Keys = request.app.state.once
-    return json(answers.Summary, await keys.once(request, lambda: site.work(operation)), status=201)
+    return json(answers.Summary, await keys.once(request, lambda _keep: site.work(operation)), status=201)
 
 
 @get(

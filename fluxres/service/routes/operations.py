@@ -24,12 +24,16 @@ async def health() -> Response[answers.Health]:
 
 @get("/ready", opt={"open": True}, operation_id="ready")
 async def ready(request: Asked) -> Response[answers.Ready]:
-    """Whether requests are welcome: the store can be read, and the service does not stop."""
+    """Whether requests are welcome: the store can be read, this server leads it, and does not stop.
+
+    A server that stands by is not ready, and says which one leads.
+    """
     if request.app.state.gate.is_draining:
         raise Unavailable("the service is stopping", retry_after_s=10)
     site = site_of(request)
+    site.leadership.require()
     graphs = len(await site.work(site.store.graphs))
-    return json(answers.Ready, {"status": "ok", "store": "ok", "graphs": graphs})
+    return json(answers.Ready, {"status": "ok", "store": "ok", "graphs": graphs, "epoch": site.leadership.epoch})
 
 
 @get(

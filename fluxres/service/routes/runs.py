@@ -40,7 +40,7 @@ async def _once(
     caller.require_whole("to run programs")
     author = Author(command or f"{request.method} {request.url.path}", caller.name)
 
-    async def make() -> bytes:
+    async def make(_keep: object) -> bytes:
         return msgspec.json.encode(await site.in_store(graph, lambda store: operation(store, author)))
 
     keys: Keys = request.app.state.once
