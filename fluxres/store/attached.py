@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Final, TypeVar
 
@@ -328,7 +328,7 @@ class Attached(PatientSink):
         """
         self._flush(waiting)
         if waiting.error is not None:
-            with self.graph.lock:
+            with self.graph.lock, suppress(StoreError):  # the next change tries again; why this one failed says more
                 if self._loss is not None:
                     self._reload()
             raise waiting.error

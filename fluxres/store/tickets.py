@@ -71,7 +71,7 @@ class Tickets:
         rows = self._db.tickets(self._graph)
         try:
             return [msgspec.structs.replace(msgspec.json.decode(body, type=Ticket), number=number) for number, body in rows]
-        except (msgspec.MsgspecError, TypeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, TypeError) as error:
             raise StoreError(f"unreadable ticket: {error}", hint="restore a backup (see fluxres help stores)") from None
 
     def exist(self) -> bool:

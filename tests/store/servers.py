@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import threading
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from glob import glob
 from pathlib import Path
@@ -138,7 +138,7 @@ def etcd_program(name: str) -> str:
 
 
 class Etcd:
-    """An etcd of one server.
+    """A server of an etcd, which is its only one unless `begin` is told of others.
 
     Args:
         folder: its files.
@@ -147,6 +147,8 @@ class Etcd:
 
     def __init__(self, folder: Path, *options: str) -> None:
         self.folder, self.port, self.peer_port, self._options = folder, free_port(), free_port(), options
+        self._scheme = "https" if "--auto-tls" in options else "http"
+        self.peer = f"s{self.port}=http://127.0.0.1:{self.peer_port}"
         self.store_url = self.url("shared")
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -154,14 +156,22 @@ class Etcd:
         return f"etcd://127.0.0.1:{self.port}/{prefix}"
 
     def start(self) -> None:
-        scheme = "https" if "--auto-tls" in self._options else "http"
-        client, peer = f"{scheme}://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer_port}"
+        self.begin([self])
+        self.wait()
+
+    def begin(self, members: Sequence[Etcd]) -> None:
+        """Start it as one of several."""
+        client, (name, peer) = f"{self._scheme}://127.0.0.1:{self.port}", self.peer.split("=")
         command = [etcd_program("etcd"), "--data-dir", str(self.folder / "data"), "--log-level", "warn", "--unsafe-no-fsync"]
+        command += ["--name", name, "--initial-cluster", ",".join(member.peer for member in members)]
         command += ["--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", peer]
-        command += ["--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}", *self._options]
         with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
-        pause = threading.Event()
+            options = ["--initial-advertise-peer-urls", peer, *self._options]
+            self.process = subprocess.Popen([*command, *options], stdout=log, stderr=log, cwd=self.folder)
+
+    def wait(self) -> None:
+        """Wait until it answers."""
+        client, pause = f"{self._scheme}://127.0.0.1:{self.port}", threading.Event()
         for _ in range(600):
             trusted = ssl.create_default_context(cafile=self.certificate) if self.certificate.exists() else None
             with suppress(OSError), urllib.request.urlopen(f"{client}/health", timeout=2, context=trusted) as answer:

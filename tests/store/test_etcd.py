@@ -12,21 +12,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
+from random import Random
 
 import pytest
 
 import fluxres
 from fluxres import limits
+from fluxres.allocation.facts import Launch
 from fluxres.clock import fixed
 from fluxres.errors import FluxresError, StoreBusy, StoreConflict, StoreError, UnknownGraph
-from fluxres.store import Store, open_store, upkeep
+from fluxres.store import Store, Ticket, open_store, upkeep
 from fluxres.store.contents import Blob, GraphRow
 from fluxres.store.etcd import state as states
+from fluxres.store.etcd import wire
 from fluxres.store.etcd.address import Address, parsed
 from fluxres.store.etcd.client import Client
 from fluxres.store.etcd.connection import EtcdConnection
+from fluxres.store.etcd.keys import end
 from tests.store.graphs import fingerprint, machine
 from tests.store.servers import Etcd, etcd, free_port
+from tests.store.test_attached import until
 from tests.traceability import ROOT
 
 ROW = GraphRow(0, "g", "u", 0.0, 0, 1, 1, 1, 0)
@@ -304,6 +309,139 @@ def test_a_commit_whose_answer_was_lost_is_made_once(url: str, store: Store, bat
     assert upkeep.check(store)[1] == []
 
 
+class Link:
+    """A connection to a server that can be cut, or lose the answers of the server."""
+
+    def __init__(self, port: int) -> None:
+        self._port, self.is_cut, self.is_deaf, self.refused = port, False, False, 0
+        self._sockets: list[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._threads = [threading.Thread(target=self._accept)]
+        self._threads[0].start()
+
+    def cut(self) -> None:
+        self.is_cut = True
+        self._close()
+
+    def heal(self) -> None:
+        self.is_cut = self.is_deaf = False
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._threads[0].join()
+        self._listener.close()
+        self._close()
+        for thread in self._threads:
+            thread.join()
+
+    def _close(self) -> None:
+        for one in self._sockets:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                if self.is_cut:
+                    client.close()
+                    self.refused += 1
+                    continue
+                server = socket.create_connection(("127.0.0.1", self._port))
+                self._sockets += [client, server]
+                for pair in ((client, server), (server, client)):
+                    self._threads.append(threading.Thread(target=self._pump, args=(*pair, pair[0] is server)))
+                    self._threads[-1].start()
+
+    def _pump(self, source: socket.socket, target: socket.socket, is_answer: bool) -> None:
+        with suppress(OSError), source:
+            while data := source.recv(1 << 16):
+                if not (is_answer and self.is_deaf):
+                    target.sendall(data)
+        with suppress(OSError):
+            target.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture
+def link(etcd_server: Etcd, monkeypatch: pytest.MonkeyPatch) -> Iterator[Link]:
+    monkeypatch.setattr(limits, "ETCD_LEASE_SECONDS", 2)
+    monkeypatch.setattr(limits, "ETCD_REQUEST_SECONDS", 1.0)
+    made = Link(etcd_server.port)
+    yield made
+    made.close()
+
+
+def test_a_writer_that_was_cut_off_is_refused_when_it_comes_back(url: str, store: Store, link: Link, etcd_server: Etcd) -> None:
+    there = url.replace(str(etcd_server.port), str(link.port))
+
+    def change(graph: fluxres.ResourceGraph) -> None:
+        with graph.batch():
+            graph.allocate("slot/core", job="held")
+            link.cut()
+            with store.writing(wait_s=20) as transaction:
+                transaction.graph.allocate("slot/core", job="next")
+            link.heal()
+
+    with fluxres.open(there, clock=fixed(0)) as graph:
+        with pytest.raises(StoreError, match="the lock of this store was lost"):
+            change(graph)
+        assert graph.jobs() == ["next"]
+        graph.allocate("slot/core", job="again")
+    assert store.load().jobs() == ["next", "again"]
+
+
+def test_a_lock_that_could_not_be_given_back_ends_with_its_lease(url: str, store: Store, link: Link, etcd_server: Etcd) -> None:
+    there = url.replace(str(etcd_server.port), str(link.port))
+    with fluxres.open(there, clock=fixed(0), wait_s=20) as graph:
+        with graph.batch():
+            graph.allocate("slot/core", job="first")
+        link.cut()
+        until(lambda: link.refused > 0)  # the lock could not be given back
+        link.heal()
+        store.use("demo", wait_s=8)
+        graph.allocate("slot/core", job="second")
+    assert store.load().jobs() == ["first", "second"]
+
+
+def test_a_place_in_the_queue_that_was_not_confirmed_ends_with_its_lease(
+    url: str, store: Store, link: Link, etcd_server: Etcd
+) -> None:
+    there = url.replace(str(etcd_server.port), str(link.port))
+    with fluxres.open(there, clock=fixed(0), wait_s=20) as graph:
+        graph.allocate("slot/core", job="first")
+        until(lambda: keys(etcd_server, store, "lock/") == [])
+        link.is_deaf = True
+        with pytest.raises(StoreError, match="timed out"):
+            graph.allocate("slot/core", job="none")
+        link.heal()
+        store.use("demo", wait_s=8)
+        graph.allocate("slot/core", job="second")
+    assert store.load().jobs() == ["first", "second"]
+
+
+def test_a_change_that_may_be_made_or_not_is_found_out(url: str, store: Store, link: Link, etcd_server: Etcd) -> None:
+    there = url.replace(str(etcd_server.port), str(link.port))
+
+    def change(graph: fluxres.ResourceGraph) -> None:
+        with graph.batch():
+            graph.allocate("slot/core", job="unsure")
+            link.is_deaf = True
+
+    with fluxres.open(there, clock=fixed(0)) as graph:
+        graph.allocate("slot/core", job="first")
+        with pytest.raises(StoreError, match=r"timed out; the change may be made or not"):
+            change(graph)
+        assert store.load().jobs() == ["first", "unsure"]
+        link.cut()
+        with pytest.raises(StoreError, match="cannot be reached, or does not answer"):
+            graph.allocate("slot/core", job="none")
+        link.heal()
+        graph.allocate("slot/core", job="last")
+        assert graph.jobs() == store.load().jobs() == ["first", "unsure", "last"]
+    assert upkeep.check(store)[1] == []
+
+
 COUNT = """
 import sys
 import fluxres
@@ -459,6 +597,40 @@ def test_damage_is_found(etcd_server: Etcd, store: Store, what: str, said: str) 
     assert any(said in message for message in found), found
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_rule_e1_damage_of_any_key_never_ends_in_a_traceback(etcd_server: Etcd, url: str, seed: int, tmp_path: Path) -> None:
+    random, found = Random(seed), 0
+    for turn in range(8):
+        store = open_store(f"{url}/{turn}", clock=fixed(0))
+        store.put("demo", machine())
+        with store.writing() as transaction:
+            transaction.graph.tag("/demo", "k")
+            launch = Launch("host", "boot", ((1, 2),), "mark", ("true",), None)
+            transaction.tickets.add(Ticket("j", "ada", 0, 0.0, launch))
+        client, prefix = Client(store.database.address), store.database._keys.prefix  # type: ignore[attr-defined]
+        stored = client.call("/v3/kv/range", {"key": prefix, "range_end": end(prefix)}, wire.Found).kvs
+        stored.append(wire.KeyValue(prefix + b"pending/x"))
+        for kv in random.sample(stored, random.randint(1, 3)):
+            damaged = bytearray(kv.value[: random.randrange(len(kv.value) + 1)] if random.random() < 0.4 else kv.value)
+            for _ in range(random.randint(0, 4) if damaged else 0):
+                damaged[random.randrange(len(damaged))] = random.randrange(256)
+            key = kv.key + b"x" * (random.random() < 0.2)
+            client.call("/v3/kv/put", {"key": key, "value": bytes(damaged)}, wire.Nothing)
+        for act in (
+            lambda: upkeep.check(store)[1],  # noqa: B023 - called at once
+            store.tickets,
+            lambda: upkeep.dump_to(store, tmp_path / "d", replace=True),  # noqa: B023
+            lambda: upkeep.back_up(store, tmp_path / "b", replace=True),  # noqa: B023
+            lambda: upkeep.compact(store),  # noqa: B023
+            lambda: store.drop("demo"),  # noqa: B023
+        ):
+            try:
+                found += bool(act())
+            except FluxresError:
+                found += 1
+    assert found
+
+
 def test_space_that_runs_out_is_an_error_that_changes_nothing() -> None:
     with etcd("--quota-backend-bytes", str(1 << 20)) as server:
         url = server.url("full")
@@ -512,6 +684,7 @@ def test_users_need_the_right_password_and_permission(monkeypatch: pytest.Monkey
             server.start()  # it has forgotten the tokens
             graph.tag("/demo", "l")
         assert upkeep.compact(store)[1].events == 3
+        assert upkeep.check(store)[1] == []
         monkeypatch.setenv("ETCDCTL_USER", "ada:secret")
         assert open_store(f"etcd://{where}/ours").names() == ["demo"]
 
@@ -530,8 +703,24 @@ def test_tls_is_checked(tmp_path: Path) -> None:
         assert store.names() == ["demo"]
 
 
+def test_a_change_after_another_one_is_one_request(url: str, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    exchange, sent = Client._exchange, list[str]()
+
+    def count(self: Client, connection: HTTPConnection, path: str, body: bytes, timeout_s: float) -> tuple[int, bytes]:
+        sent.append(path)
+        return exchange(self, connection, path, body, timeout_s)
+
+    monkeypatch.setattr("fluxres.store.etcd.lock._LINGER_S", 1.0)  # no pause of this machine is that long
+    with fluxres.open(url, clock=fixed(0)) as graph:
+        graph.tag("/demo", "first")
+        monkeypatch.setattr(Client, "_exchange", count)
+        for number in range(10):
+            graph.tag("/demo", f"k{number}")
+        assert [path for path in sent if "keepalive" not in path] == ["/v3/kv/txn"] * 10
+
+
 def test_the_lock_lingers_only_for_a_moment(url: str, store: Store) -> None:
-    """A graph that is not changed keeps nobody waiting, and a change by itself is one request."""
+    """A graph that is not changed keeps nobody waiting."""
     with fluxres.open(url) as graph:
         for _ in range(3):
             graph.tag("/demo", "k")

@@ -312,7 +312,8 @@ class EtcdConnection(Connection):
         for key, value in self._reading.items(folder, end(folder)):
             head, _, body = value.partition(b"\n")
             _, priority = _decoded(head, tuple[str, int], ("", 0))
-            found.append((-priority, int(key.removeprefix(folder)), body))
+            number = key.removeprefix(folder)
+            found.append((-priority, int(number) if number.isdigit() else 0, body))
         return [(number, body) for _, number, body in sorted(found)]
 
     def add_ticket(self, graph: int, job: str, priority: int, body: bytes) -> int:

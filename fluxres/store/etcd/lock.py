@@ -92,9 +92,11 @@ class EtcdLock:
         except BaseException:
             with self._guard:
                 self._is_used, self._unused_since_ns = False, monotonic_ns()
+                if not key:  # it may be in the queue nevertheless
+                    self._lease = 0
             if key:
                 with suppress(StoreError):
-                    self._client.ask([wire.delete(key)])
+                    self._remove(key)
             raise
         with self._guard:
             fence.valid_until_ns = self._valid_until_ns
@@ -119,7 +121,7 @@ class EtcdLock:
                 self._guard.notify_all()  # the keeper gives it back
                 return
             self._drop()
-        self._client.ask([wire.delete(fence.key)])
+        self._remove(fence.key)
 
     def close(self) -> None:
         """Give the lock and the lease back; if the server cannot be reached, they end by themselves."""
@@ -133,6 +135,15 @@ class EtcdLock:
         if lease:
             with suppress(StoreError):
                 self._client.call_unless(wire.MISSING, "/v3/lease/revoke", {"ID": lease}, wire.Nothing)
+
+    def _remove(self, key: bytes) -> None:
+        """Leave the queue.  If that fails, the lease is left to end: as long as it is renewed, nobody gets past the key."""
+        try:
+            self._client.ask([wire.delete(key)])
+        except StoreError:
+            with self._guard:
+                self._lease = 0
+            raise
 
     def _drop(self) -> None:
         """Forget the lock.  The caller holds the guard, and removes its key."""
@@ -236,6 +247,7 @@ class EtcdLock:
                 is_over = not self._is_used and self._fence is None and now_ns - self._unused_since_ns > _IDLE_S * _NS
                 if not self._lease or is_over:
                     self._lease, self._keeper = 0, None
+                    atexit.unregister(self.close)
                     return
                 renew_ns = self._valid_until_ns - round(limits.ETCD_LEASE_SECONDS * 2 / 3 * _NS)
                 is_idle = self._fence is not None and not self._is_used
@@ -249,7 +261,7 @@ class EtcdLock:
                 lease = self._lease
             if dropped is not None:
                 with suppress(StoreError):
-                    self._client.ask([wire.delete(dropped.key)])
+                    self._remove(dropped.key)
             else:
                 self._renew(lease)
 

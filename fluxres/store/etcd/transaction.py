@@ -178,8 +178,8 @@ class Writing(Reading):
     def sweep(self) -> None:
         """Remove what transactions have written ahead that were never committed."""
         for key, value in list(Reading.items(self, self.keys.pending, end(self.keys.pending))):
-            graphs = msgspec.json.decode(value, type=Pending).graphs
-            for some in _groups(chain.from_iterable(map(self._leftovers, graphs)), limits.ETCD_OPERATIONS_MAX):
+            operations = chain.from_iterable(map(self._leftovers, _pending(value)))
+            for some in _groups(operations, limits.ETCD_OPERATIONS_MAX):
                 self._require(some)
             self._require([wire.delete(key)])
         self._fence.has_leftovers = False
@@ -239,6 +239,14 @@ class Writing(Reading):
             raise lost(self.client.url)
         hint = "let only programs that take its lock write to the store"
         raise StoreConflict("the store was changed without its lock; nothing was changed here", where=self.client.url, hint=hint)
+
+
+def _pending(value: bytes) -> list[int]:
+    """The graphs to which a transaction was written ahead."""
+    try:
+        return msgspec.json.decode(value, type=Pending).graphs
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return []
 
 
 def lost(url: str) -> StoreError:
