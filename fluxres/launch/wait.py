@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from fluxres.errors import InsufficientResources, RunFailed
+from fluxres.errors import FluxresError, InsufficientResources, RunFailed
 from fluxres.launch import control
 from fluxres.launch.broker import look_every_s
 
@@ -152,7 +153,9 @@ class Wait:
                 self._watch(news)
 
     def _estimate(self) -> float | None:
-        return self.broker.start_s(self.job)
+        with suppress(FluxresError):  # the server may be away for a while
+            return self.broker.start_s(self.job)
+        return None
 
     # -- what nobody says ------------------------------------------------------------------------------------------------
 

@@ -208,6 +208,12 @@ def test_a_waiting_process_looks_by_itself_if_nothing_wakes_it(tmp_path: Path, m
     assert store.tickets() == []
 
 
+def test_one_waits_on_if_its_start_cannot_be_estimated_now(tmp_path: Path) -> None:
+    broker = StoreBroker(open_store(str(tmp_path / "gone.db")), "ws")
+    with Loop() as loop:
+        assert Wait(broker, "t0", 10.0, Silent(), loop)._estimate() is None
+
+
 def test_messages_arrive_and_stale_sockets_go(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 100)
     deep.mkdir()
