@@ -331,6 +331,10 @@ QUEUE_WATCHERS: Final = 3
 QUEUE_LOOK_SECONDS: Final = 60.0
 """Seconds after which a waiting process looks by itself, in case nothing has woken it."""
 
+QUEUE_ASK_SECONDS: Final = 5.0
+"""Seconds after which a waiting process asks a store in a database server how it stands: processes of other users and machines
+cannot wake it."""
+
 START_WAIT_SECONDS: Final = 60.0
 """Seconds after which a run starts although others are starting: one of them may be stopped."""
 

@@ -13,6 +13,7 @@ from fluxres.errors import FluxresError
 from fluxres.launch import desk, waiting
 from fluxres.launch.desk import Application, Author, Standing
 from fluxres.store.mailbox import Mailbox, News
+from fluxres.store.url import ServerUrl
 
 if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
@@ -47,6 +48,11 @@ class Broker(ABC):
     def renews_every_s(self) -> float | None:
         """Time between renewals; None for no lease."""
         return None if self.lease_s is None else self.lease_s / _LEASE_PARTS
+
+    @property
+    def asks_every_s(self) -> float | None:
+        """Time after which a run that waits asks how it stands, since not everybody can wake it; None if everybody can."""
+        return None
 
     @abstractmethod
     def listen(self) -> None:
@@ -103,6 +109,10 @@ class StoreBroker(Broker):
         super().__init__(graph, lease_s, command)
         self.store, self.url = store, store.url
         self._mailbox: Mailbox | None = None
+
+    @property
+    def asks_every_s(self) -> float | None:
+        return limits.QUEUE_ASK_SECONDS if isinstance(self.store.address, ServerUrl) else None
 
     def listen(self) -> None:
         with suppress(OSError):  # a full disk: it looks by itself

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from fluxres.errors import UsageError
 from fluxres.launch import identity
 from fluxres.launch.loop import Loop
+from fluxres.store.journal import os_user
 
 if TYPE_CHECKING:
     from fluxres.allocation.facts import Launch
@@ -84,13 +85,22 @@ def end(job: str, launch: Launch, grace_s: float) -> None:
     wait_for([launch], _MORE_S)
 
 
-def require_owner(job: str, launch: Launch) -> None:
-    """Refuse a job whose launcher this process may not signal.
+def require_owner(job: str, launch: Launch, user: str | None) -> None:
+    """Refuse a job whose launcher this process may not signal; on another machine, one of another user.
+
+    Args:
+        user: of the job.
 
     Errors: UsageError.
     """
     if launch.host == identity.host():
         _send(job, launch.processes[:1], 0)
+    elif os.geteuid() and user != os_user():
+        raise _not_ours(job)
+
+
+def _not_ours(job: str) -> UsageError:
+    return UsageError("belongs to another user", where=f"job '{job}'", hint="ask its user, or an administrator")
 
 
 def _send(job: str, processes: Iterable[tuple[int, int]], number: int) -> None:
@@ -98,7 +108,7 @@ def _send(job: str, processes: Iterable[tuple[int, int]], number: int) -> None:
         try:
             signal.pidfd_send_signal(handle, number)
         except PermissionError:
-            raise UsageError("belongs to another user", where=f"job '{job}'", hint="ask its user, or an administrator") from None
+            raise _not_ours(job) from None
         except ProcessLookupError:
             pass
         finally:

@@ -139,13 +139,14 @@ def enter(
 
 def _ticket(transaction: Transaction, asked: Application) -> Ticket:
     graph = transaction.graph
+    waiting_jobs = {ticket.job for ticket in transaction.tickets.all()}
     if asked.job is None:
         job = transaction.tickets.next_job()
-        while graph.records.is_holder(job):
+        while graph.records.is_holder(job) or job in waiting_jobs:
             job = transaction.tickets.next_job()
     else:
         job = asked.job
-        if graph.records.is_holder(job) or any(ticket.job == job for ticket in transaction.tickets.all()):
+        if graph.records.is_holder(job) or job in waiting_jobs:
             raise UsageError("holds resources already", where=f"job '{job}'", hint="choose another id, or leave --job out")
     now = graph.now()
     launch = msgspec.structs.replace(asked.launch, lease=None if asked.lease_s is None else now + ticks(asked.lease_s))
@@ -275,6 +276,10 @@ def cancel(store: Store, name: str, job: str, grace_s: float, author: Author, re
     require(user)
     if launch is None or identity.presence(launch, store.load(name).now()) is Presence.GONE:
         return "ended"
+    if not mailbox.heeds(store.path, launch.mark):
+        raise UsageError(
+            "belongs to another user of the machine of the server", where=f"job '{job}'", hint="cancel it there, or serve as root"
+        )
     mailbox.send(store.path, [(launch.mark, News(grace_s=grace_s))])
     return "running"
 

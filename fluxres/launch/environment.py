@@ -66,8 +66,9 @@ def setting(
     held = _held(structure, granted)
     cores = [v for v in structure.of_type("core").tolist() if v in held]
     if request is not None:
-        made.variables |= _of_system(request, granted, given)
-    made.variables |= _devices(structure, held)
+        own = _of_system(request, granted, given)
+        made.variables |= {key: value for key, value in own.items() if given.get(key) != value}
+    made.variables |= _devices(structure, _gpus(structure, granted, held), made.variables)
     if cores:
         if "OMP_NUM_THREADS" not in given:
             made.variables["OMP_NUM_THREADS"] = str(len(cores))
@@ -123,19 +124,37 @@ def _properties(structure: Structure, v: int) -> dict[str, object]:
     return dict(structure.kinds[structure.kind.item(v)].properties)
 
 
-def _devices(structure: Structure, held: Mapping[int, int]) -> dict[str, str]:
-    """The variables for GPUs: empty for a vendor of which the machine has devices and the job has none."""
-    visible: dict[str, list[str]] = {}
+def _gpus(structure: Structure, granted: Allocation, held: Mapping[int, int]) -> list[int]:
+    """The GPUs of which something is held, in the order in which the request chose them, else in that of the machine."""
+    gpus = dict.fromkeys(structure.of_type("gpu").tolist())
+    order = () if granted.chosen is None else granted.chosen.pools
+    pools = (*(v for v in order if v in held), *sorted(held))
+    return [*dict.fromkeys(gpu for v in pools for gpu in (v, structure.parent.item(v)) if gpu in gpus)]  # a share is in its GPU
+
+
+def _devices(structure: Structure, gpus: Iterable[int], own: Mapping[str, str]) -> dict[str, str]:
+    """The variables for GPUs: empty for a vendor of which the machine has devices and the job has none.
+
+    Args:
+        gpus: those of the job.
+        own: what the system in whose language the request is says; it stays if the machine does not say what its GPUs are called.
+    """
+    visible: dict[str, dict[str, None]] = {}
+    is_named = False
     for v in structure.of_type("gpu").tolist():
-        said = _properties(structure, v)
-        vendor = str(said.get("vendor") or _OTHER).lower()
-        shown = visible.setdefault(_VARIABLES.get(vendor, _VARIABLES[_OTHER]), [])
-        if v in held:
-            shown.append(str(said.get("visible", max(0, structure.id.item(v)))))
-    made = {name: ",".join(shown) for name, shown in visible.items()}
+        visible.setdefault(_variable(structure, v), {})
+        is_named |= "visible" in _properties(structure, v)
+    for v in gpus:  # GPUs of several nodes may have one name, and CUDA shows nothing if one is repeated
+        visible[_variable(structure, v)][str(_properties(structure, v).get("visible", max(0, structure.id.item(v))))] = None
+    made = {name: ",".join(shown) for name, shown in visible.items() if is_named or not own.get(name)}
     if visible.get(_VARIABLES[_OTHER]):
         made["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     return made
+
+
+def _variable(structure: Structure, v: int) -> str:
+    vendor = str(_properties(structure, v).get("vendor") or _OTHER).lower()
+    return _VARIABLES.get(vendor, _VARIABLES[_OTHER])
 
 
 def _cpus(structure: Structure, cores: Iterable[int], notes: list[str]) -> tuple[int, ...] | None:

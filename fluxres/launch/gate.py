@@ -2,7 +2,8 @@
 
 A run takes a third of a second of processor time until it has its place in the queue. Hundreds that start at the same moment
 would take it from each other, and from those that end: each would hold the lock of the store for seconds, and what has become
-free would stay idle for as long. So they start a few at a time. It is only a courtesy: whoever has waited for long goes ahead.
+free would stay idle for as long. So they start a few at a time. It is only a courtesy: whoever has waited for long, or for a
+process that is stopped, goes ahead.
 """
 
 from __future__ import annotations
@@ -11,13 +12,21 @@ import fcntl
 import os
 import signal
 import stat
+import struct
 import threading
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
+from typing import Final
 
 from fluxres import limits
+from fluxres.clock import stopwatch
+from fluxres.launch import identity
 from fluxres.store import mailbox
+
+_LOOK_S: Final = 0.5
+_FLOCK: Final = "hhqqi"
+"""The fields of a struct flock: type, whence, start, length, process."""
 
 
 class Gate:
@@ -41,18 +50,27 @@ class Gate:
             self._enter()
 
     def _enter(self) -> None:
-        """Errors: OSError, if it has waited for long."""
+        """Errors: OSError, if it has waited for long, or for a process that is stopped."""
 
-        def late(_number: int, _frame: FrameType | None) -> None:
-            raise TimeoutError
+        place, late_s = os.getpid() % len(os.sched_getaffinity(0)), stopwatch() + limits.START_WAIT_SECONDS
 
-        before = signal.signal(signal.SIGALRM, late)
-        signal.setitimer(signal.ITIMER_REAL, limits.START_WAIT_SECONDS)
+        def look(_number: int, _frame: FrameType | None) -> None:
+            if stopwatch() >= late_s or identity.is_stopped(self._holder(place)):
+                raise TimeoutError
+
+        before = signal.signal(signal.SIGALRM, look)
+        signal.setitimer(signal.ITIMER_REAL, min(_LOOK_S, limits.START_WAIT_SECONDS), _LOOK_S)
         try:
-            fcntl.lockf(self._fd, fcntl.LOCK_EX, 1, os.getpid() % len(os.sched_getaffinity(0)))
+            fcntl.lockf(self._fd, fcntl.LOCK_EX, 1, place)
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
+
+    def _holder(self, place: int) -> int:
+        """The process at a place; 0 if it cannot be seen from here."""
+        asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
+        kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(self._fd, fcntl.F_GETLK, asked))
+        return 0 if kind == fcntl.F_UNLCK else int(pid)
 
     def leave(self) -> None:
         if self._fd >= 0:

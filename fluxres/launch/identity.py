@@ -73,6 +73,12 @@ def of(pid: int) -> tuple[int, int]:
     return pid, start_time(pid) or 0
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a process is stopped by a signal, or by a debugger."""
+    stat = _stat(pid)
+    return stat is not None and stat[0] in _STOPPED
+
+
 def presence(launch: Launch, now: int) -> Presence:
     """What is left of the processes of a job.
 

@@ -10,15 +10,17 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from fluxres.errors import InsufficientResources, RunFailed
+from fluxres.errors import FluxresError, InsufficientResources, RunFailed
 from fluxres.launch import control
 from fluxres.launch.broker import look_every_s
 
 if TYPE_CHECKING:
     from fluxres.launch.broker import Broker
+    from fluxres.launch.desk import Standing
     from fluxres.launch.loop import Loop, Timer
     from fluxres.model import ResourceGraph
     from fluxres.store.mailbox import News
@@ -64,6 +66,7 @@ class Wait:
         self._timers: list[Timer] = []
         self._due: Timer | None = None
         self._soon: Timer | None = None
+        self._question: Timer | None = None
         self._asked: Timer | None = None
         """Apart from `_soon`, which a later message with a place cancels."""
 
@@ -78,6 +81,7 @@ class Wait:
         if not math.isinf(self.wait_s):
             self._timers.append(self.loop.after(self.wait_s, self._give_up))
         self._look_later()
+        self._ask_later()
         try:
             while True:
                 self.loop.turn()
@@ -89,6 +93,7 @@ class Wait:
                 if self._is_canceled or self._is_late:
                     self.reporter.begins()
                 if self._is_canceled:
+                    self._read()  # it may have found this out before it read why
                     raise RunFailed(self._reason or "it was canceled", where=f"job '{self.job}'")
                 if self._is_late:
                     raise InsufficientResources(
@@ -98,7 +103,7 @@ class Wait:
             if news is not None:
                 self.loop.unwatch(news)
             self._forget()
-            for timer in (*self._timers, self._asked):
+            for timer in (*self._timers, self._asked, self._question):
                 if timer is not None:
                     timer.cancel()
 
@@ -107,10 +112,20 @@ class Wait:
 
     def look(self) -> None:
         """Find out whether the job has got its resources.  Errors: StoreError."""
-        standing = self.broker.look()
+        self._take(self.broker.look())
+
+    def _take(self, standing: Standing | None) -> None:
         if standing is not None:
             self._is_granted = standing.state == "running"
             self._is_canceled = standing.state == "gone"
+
+    def _ask_later(self) -> None:
+        def ask() -> None:
+            self._take(self.broker.renew())
+            self._ask_later()
+
+        if self.broker.asks_every_s is not None:
+            self._question = self.loop.after(self.broker.asks_every_s, ask)
 
     def _look_later(self) -> None:
         def look() -> None:
@@ -125,8 +140,10 @@ class Wait:
     def _read(self) -> None:
         for news in self.broker.read():
             self._is_granted |= news.is_granted
-            self._is_canceled |= news.is_canceled or news.grace_s is not None
+            self._is_canceled |= news.grace_s is not None
             self._reason = news.reason or self._reason
+            if news.is_canceled:  # anybody may say so who may write to the store
+                self._take(self.broker.renew())
             if news.look and (self._asked is None or self._asked.call is None):
                 self._asked = self.loop.after(max(0, self._place[0] - 1) * _STAGGER_S, self.look)
             if news.place:
@@ -136,7 +153,9 @@ class Wait:
                 self._watch(news)
 
     def _estimate(self) -> float | None:
-        return self.broker.start_s(self.job)
+        with suppress(FluxresError):  # the server may be away for a while
+            return self.broker.start_s(self.job)
+        return None
 
     # -- what nobody says ------------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from fluxres import limits
 from fluxres.allocation.facts import JobFacts
 from fluxres.clock import FOREVER, fixed, seconds, ticks
 from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources, UnknownPool, UsageError
+from fluxres.graph.kinds import IDENTIFYING
 from fluxres.launch import identity, orphans
 from fluxres.launch.identity import Presence
 from fluxres.model import changes, holdings, matching, supply
@@ -31,12 +32,15 @@ from fluxres.store.mailbox import News
 from fluxres.syntax import jobspec
 
 if TYPE_CHECKING:
+    from fluxres.graph.kinds import Kind
+    from fluxres.graph.structure import Structure
     from fluxres.match import Placement
     from fluxres.model import ResourceGraph
     from fluxres.store import Ticket, Transaction
     from fluxres.syntax.jobspec import Request
 
 _Named = list[tuple[int, int]]
+_NODE: Final = "node"
 _DISTANT_S: Final = 3e9
 """Later than any end that somebody gives."""
 
@@ -92,6 +96,9 @@ class Pass:
 
     def _grant(self, ticket: Ticket) -> bool:
         """Allocate what a ticket asks for, if that is free now and delays none before it."""
+        if self.graph.records.is_holder(ticket.job):  # a program that makes no pass of the queue has taken its id
+            self.refused.append((ticket, "its id was given to another job, which holds resources"))
+            return False
         kind = (msgspec.json.encode(ticket.request), ticket.pools, ticket.duration_s, ticket.policy)
         if kind in self._unfit:
             return False
@@ -169,7 +176,12 @@ class Pass:
             if got.start < _DISTANT_S:
                 return got.start
             pools, units = (column.tolist() for column in got.held)
-            wanted = [(v, amount) for v, amount in zip(pools, units, strict=True) if v < trial.structure.n]
+            first = [(v, amount) for v, amount in zip(pools, units, strict=True) if v < trial.structure.n]
+            wanted = _with_free(self.graph, trial, (ticks(got.start), ticks(got.end)), first)
+            if wanted != first:
+                trial.free(got.job)
+                with suppress(FluxresError):  # a supplier may be short then; what is free is kept nevertheless
+                    trial.allocate(wanted, job=got.job, start=got.start, end=got.end)
         _keep(trial, ticket, wanted)
         return math.inf
 
@@ -187,6 +199,45 @@ def _earliest(graph: ResourceGraph, named: _Named, length: int) -> float:
     charged, _ = supply.with_draws(graph, named, (now, now + length))
     start = graph.planner.earliest(charged, length, now)
     return math.inf if start is None else seconds(start)
+
+
+def _with_free(graph: ResourceGraph, trial: ResourceGraph, window: tuple[int, int], wanted: _Named) -> _Named:
+    """The same pools, with others of their node that are free now in the place of those that are held, if they are like these.
+
+    Which of the pools that are held will be free first is not known; what is free already must be there then.
+
+    Args:
+        graph: without what earlier tickets will get, which is on the trial copy.
+        window: in which the wanted pools are.
+    """
+    structure, now, found = trial.structure, trial.now(), dict(wanted)
+    for v, amount in wanted:
+        if amount < structure.size.item(v) or _is_free(graph, v, (now, ticks(_DISTANT_S))):
+            continue
+        node = next((above for above in structure.ancestors(v) if _kind(structure, above).type == _NODE), 0)
+        pools = structure.of_type(_kind(structure, v).type)
+        inside = pools[pools.searchsorted(node) : pools.searchsorted(structure.end.item(node))].tolist()
+        others = [one for one in inside if one not in found and _likeness(structure, one) == _likeness(structure, v)]
+        others = [one for one in others if _is_free(graph, one, (now, ticks(_DISTANT_S))) and _is_free(trial, one, window)]
+        if others:  # what is kept for an earlier ticket that ends before, keeps nothing more
+            other = min(others, key=lambda one: trial.planner.free(one, now, ticks(_DISTANT_S)))
+            del found[v]
+            found[other] = amount
+    return list(found.items())
+
+
+def _is_free(graph: ResourceGraph, v: int, window: tuple[int, int]) -> bool:
+    planner = graph.planner
+    return planner.free(v, *window) == graph.structure.size.item(v) and not planner.busy_below(v, *window)
+
+
+def _likeness(structure: Structure, v: int) -> tuple[int, object]:
+    """What pools of one type have in common that serve the same requests."""
+    return structure.size.item(v), [item for item in _kind(structure, v).properties if item[0] not in IDENTIFYING]
+
+
+def _kind(structure: Structure, v: int) -> Kind:
+    return structure.kinds[structure.kind.item(v)]
 
 
 def _keep(trial: ResourceGraph, ticket: Ticket, wanted: _Named) -> None:
@@ -249,8 +300,11 @@ class Attendance:
         Args:
             newcomer: a request that is not in the queue yet; it is not written there.
             request: that of the newcomer.
+
+        Errors: UsageError if the transaction has given something to the id of a job that waits.
         """
         tickets, known = self._transaction.tickets.all(), {}
+        self._require_own_ids(tickets)
         if newcomer is not None:
             tickets = sorted([*tickets, newcomer], key=lambda one: (-one.priority, one.number or math.inf))
             if request is not None:
@@ -266,6 +320,13 @@ class Attendance:
         self._news += [(mark, News(has_new_end=True)) for mark in marks]
         self._news += _places(self._transaction.graph, made.waiting)
         return made
+
+    def _require_own_ids(self, tickets: list[Ticket]) -> None:
+        given = {event.get("job") for event in self._transaction.events}
+        for ticket in tickets:
+            if ticket.job in given and self._transaction.graph.records.is_holder(ticket.job):
+                hint = "choose another id, or leave --job out"
+                raise UsageError("is the id of a run that waits", where=f"job '{ticket.job}'", hint=hint)
 
     def tell(self) -> None:
         """Wake those whom the transaction concerns, once it is committed."""

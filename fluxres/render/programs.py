@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,12 +12,14 @@ from typing import Any, Final
 from fluxres.clock import FOREVER, seconds
 from fluxres.model import ResourceGraph
 from fluxres.render import jobs
-from fluxres.render.text import PLAIN, Column, Style, seconds_or_none, table, when
+from fluxres.render.text import PLAIN, Column, Style, seconds_or_none, table
 from fluxres.store import Ticket
+from fluxres.syntax import duration
 
 _WAITING: Final = "waiting"
 _FREED: Final = "freed"
 _COMMAND_MAX: Final = 60
+_UNIT: Final = re.compile(r" ([dhms])(?:in)? ?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,36 +102,42 @@ def _without_resources(ticket: Ticket, state: str, place: int, expected_s: float
     return ProgramView(*who, state, place, ticket.since, None, expected_s, "", "", launch.host, pids, launch.command)
 
 
-def lines(found: Sequence[ProgramView], *, style: Style = PLAIN) -> list[str]:
-    """Programs as a table."""
+def lines(found: Sequence[ProgramView], now_s: float, *, style: Style = PLAIN) -> list[str]:
+    """Programs as a table; hosts only if there are several."""
     columns = [
         Column("JOB", role=lambda _text: "job"),
         Column("USER"),
         Column("NAME", drop=1),
         Column("STATE", role=lambda text: "faint" if text == _WAITING else None),
-        Column("PLACE", right=True, drop=4),
-        Column("SINCE", drop=3),
-        Column("UNTIL", drop=2),
-        Column("EXPECTED", drop=5),
-        Column("HOSTS", drop=6),
-        Column("HOLDS"),
-        Column("COMMAND"),
+        Column("FOR", right=True, drop=2),
+        Column("LEFT", right=True),
+        Column("HOSTS", drop=3),
+        Column("RESOURCES"),
+        Column("COMMAND", cut=True),
     ]
-    return table(columns, [_row(view) for view in found], style=style)
+    has_hosts = len({view.hosts for view in found if view.hosts}) > 1
+    return table(columns, [_row(view, now_s, has_hosts=has_hosts) for view in found], style=style)
 
 
-def _row(view: ProgramView) -> list[str]:
+def _row(view: ProgramView, now_s: float, *, has_hosts: bool) -> list[str]:
     command = shlex.join(view.command)
     return [
         view.job,
         view.user or "",
         view.name or "",
         view.state,
-        str(view.place or ""),
-        when(view.since_s),
-        "" if view.until_s is None else when(view.until_s),
-        "" if view.expected_s is None else "unknown" if math.isinf(view.expected_s) else when(view.expected_s),
-        view.hosts,
-        view.holds,
-        command if len(command) <= _COMMAND_MAX else f"{command[:_COMMAND_MAX]}…",
+        _length(now_s - view.since_s),
+        "" if view.until_s is None else _length(view.until_s - now_s),
+        view.hosts if has_hosts else "",
+        view.holds if view.expected_s is None else f"place {view.place}, start {_start(view.expected_s - now_s)}",
+        command if len(command) <= _COMMAND_MAX else f"{command[: _COMMAND_MAX - 1]}…",
     ]
+
+
+def _length(length_s: float) -> str:
+    """A length of time to the second, as short as commands take it: 1h30m."""
+    return duration.readable(length_s) if math.isinf(length_s) else _UNIT.sub(r"\1", duration.readable(max(0, round(length_s))))
+
+
+def _start(wait_s: float) -> str:
+    return "unknown" if math.isinf(wait_s) else f"in {_length(wait_s)}" if wait_s > 0 else "now"

@@ -1,7 +1,8 @@
 """How a process that waits for resources is woken: by a datagram to a socket in a directory beside the store.
 
 So nobody polls. A message is only a hint, and the store says what is true: a lost or forged one costs a look at the store, and
-a process that waits looks by itself from time to time.
+a process that waits looks by itself from time to time. Only a message that ends a program is more than that, and the kernel says
+who sent it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 GATE: Final = "starting"
 """The file of :mod:`fluxres.launch.gate` in this directory."""
 _BYTES_MAX: Final = 1 << 17
+_CREDENTIALS: Final = struct.Struct("3i")
+"""Process, user and group of a sender (unix(7))."""
 
 
 class News(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -39,7 +43,7 @@ class News(msgspec.Struct, frozen=True, omit_defaults=True):
         due_s: seconds until something that is held ends by its time; only if it should watch.
         look: the graph was changed by something that makes no pass of the queue, so this process should.
         has_new_end: the end of what it holds may have moved.
-        grace_s: end the program, and kill it after this many seconds; None to let it run.
+        grace_s: end the program, and kill it after this many seconds; None to let it run. Only from its user or root.
     """
 
     is_granted: bool = False
@@ -96,6 +100,7 @@ class Mailbox:
         sweep(self._folder)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         with _opened(self._folder) as short:
             self._socket.bind(f"{short}/{mark}")
         os.chmod(self._folder / mark, 0o600 | stat.S_IMODE(store.stat().st_mode) & 0o066)
@@ -108,7 +113,9 @@ class Mailbox:
         found = []
         while True:
             try:
-                found.append(msgspec.json.decode(self._socket.recv(_BYTES_MAX), type=News))
+                data, more, _, _ = self._socket.recvmsg(_BYTES_MAX, socket.CMSG_SPACE(_CREDENTIALS.size))
+                news = msgspec.json.decode(data, type=News)
+                found.append(news if _may_end(more) else msgspec.structs.replace(news, grace_s=None))
             except BlockingIOError:
                 return found
             except msgspec.MsgspecError:
@@ -118,6 +125,22 @@ class Mailbox:
         self._socket.close()
         with suppress(OSError):
             os.unlink(self._folder / self._name)
+
+
+def _may_end(more: list[tuple[int, int, bytes]]) -> bool:
+    """Whether a message is from this user or root, by what the kernel has added to it."""
+    for level, kind, data in more:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
+            return _CREDENTIALS.unpack(data[: _CREDENTIALS.size])[1] in (0, os.geteuid())
+    return False
+
+
+def heeds(store: Path, mark: str) -> bool:
+    """Whether a process does what a message from here says, if it is there: it belongs to this user, or this is root."""
+    try:
+        return os.geteuid() in (0, (folder_of(store) / mark).stat().st_uid)
+    except OSError:
+        return True
 
 
 def sweep(folder: Path) -> None:
@@ -140,6 +163,11 @@ def concerned(graph: ResourceGraph, events: Iterable[Event]) -> list[str]:
     jobs = {event.get("job") for event in events if event["event"] == "set_end"}
     found = [graph.records.facts[job].launch for job in jobs if job in graph.records.facts]
     return [launch.mark for launch in found if launch is not None]
+
+
+def marks(graph: ResourceGraph) -> list[str]:
+    """The marks of all jobs that live by processes."""
+    return [facts.launch.mark for facts in graph.records.facts.values() if facts.launch is not None]
 
 
 def is_awaited(store: Path) -> bool:

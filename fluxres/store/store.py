@@ -891,6 +891,7 @@ class Store:
                 since = now if held.at is None else clocks.ticks(held.at)
                 rows.claims.stake(row, graph.structure, held.graph, held.job, since, now)
             rows.choose(name if use or chosen is None else chosen)
+        self.wake(name, mailbox.marks(graph))
         return Position(row.uid, seq)
 
     def undo(self, name: str | None = None, *, redo: bool = False, command: str = "", wait_s: float | None = None) -> list[Entry]:
@@ -919,6 +920,7 @@ class Store:
             what = {"first": undone[0].seq, "last": undone[-1].seq, "undone": last.get("undone", undone[-1].command)}
             event = {"event": "redo" if redo else "undo", **what}
             rows.append(row, graph, [event], self.clock(), command)
+        self.wake(row.name, mailbox.marks(graph))
         return undone
 
     def use(self, name: str, *, wait_s: float | None = None) -> None:
@@ -936,7 +938,10 @@ class Store:
         Errors: UnknownGraph.
         """
         with self.changing(name, command or f"drop {name}", wait_s) as rows:
-            rows.remove(rows.graph(name))
+            row = rows.graph(name)
+            waiting = Tickets(rows.db, row.number).all()
+            rows.remove(row)
+        mailbox.send(self.path, [(ticket.launch.mark, mailbox.News(look=True)) for ticket in waiting])
 
     # -- saves to other places ------------------------------------------------------------------------------------
 

@@ -50,6 +50,33 @@ def test_devices_are_shown_by_vendor(gpus: list[dict[str, Any]], wanted: str, va
     assert {key: value for key, value in shown.items() if key != "OMP_NUM_THREADS"} == variables
 
 
+@pytest.mark.parametrize(
+    ("words", "fractions", "text", "language", "shown"),
+    [
+        ("hyperqueue:cpus=4 gpus=[5,7,9]", None, "gpus=2", "hyperqueue", "9,7"),
+        ("hyperqueue:cpus=4 gpus=[a,b]", None, "gpus=1", "hyperqueue", "b"),
+        ("hyperqueue:cpus=4 gpus=[a,b]", True, "gpus=1.5", "hyperqueue", "b,a"),
+        ("canary:gpus=2 cpus=2 nodes=2", None, "nodes=2", "canary", "0,1"),
+    ],
+)
+def test_devices_are_those_that_the_system_of_the_request_says(
+    words: str, fractions: bool | None, text: str, language: str, shown: str
+) -> None:
+    graph, request = fluxres.load(words, fractions=fractions), fluxres.Request.parse(text, format=language)
+    made = environment.setting(
+        graph, graph.allocate(request, job="j"), request, binds=False, given={"KEPT": "as it is"}
+    ).variables
+    assert made["CUDA_VISIBLE_DEVICES"] == made.get("HQ_RESOURCE_VALUES_gpus", shown) == shown
+    assert "KEPT" not in made
+
+
+def test_names_that_the_machine_gives_its_devices_come_in_the_order_of_the_request() -> None:
+    graph = machine(*({"vendor": "nvidia", "visible": f"GPU-{name}"} for name in "abc"))
+    request = fluxres.Request.parse("gpus=2", format="hyperqueue")
+    made = environment.setting(graph, graph.allocate(request, job="j"), request, binds=False, given={}).variables
+    assert (made["HQ_RESOURCE_VALUES_gpus"], made["CUDA_VISIBLE_DEVICES"]) == ("2,1", "GPU-c,GPU-b")
+
+
 def test_threads_are_the_cores_unless_they_are_set() -> None:
     assert setting(machine(), "slot/core=2").variables["OMP_NUM_THREADS"] == "2"
     assert "OMP_NUM_THREADS" not in setting(machine(), "slot/core=2", {"OMP_NUM_THREADS": "7"}).variables

@@ -303,6 +303,13 @@ def test_free_says_that_the_program_runs_on(workstation: Workstation) -> None:
     assert f"runs on without what was freed (`kill {process.pid}` ends it)" in workstation.command("free", "r1")
 
 
+def test_undo_says_which_programs_run_on(workstation: Workstation) -> None:
+    workstation.program("-g2")
+    assert "the program of job r1 runs on, and holds nothing (`fluxres cancel r1` ends it)" in workstation.command("undo")
+    workstation.command("cancel", "r1")
+    assert "runs on" not in workstation.command("undo", "--redo")
+
+
 def test_what_runs_after_its_resources_were_freed_is_shown_and_can_be_canceled(workstation: Workstation) -> None:
     process, program = workstation.program("-g1", "--no-bind", "--job", "b", "--name", "training")
     workstation.command("free", "b")
@@ -508,6 +515,24 @@ def test_rule_h2_a_waiting_run_starts_when_a_program_frees_without_a_pass(workst
         assert second.wait(limits.QUEUE_LOOK_SECONDS / 2) == 0
 
 
+@pytest.mark.parametrize("words", [["undo"], ["load", "--replace", "machine.yaml"]])
+def test_rule_h2_a_waiting_run_starts_when_the_graph_is_put_back_or_replaced(workstation: Workstation, words: list[str]) -> None:
+    (workstation.folder / "machine.yaml").write_text(runs.MACHINE, encoding="utf-8")
+    workstation.command("allocate", "gpu0@ws", "--job", "j1")
+    process = workstation.popen("run", "-g2", "--no-bind", "--wait", "--", "true")
+    waiting(workstation)
+    workstation.command(*words)
+    assert process.wait(limits.QUEUE_LOOK_SECONDS / 2) == 0
+
+
+def test_a_waiting_run_ends_when_its_graph_is_removed(workstation: Workstation) -> None:
+    workstation.command("allocate", "gpu0@ws", "--job", "j1")
+    process = workstation.popen("run", "-g2", "--wait", "--", "true")
+    waiting(workstation)
+    workstation.command("graphs", "drop", "ws")
+    assert process.wait(limits.QUEUE_LOOK_SECONDS / 2) == 2
+
+
 def test_a_waiting_run_starts_when_launcher_and_guardian_are_killed(workstation: Workstation) -> None:
     process, _ = workstation.program("-g2")
     launcher, guardian, _ = workstation.processes("r1")
@@ -580,7 +605,8 @@ def test_a_short_run_may_go_before_a_start_that_is_known(workstation: Workstatio
 def test_a_stopped_or_killed_waiter_blocks_nobody(workstation: Workstation, number: signal.Signals) -> None:
     process, _ = workstation.program("-g2")
     first = workstation.popen("run", "-g2", "--wait", "--", "true")
-    waiting(workstation)
+    assert first.stderr is not None
+    assert "waits for resources" in first.stderr.readline()  # now, it holds no lock of the store
     first.send_signal(number)
     if number == signal.SIGKILL:
         first.wait()
@@ -693,6 +719,29 @@ def test_ids_are_not_used_twice(workstation: Workstation) -> None:
     assert "job 'mine'" in workstation.command("run", "--job", "mine", "--", "true", status=2)
     workstation.command("allocate", "gpu0@ws", "--job", "r1")
     assert workstation.command("run", "--no-bind", "--", "sh", "-c", "echo $FLUXRES_JOB") == "r2\n"
+
+
+def test_the_id_of_a_waiting_job_is_not_given_to_another(workstation: Workstation) -> None:
+    process, _ = workstation.program("-g2", "--job", "mine")
+    first = workstation.popen("run", "-g2", "--no-bind", "--wait", "--job", "r1", "--", "sh", "-c", "echo $FLUXRES_JOB")
+    waiting(workstation)
+    assert workstation.command("run", "--no-bind", "--", "sh", "-c", "echo $FLUXRES_JOB") == "r2\n"
+    refused = workstation.command("allocate", "core7@ws", "--job", "r1", status=2)
+    assert "job 'r1': is the id of a run that waits" in refused
+    process.terminate()
+    assert first.communicate()[0] == "r1\n"
+    assert workstation.graph().jobs() == []
+
+
+def test_a_waiting_job_whose_id_a_program_has_used_is_refused(workstation: Workstation) -> None:
+    workstation.command("allocate", "gpu0@ws", "--job", "j1")
+    first = workstation.popen("run", "-g2", "--wait", "--job", "mine", "--", "true")
+    waiting(workstation)
+    with fluxres.open(str(workstation.store)) as attached:
+        attached.allocate("slot/core", job="mine")
+    assert "its id was given to another job" in first.communicate(timeout=limits.QUEUE_LOOK_SECONDS / 2)[1]
+    assert first.returncode == 5
+    assert workstation.graph().jobs() == ["j1", "mine"]
 
 
 def test_a_lease_is_renewed(workstation: Workstation) -> None:

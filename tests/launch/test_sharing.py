@@ -6,14 +6,17 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import fluxres
-from fluxres.store import journal, open_store
+from fluxres.launch import desk, orphans
+from fluxres.store import journal, mailbox, open_store
+from fluxres.store.mailbox import News
 from tests.launch import runs
 from tests.launch.runs import Workstation, wait_until
 
@@ -29,7 +32,12 @@ IMPORTED = (
 
 
 def as_user(user: int, *words: str, umask: int = 0o022) -> int:
-    """A command as a user of the group, in a fork of this process: another user may not read the interpreter."""
+    """A command as a user of the group."""
+    return in_fork(user, lambda: int(import_module("fluxres.cli.program").run(list(words))), umask=umask)
+
+
+def in_fork(user: int, what: Callable[[], int], *, umask: int = 0o022) -> int:
+    """Something as a user of the group, in a fork of this process: another user may not read the interpreter."""
     pid = os.fork()
     if pid:
         return pid
@@ -41,7 +49,7 @@ def as_user(user: int, *words: str, umask: int = 0o022) -> int:
         os.setuid(user)
         os.umask(umask)
         journal.os_user.cache_clear()
-        status = import_module("fluxres.cli.program").run(list(words))
+        status = what()
     finally:
         os._exit(status)
 
@@ -89,6 +97,32 @@ def test_users_of_a_group_share_a_store_whatever_their_umask(shared: Workstation
     assert (status_of(first), status_of(second)) == (0, 0)
     assert done.read_text() == f"{USERS[1]}\n"
     assert {entry.user for entry in open_store(str(shared.store)).log()} == {f"uid {user}" for user in USERS}
+
+
+def test_nobody_ends_the_program_of_another_user_by_a_message(shared: Workstation) -> None:
+    go = shared.folder / "go"
+    script = f"while ! test -e {go}; do sleep 0.02; done"
+    first = as_user(USERS[0], "run", "-g2", "--no-bind", "--", "sh", "-c", script)
+    wait_until(lambda: shared.graph().jobs())
+    second = as_user(USERS[0], "run", "-g1", "--no-bind", "--wait", "--", "true")
+    wait_until(shared.tickets)
+    marks = [launch.mark for _, launch in orphans.launched(shared.graph())] + [shared.tickets()[0].launch.mark]
+    forged = News(is_canceled=True, is_granted=True, grace_s=0.0)
+
+    def send() -> int:
+        mailbox.send(shared.store, [(mark, forged) for mark in marks])
+        return 0
+
+    def cancel() -> int:
+        with suppress(fluxres.UsageError):
+            desk.cancel(open_store(str(shared.store)), "ws", "r1", 0.0, desk.Author("server"), lambda _user: None)
+            return 1
+        return 0
+
+    assert status_of(in_fork(USERS[1], send)) == 0
+    assert status_of(in_fork(USERS[1], cancel)) == 0
+    go.touch()
+    assert (status_of(first), status_of(second)) == (0, 0)
 
 
 def test_another_user_frees_what_a_dead_process_held(shared: Workstation) -> None:

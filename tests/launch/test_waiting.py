@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,14 +18,14 @@ import fluxres
 from fluxres import limits
 from fluxres.allocation.facts import Launch
 from fluxres.clock import fixed
-from fluxres.launch import identity, waiting
+from fluxres.launch import control, identity, waiting
 from fluxres.launch.broker import StoreBroker
 from fluxres.launch.gate import Gate
 from fluxres.launch.loop import Loop
 from fluxres.launch.runs import Order
 from fluxres.launch.wait import Wait
 from fluxres.launch.waiting import Pass
-from fluxres.store import Ticket, open_store
+from fluxres.store import Ticket, journal, open_store
 from fluxres.store.mailbox import Mailbox, News, send
 from fluxres.syntax import jobspec
 from tests.launch import runs
@@ -86,6 +88,41 @@ def test_requests_that_the_machine_cannot_satisfy_any_more_are_refused() -> None
     assert [one.job for one, _ in made.refused] == ["t1"]
     assert "gpu" in made.refused[0][1]
     assert [one.job for one in made.granted] == ["t2"]
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_whatever_ends_first_a_start_that_is_not_known_is_not_delayed(data: st.DataObject) -> None:
+    """Whichever of the endless allocations end, who could start without those that overtook it starts with them, too."""
+    cores, gpus = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 3))
+    graph, held = machine(cores, gpus), list[tuple[int, int]]()
+    pools = data.draw(st.permutations([f"core{i}" for i in range(cores)] + [f"gpu{i}" for i in range(gpus)]))
+    for number, pool in enumerate(pools[: data.draw(st.integers(0, 4))]):
+        graph.allocate(f"/ws/ws/{pool}", job=f"j{number}")
+        held.append((pool.startswith("core"), pool.startswith("gpu")))
+    wanted = [(a, b) for a in range(min(cores, 3) + 1) for b in range(gpus + 1) if a or b]
+    asked = data.draw(st.lists(st.tuples(st.sampled_from(wanted), st.integers(0, 1)), min_size=2, max_size=5))
+    wants = {f"t{i}": want for i, (want, _) in enumerate(asked, 1)}
+    tickets = [
+        ticket(i, f"slot/[{';'.join([f'core={a}'] * bool(a) + [f'gpu={b}'] * bool(b))}]", priority=priority)
+        for i, ((a, b), priority) in enumerate(asked, 1)
+    ]
+    tickets.sort(key=lambda one: (-one.priority, one.number))
+    made = Pass(graph).run(tickets)
+    has = {one.job for one in made.granted}
+    for place, one in enumerate(tickets):
+        if one.job in has:
+            continue
+        before = [wants[other.job] for other in tickets[:place] if other.job in has]
+        after = [wants[other.job] for other in tickets[place:] if other.job in has]
+        for ends in itertools.product((False, True), repeat=len(held)):
+            left = [*before, *(pools for pools, is_over in zip(held, ends, strict=True) if not is_over)]
+            if fits((cores, gpus), left, wants[one.job]):
+                assert fits((cores, gpus), [*left, *after], wants[one.job])
+
+
+def fits(machine: tuple[int, int], held: list[tuple[int, int]], wanted: tuple[int, int]) -> bool:
+    return all(sum(one[i] for one in (*held, wanted)) <= machine[i] for i in (0, 1))
 
 
 @settings(max_examples=60, deadline=None)
@@ -171,6 +208,12 @@ def test_a_waiting_process_looks_by_itself_if_nothing_wakes_it(tmp_path: Path, m
     assert store.tickets() == []
 
 
+def test_one_waits_on_if_its_start_cannot_be_estimated_now(tmp_path: Path) -> None:
+    broker = StoreBroker(open_store(str(tmp_path / "gone.db")), "ws")
+    with Loop() as loop:
+        assert Wait(broker, "t0", 10.0, Silent(), loop)._estimate() is None
+
+
 def test_messages_arrive_and_stale_sockets_go(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 100)
     deep.mkdir()
@@ -185,6 +228,14 @@ def test_messages_arrive_and_stale_sockets_go(tmp_path: Path) -> None:
     assert [file.name for file in (deep / "a.db.run").iterdir()] == ["second"]
     second.close()
     assert list((deep / "a.db.run").iterdir()) == []
+
+
+def test_on_another_machine_only_jobs_of_the_same_name_are_canceled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    elsewhere = msgspec.structs.replace(HERE, host="elsewhere")
+    control.require_owner("r1", elsewhere, journal.os_user())
+    with pytest.raises(fluxres.UsageError, match="belongs to another user"):
+        control.require_owner("r1", elsewhere, "somebody-else")
 
 
 def test_as_many_start_at_once_as_there_are_processors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,6 +263,25 @@ def test_as_many_start_at_once_as_there_are_processors(tmp_path: Path, monkeypat
     os.close(said)
 
 
+def test_a_stopped_process_keeps_nobody_from_starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = runs.workstation(tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    monkeypatch.setattr(limits, "START_WAIT_SECONDS", 1000.0)
+    if (pid := os.fork()) == 0:
+        Gate(place.store)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        os._exit(0)
+    os.waitpid(pid, os.WUNTRACED)
+    if (second := os.fork()) == 0:
+        Gate(place.store)
+        os._exit(0)
+    try:
+        assert runs.wait_until(lambda: os.waitpid(second, os.WNOHANG)[0]) == second
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
 def named(number: int, *pools: tuple[str, int | None], duration_s: float | None = None) -> Ticket:
     return Ticket(f"t{number}", "ada", 0, 0.0, HERE, pools=pools, duration_s=duration_s, number=number)
 
@@ -223,6 +293,14 @@ def test_a_request_for_pools_by_name_is_not_delayed(duration_s: float | None, pa
     waiting_pass = Pass(graph).run([named(1, ("/ws/ws", None), duration_s=50.0), ticket(2, "slot/core", duration_s)])
     assert waiting_pass.starts == {"t1": 1100.0}
     assert [one.job for one in waiting_pass.granted] == ["t2"] * passes
+
+
+def test_what_is_free_is_kept_although_a_held_pool_of_the_same_kind_comes_first() -> None:
+    graph = machine(cores=3, gpus=1)
+    graph.allocate("/ws/ws/core0", job="j1")
+    graph.allocate("/ws/ws/gpu0", job="j2")
+    waiting_pass = Pass(graph).run([ticket(1, "slot/[core;gpu]"), ticket(2, "slot/core"), ticket(3, "slot/core")])
+    assert [one.job for one in waiting_pass.granted] == ["t2"]
 
 
 @pytest.mark.parametrize("first", [named(1, ("/ws/ws", None), duration_s=50.0), ticket(1, "slot/node{x}", 50.0)])

@@ -239,7 +239,8 @@ def test_a_server_that_is_gone_at_the_end_keeps_the_status_of_the_program(shared
 def test_one_who_waits_gives_up_when_the_server_is_gone_for_a_lease(shared: Shared) -> None:
     shared.program("-g2")
     second = shared.popen("run", "-g1", "--wait", "--lease", "1", "--no-bind", "--", "true")
-    shared.waiting()
+    assert second.stderr is not None
+    assert "waits for resources" in second.stderr.readline()  # now, the server has answered it
     shared.kill()
     assert second.wait(runs.PATIENCE_S) == 4
     assert "the server has not answered for 1 s" in second.communicate()[1]

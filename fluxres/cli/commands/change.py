@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fluxres.cli.output import answer
+from fluxres.cli.output import answer, note
 from fluxres.cli.program import Command
 from fluxres.cli.settings import Settings
 from fluxres.cli.sources import read_description, source_options
 from fluxres.cli.stores import changing, note_supply, reading, store, trying
 from fluxres.documents.document import plural
-from fluxres.render.text import when
+from fluxres.render.text import printable, when
 
 if TYPE_CHECKING:
     from fluxres.model.difference import Difference
@@ -77,7 +77,13 @@ def undo_command(settings: Settings, redo: bool) -> None:
 
     Only the last change can be undone, and not the first load of a graph or `graphs drop`.
     """
-    undone = store(settings).undo(settings.graph, redo=redo, command=settings.command, wait_s=settings.wait_s)
+    from fluxres.launch import desk
+
+    opened = store(settings)
+    undone = opened.undo(settings.graph, redo=redo, command=settings.command, wait_s=settings.wait_s)
+    for one in desk.freed(opened, settings.graph, opened.load(settings.graph)):
+        job = printable(one.job)
+        note(f"the program of job {job} runs on, and holds nothing (`fluxres cancel {job}` ends it)")
     answer(settings, document=lambda: _document(undone), lines=lambda _style: _lines(undone, redo=redo))
 
 

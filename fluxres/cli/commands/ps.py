@@ -14,6 +14,7 @@ from fluxres.cli.program import Command
 from fluxres.cli.settings import PLAIN_OUTPUTS, TABLE_OUTPUTS, Duration, Settings
 from fluxres.cli.stores import at_once, changing, reading, server, source, store
 from fluxres.cli.watching import watchable
+from fluxres.clock import seconds
 from fluxres.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def ps_command(settings: Settings, user: str | None) -> None:
         note("no program runs or waits")
 
     def lines(style: Style) -> list[str]:
-        return programs.lines(found, style=style) if found else []
+        return programs.lines(found, seconds(graph.now()), style=style) if found else []
 
     answer(settings, document=lambda: {"programs": [view.document() for view in found]}, lines=lines)
 
@@ -115,7 +116,8 @@ def _cancel(settings: Settings, job: str, grace_s: float) -> bool:
         return False
     remote, is_here = server(settings), launch.host == identity.host()
     if ticket is not None:
-        control.require_owner(job, launch)
+        if remote is None or is_here:
+            control.require_owner(job, launch, ticket.user)
         if remote is not None:
             return remote.cancel(settings.graph, job, grace_s, command=settings.command) != "ended"
         if desk.withdraw(store(settings), settings.graph, ticket, desk.Author(settings.command)):

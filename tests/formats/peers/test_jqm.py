@@ -59,6 +59,16 @@ def test_items_are_taken_in_their_order_and_named_to_the_job() -> None:
         environment(Request.parse("gpus=1", format="canary"), graph.allocation("d"))
 
 
+def test_defaults_are_those_of_jqm() -> None:
+    graph = machine({"type": "quantity", "key": "thread"}, {"type": "discrete", "key": "ports"})
+    two = parse("ports=2")
+    assert environment(two, graph.allocate(two, job="j0")) == {"JQM_RM_DISCRETE_PORTS_ITEMS": "item01,item02"}
+    for number in range(1, 10):
+        assert environment(request(), graph.allocate(request(), job=f"j{number}")) == {}
+    assert (answer(graph, request(), "thread"), answer(graph, parse("ports=8"), "ports")) == ("empty", "go")
+    assert answer(graph, parse("ports=9"), "ports") == "not-enough"
+
+
 def test_a_job_is_told_the_items_of_its_own_queue() -> None:
     listed = {"q1": "a,b", "q2": "c,d"}
     queues = [{"name": name, "managers": [{"type": "discrete", "key": "ports", "list": items}]} for name, items in listed.items()]
