@@ -33,15 +33,16 @@ def check(study: Study) -> None:
 
 def _check_run(seen: dict[bytes, Any], study: Study, run: Run) -> None:
     page, entry = run.page, run.workload
-    levels = _once(seen, study, run, "hierarchy", page.hierarchy, lambda: parts.hierarchy(page.hierarchy, run.folder))
-    _once(seen, study, run, "cost", page.cost, lambda: parts.cost(page.cost))
     machine: Machine = _once(seen, study, run, "machine", (page.machine, page.unit), lambda: parts.machine(run))
+    made = (page.hierarchy, machine.count)
+    levels = _once(seen, study, run, "hierarchy", made, lambda: parts.hierarchy(page.hierarchy, machine.count, run.folder))
+    _once(seen, study, run, "cost", page.cost, lambda: parts.cost(page.cost))
     fits = (page.machine, page.unit, page.hierarchy)
     _once(seen, study, run, "inventory", (fits, page.inventory), lambda: _inventory(run, machine))
-    made = (entry, page.hierarchy, run.seed if entry.file is None else 0)
+    jobs = (entry, page.hierarchy, machine.count, run.seed if entry.file is None else 0)
     asked = (page.machine, page.unit, entry.request)
     _once(seen, study, run, "workload.request", asked, lambda: _request(run, machine))
-    has_requests = _once(seen, study, run, "workload", made, lambda: _workload(run, machine.count))
+    has_requests = _once(seen, study, run, "workload", jobs, lambda: _workload(run, machine.count))
     room = (*fits, has_requests)
     _once(seen, study, run, "hierarchy.topology", room, lambda: parts.require_room(machine, levels, has_requests=has_requests))
 

@@ -149,6 +149,12 @@ _OWN: Final = ("mean", "low", "high", "ratio", "ratio_low", "ratio_high")
 SETS: Final = ("refused", "left", "cut")
 """Metrics that count the jobs that did not run, or ran otherwise than submitted."""
 
+USE: Final = ("units_used", "peak", "peak_jobs")
+"""Metrics that say how much of the machine a setting used."""
+
+USED_LEAST: Final = 0.9
+"""Below this fraction of the machine, the report of a hierarchy says that it was not used."""
+
 
 @dataclass
 class Row:
@@ -356,7 +362,26 @@ class Pairs(NamedTuple):
 
 
 def warnings(found: Comparison) -> list[str]:
-    """What a reader of the comparison must know of the jobs that did not run everywhere."""
+    """What a reader of the comparison must know: of jobs that did not run everywhere, and of a machine that was not used."""
+    return [*_of_sets(found), *_of_use(found)]
+
+
+def _of_use(found: Comparison) -> list[str]:
+    """That children of schedulers left most of the machine alone: what is compared is not the machine then."""
+    own: list[str] = []
+    for row in found.rows:
+        instances, used = row.figures.get("instances"), row.figures.get("units_used")
+        if instances is None or used is None or instances.mean <= 1:
+            continue
+        units, unit = row.runs[0][1]["machine"]["units"], row.runs[0][1]["machine"]["unit"]
+        if used.mean < USED_LEAST * units:
+            own.append(f"{row.label}: {shown_number(used.mean)} of {shown_number(units)} units ({unit})")
+    if not own:
+        return []
+    return [f"jobs used only a part of the machine, so figures are not those of all of it. {'; '.join(own)}."]
+
+
+def _of_sets(found: Comparison) -> list[str]:
     partial = [row for row in found.rows if row.is_partial]
     if not partial:
         return []

@@ -26,7 +26,7 @@ from fluxres.experiments.study import Run
 from fluxres.simulation.cost import Fit
 from fluxres.simulation.distribution import Trim, classes, counted
 from fluxres.simulation.metrics import Metrics, RunningMetrics, Series
-from fluxres.simulation.numbering import Translated, host_count, hosts, laid_out
+from fluxres.simulation.numbering import Translated, UsedUnits, host_count, hosts, laid_out
 from fluxres.simulation.results import COLUMNS, BatsimCsv, SwfText
 from fluxres.simulation.schedule import Finished, Sink
 from fluxres.simulation.simulator import Result, Simulator
@@ -123,7 +123,7 @@ def execute(run: Run, folder: Path, progress: Callable[[float], None] | None = N
 def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -> Outcome:
     machine = parts.machine(run)
     workload = parts.workload(run, machine.count)
-    levels = parts.hierarchy(run.page.hierarchy, run.folder)
+    levels = parts.hierarchy(run.page.hierarchy, machine.count, run.folder)
     parts.require_room(machine, levels, has_requests=workload.has_requests)
     count = workload.count
 
@@ -136,7 +136,8 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
     with ExitStack() as files:
         jobs = files.enter_context((folder / JOBS).open("w", encoding="utf-8", newline=""))
         swf = files.enter_context((folder / SWF).open("w", encoding="utf-8"))
-        table = Translated(BatsimCsv(jobs, workload.name), machine.graph.structure, machine.unit)
+        used = UsedUnits(BatsimCsv(jobs, workload.name))
+        table = Translated(used, machine.graph.structure, machine.unit)
         header = {"Version": "2.2", "Computer": machine.graph.name, "MaxProcs": str(machine.count), "Note": run.key}
         ran = JobSet()
         sinks: list[Sink] = [table, SwfText(swf, header), series, by_instance, ran, *drawn]
@@ -157,6 +158,7 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
     _write_instances(folder / INSTANCES, result, by_instance, levels)
     trim = Trim(run.page.trim.warm_up, run.page.trim.drain)
     found = figures(result, series, machine.count, cut=workload.notes[parts.CUT], trim=trim)
+    found["units_used"] = used.count if table.count else found["peak"]  # units without numbers: the lowest free ones
     document = _document(run, result, found, series, levels)
     document["ran"] = ran.digest()
     document["classes"] = list(classes(counted(series, trim), series.users()[0]))
@@ -171,6 +173,7 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
     }
     if fit is not None:
         document["fitted_cost"] = str(fit.fitted())
+        document["fit"] = fit.quality()._asdict()
     document["workload"] = {"name": workload.name, "left_out": dict(workload.left_out), "notes": dict(workload.notes)}
     (folder / METRICS).write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))
     return Outcome(run.key, found, "; ".join(result.errors))

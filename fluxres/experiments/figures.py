@@ -9,6 +9,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
+
 from fluxres.documents.document import plural
 from fluxres.simulation.distribution import Trim, offered_load, percentiles, trimmed
 from fluxres.simulation.distribution import counted as counted_jobs
@@ -48,6 +50,8 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "utilisation": Figure("utilisation", "%"),
     "throughput_per_s": Figure("throughput", "jobs/s"),
     "peak": Figure("most units held at once", "units"),
+    "peak_jobs": Figure("most jobs at once", "jobs"),
+    "units_used": Figure("units ever used", "units"),
     "offered_load": Figure("offered load", "%"),
     "jobs": Figure("jobs that ran", "number"),
     "refused": Figure("refused", "jobs"),
@@ -77,6 +81,7 @@ def figures(result: Result, series: Series, units: int, *, cut: int = 0, trim: T
     found: dict[str, Any] = result.metrics.to_dict()
     found |= of_jobs(series, units, trim)
     found["refused"], found["left"], found["cut"] = len(result.refusals), result.left, cut
+    found["peak_jobs"], found["units_used"] = most_at_once(series), None
     found["instances"] = len(result.instances)
     found["decisions"] = sum(row.decisions for row in result.instances)
     busy = max((row.busy_s for row in result.instances), default=0.0)
@@ -89,6 +94,14 @@ def of_jobs(series: Series, units: int, trim: Trim) -> dict[str, float | None]:
     jobs = counted_jobs(series, trim)
     found = percentiles(jobs) | {"offered_load": offered_load(jobs, units)}
     return found | trimmed(jobs, units) if trim != Trim() else found
+
+
+def most_at_once(series: Series) -> int:
+    """The most jobs that ran at one moment; ends at a moment count before starts."""
+    _, start, end, _ = series.columns()
+    ran = (start >= 0) & (end > start)
+    starts, ends = np.sort(start[ran]), np.sort(end[ran])
+    return int((np.arange(1, len(starts) + 1) - ends.searchsorted(starts, "right")).max(initial=0))
 
 
 def share(busy_s: float, makespan_s: float | None) -> float | None:

@@ -11,7 +11,17 @@ import msgspec
 
 from fluxres.documents.document import plural
 from fluxres.experiments.charts import spread
-from fluxres.experiments.comparison import Checked, Comparison, Estimate, Row, between, repeats_needed, sets_of, warnings
+from fluxres.experiments.comparison import (
+    USE,
+    Checked,
+    Comparison,
+    Estimate,
+    Row,
+    between,
+    repeats_needed,
+    sets_of,
+    warnings,
+)
 from fluxres.experiments.figures import FIGURES, Scale, columns, counted, number, scale, title
 from fluxres.experiments.study import label, readable, value_text
 from fluxres.experiments.style import Chart, schemes
@@ -46,6 +56,7 @@ def page(
         _section("Over time", _OVER_TIME + _images(over_time)) if over_time else "",
         _section("Allocation over time", _GANTTS + _captioned(gantts)) if gantts else "",
         _section("Scheduler levels", levels) if levels else "",
+        _section("Measured costs", _MEASURED + fits) if (fits := _fits(found)) else "",
         _section("Classes of jobs", _CLASSES + classes) if (classes := _classes(found)) else "",
         _section("Failed runs", _failures(failed)) if failed else "",
         _section("All metrics", _all(found)),
@@ -74,6 +85,10 @@ _PAIRS: Final = (
 _CLASSES: Final = (
     "<p>Means over the runs of a setting. Sizes in units of the machine; run times as they were. classes.csv of each run also has"
     " users.</p>"
+)
+_MEASURED: Final = (
+    "<p>Processor time of decisions, and the sum of terms that fits it best, for each run. The residual is the root of the mean"
+    " square of what the fit does not say; a fit with a large one must not be carried to another study.</p>"
 )
 _OVER_TIME: Final = (
     "<p>First run of each setting. Time starts with the first submission; all settings have the same axes. Dotted"
@@ -142,8 +157,8 @@ def _comparison(found: Comparison) -> str:
     scales = _scales(found, names)
     headings = _settings(found)
     words = len(headings)
-    sets = sets_of(found)
-    headings += [title(name, Scale(1.0, FIGURES[name].unit)) for name in sets]
+    beside = [*sets_of(found), *(name for name in USE if name not in names)]
+    headings += [title(name, Scale(1.0, FIGURES[name].unit)) for name in beside]
     if has_common := any(row.common for row in found.rows):
         headings.append("jobs compared (number)")
     for name in names:
@@ -151,7 +166,7 @@ def _comparison(found: Comparison) -> str:
     rows = []
     for row in found.rows:
         cells = _names(found, row)
-        cells += [_cell(row.figures.get(name), Scale(1.0, "")) for name in sets]
+        cells += [_cell(row.figures.get(name), Scale(1.0, "")) for name in beside]
         if has_common:
             cells.append(number(sum(row.common.values()) / len(row.common)) if row.common else "all")
         for name in names:
@@ -266,6 +281,19 @@ def _levels(found: Comparison) -> str:
     about = "Busy: time that schedulers spent on decisions, by the cost model. Busiest: the largest fraction of the makespan that"
     about = f" {about} any one of them spent deciding." if takes_time else " Decisions take no time in this study."
     return f"<p>First run of each setting.{about}</p>" + _table("Scheduler levels", headings, rows, 4)
+
+
+def _fits(found: Comparison) -> str:
+    """The fits of measured costs with their residuals; empty if no cost was measured."""
+    rows = []
+    for row in found.rows:
+        for run, document in row.runs:
+            if (fit := document.get("fit")) is not None:
+                cells = [number(fit["decisions"]), *(number(fit[name] * 1000) for name in ("mean_s", "residual_s"))]
+                cost = escape(document["fitted_cost"])
+                rows.append([escape(row.label), str(run.repeat + 1), cost, *cells, number(fit["explained"] * 100)])
+    headings = ["setting", "run (number)", "fit (s)", "decisions (number)", "mean (ms)", "residual (ms)", "explained (%)"]
+    return _table("Measured costs", headings, rows, 3) if rows else ""
 
 
 def _all(found: Comparison) -> str:

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -87,7 +88,7 @@ def workload(run: Run, size: int) -> Workload:
     jobs: Any = found.submissions
     if entry.days is not None:
         jobs = workloads.first_days(jobs, entry.days)
-    leaves = math.prod(fan_outs(str(hierarchy.topology)))
+    leaves = math.prod(levels_of(hierarchy, size))
     if entry.jobs is not None or (leaves > 1 and not hasattr(jobs, "share")) or hierarchy.jobs != "even":
         # Dealing needs all jobs of a model that generates them in sequence.
         if (found.count or 0) > limits.JOBS_LISTED_MAX:
@@ -260,16 +261,37 @@ def asking(text: str, size: int) -> Request:
 # -- the hierarchy and the cost --------------------------------------------------------------------------------------
 
 
-def hierarchy(entry: HierarchyEntry, folder: Path = Path()) -> Hierarchy:  # immutable
+def levels_of(entry: HierarchyEntry, units: int) -> tuple[int, ...]:
+    """The children of each instance, level by level.
+
+    Args:
+        units: of the machine.
+
+    Errors: UsageError for a topology that cannot be read, and for parts that do not divide the machine.
+    """
+    if entry.parts is None:
+        return fan_outs(str(entry.topology))
+    if str(entry.topology) != "1":
+        raise UsageError("expected a topology, or the sizes of parts", where="hierarchy.parts")
+    sizes = [units, *entry.parts]
+    for whole, part in pairwise(sizes):
+        if whole % part:
+            raise UsageError(f"{whole} units cannot be divided into parts of {part}", where="hierarchy.parts")
+    found = tuple(whole // part for whole, part in pairwise(sizes))
+    return () if all(number == 1 for number in found) else found
+
+
+def hierarchy(entry: HierarchyEntry, units: int, folder: Path = Path()) -> Hierarchy:  # immutable
     """Levels of instances.
 
     Args:
+        units: of the machine.
         folder: base of the relative paths of policies in files.
 
     Errors: UsageError for fan-outs and policies that do not exist.
     """
     return Hierarchy(
-        fan_outs(str(entry.topology)),
+        levels_of(entry, units),
         tuple(_placed(name, folder) for name in _levels(entry.queue_policy)),
         _levels(entry.match_policy),
         entry.boot_s,
@@ -339,4 +361,4 @@ def cost(entry: CostEntry | str) -> Cost | None:
         return Measured(entry.measured.factor)
     part = entry.fitted
     assert part is not None  # one of the three is there
-    return Fitted(part.base_s, part.start_s, part.considered_s, part.queued_s, part.size_s, part.unit_s)
+    return Fitted(part.base_s, part.start_s, part.considered_s, part.queued_s, part.size_s, part.unit_s, part.first_s)

@@ -97,6 +97,7 @@ class HierarchyEntry(Struct, forbid_unknown_fields=True):
     """Levels of instances (`hierarchy.Hierarchy`), and how jobs are dealt to the innermost ones."""
 
     topology: int | Word = "1"
+    parts: list[Units] | None = None
     queue_policy: Policies = "easy"
     match_policy: Policies = "first"
     boot_s: Seconds = 0.0
@@ -114,6 +115,7 @@ class FittedCost(Struct, forbid_unknown_fields=True):
     queued_s: Seconds = 0.0
     size_s: Seconds = 0.0
     unit_s: Seconds = 0.0
+    first_s: Seconds = 0.0
 
 
 class MeasuredCost(Struct, forbid_unknown_fields=True):
@@ -182,6 +184,7 @@ class StudyDocument(Struct, forbid_unknown_fields=True, rename={"version": "flux
     repeats: Annotated[int, Meta(ge=1, le=10_000)] = 1
     seed: Annotated[int, Meta(ge=0, le=2**31)] = 0
     vary: dict[str, Annotated[list[Any], Meta(min_length=1)]] = {}
+    cases: dict[Word, dict[str, Any]] = {}
     labels: dict[str, Word] = {}
     baseline: dict[str, Any] = {}
     metrics: Annotated[list[Word], Meta(min_length=1)] | None = None
@@ -191,6 +194,9 @@ class StudyDocument(Struct, forbid_unknown_fields=True, rename={"version": "flux
 
 
 # -- its runs ----------------------------------------------------------------------------------------------------------
+
+CASE: Final = "case"
+"""The path of the axis of cases, each of which sets several values of the page."""
 
 _KEY_LENGTH: Final = 80
 _FILE: Final = re.compile(r"\.(ya?ml|json|xml|graphml|swf|csv)(\.(gz|zst|xz))?\Z")
@@ -263,6 +269,10 @@ class Study:
     def where(self, settings: Mapping[str, Any], *path: Key) -> str:
         """The place in the file of the value that a run has at a path: where it is varied, else where it is defined."""
         text = path_text(path)
+        chosen = self.page.cases.get(settings.get(CASE, ""), {})
+        for name in chosen:
+            if name == text or name.startswith(text + ".") or text.startswith(name + "."):
+                return self.document.where(["cases", settings[CASE], name])
         for name, value in settings.items():
             if name == text or name.startswith(text + ".") or text.startswith(name + "."):
                 if name == "workload":
@@ -347,6 +357,8 @@ def of_document(document: Document, folder: Path) -> Study:
         varied = {"workload": list(values["workload"]), **varied}
     elif "workload" in varied:
         varied = {"workload": varied.pop("workload"), **varied}
+    if page.cases:
+        varied = {CASE: list(page.cases), **varied}
     study = Study(document, page, folder, varied)
     count = prod(len(values) for values in varied.values()) * page.repeats
     if count > limits.RUNS_MAX:
@@ -379,7 +391,8 @@ def _filled(study: Study, settings: Mapping[str, Any]) -> StudyDocument:
     """
     values: Any = copy.deepcopy(study.document.values)
     values.pop("vary", None)
-    for path, value in settings.items():
+    chosen = values.pop("cases", {}).get(settings.get(CASE), {})
+    for path, value in [*chosen.items(), *((path, value) for path, value in settings.items() if path != CASE)]:
         try:
             _put(values, path.split("."), copy.deepcopy(value))
             changed = replace(study.document, values=values)
@@ -387,8 +400,9 @@ def _filled(study: Study, settings: Mapping[str, Any]) -> StudyDocument:
         except FluxresError as error:
             place = error.where.partition(": ")[2]
             message = f"{place}: {error.message}" if place else error.message
-            raise InputError(message, where=study.where({path: value}, *path.split(".")), hint=error.hint) from None
-    return page if settings else msgspec.structs.replace(study.page, vary={})
+            at = settings if path in chosen else {path: value}
+            raise InputError(message, where=study.where(at, *path.split(".")), hint=error.hint) from None
+    return page if settings else msgspec.structs.replace(study.page, vary={}, cases={})
 
 
 def _put(values: Any, steps: list[str], value: Any) -> None:
@@ -411,24 +425,27 @@ def _check_values(study: Study) -> None:
     """Check that each varied value is valid at its place."""
     first = {path: values[0] for path, values in study.varied.items()}
     for path, values in study.varied.items():
-        if path.split(".")[0] in (
-            "vary",
-            "baseline",
-            "expect",
-            "metrics",
-            "stop",
-            "labels",
-            "name",
-            "title",
-            "fluxres-experiment",
-            "repeats",
-        ):
-            raise InputError(f"{path} is not a setting of a run", where=study.document.where(["vary", path], key=True))
+        if path != CASE or path in study.page.vary:
+            _require_setting(path, study.document.where(["vary", path], key=True))
         for value in values:
             if values.count(value) > 1:
                 where = study.document.where(["vary", path] if path in study.page.vary else ["workload"])
                 raise InputError(f"{value_text(value)} occurs in the list twice", where=where)
             _filled(study, {**first, path: value} if path != "workload" else {path: value})
+    for name, given in study.page.cases.items():
+        for path in given:
+            where = study.document.where(["cases", name, path], key=True)
+            _require_setting(path, where)
+            if path in study.page.vary:
+                raise InputError(f"{path} varies as well", where=where, hint="a case sets what does not vary otherwise")
+
+
+_NO_SETTINGS: Final = ("vary", "cases", CASE, "baseline", "expect", "metrics", "stop", "labels", "name", "title")
+
+
+def _require_setting(path: str, where: str) -> None:
+    if path.split(".", maxsplit=1)[0] in (*_NO_SETTINGS, "fluxres-experiment", "repeats"):
+        raise InputError(f"{path} is not a setting of a run", where=where)
 
 
 def _check_names(study: Study) -> None:

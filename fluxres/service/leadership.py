@@ -18,7 +18,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from fluxres import clock
+from fluxres import clock, limits
 from fluxres.allocation.facts import Launch
 from fluxres.clock import stopwatch, ticks
 from fluxres.errors import FluxresError, StoreBusy
@@ -92,15 +92,27 @@ class Leadership:
         Errors: StoreBusy naming the leader; StoreError.
         """
         self._url, self._is_open = url, is_open
-        self._stand_by()
+        self._begin()
         first = self._seen
         while not (self.is_leading or may_stand_by):
             if self._seen is not None and (self._is_here(self._seen) or self._seen != first):
                 hint = "end it, or let this one stand by"
                 raise StoreBusy(f"another server leads this store: {self._seen.url}", where=self._store.url, hint=hint)
             self._look.wait(self._pause_s())
-            self._stand_by()
+            self._begin()
         self._thread.start()
+
+    def _begin(self) -> None:
+        """Look who leads, as patiently as a command waits for others that write. Errors: StoreBusy; StoreError."""
+        until_s = stopwatch() + limits.LOCK_WAIT_SECONDS_DEFAULT
+        while True:
+            try:
+                self._stand_by()
+            except StoreBusy:
+                if stopwatch() > until_s:
+                    raise
+            else:
+                return
 
     def close(self) -> None:
         """Give the lease back, so that another server takes it at once."""

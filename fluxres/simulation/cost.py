@@ -8,6 +8,7 @@ next decision waits for it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import astuple, dataclass
 from itertools import combinations
 from typing import Final, NamedTuple, Protocol
@@ -27,6 +28,7 @@ class Decision(NamedTuple):
         size: units of the machine of the instance.
         took_s: processor time that it took here; 0 unless the model measures.
         units: what the job that was started holds, in the same units.
+        is_first: whether it is the first decision of its instance, which makes tables that later ones use.
     """
 
     considered: int
@@ -35,6 +37,7 @@ class Decision(NamedTuple):
     size: int
     took_s: float
     units: int = 0
+    is_first: bool = False
 
 
 class Cost(Protocol):
@@ -57,6 +60,7 @@ class Fitted:
         queued_s: per waiting job.
         size_s: per unit of the machine.
         unit_s: per unit that a started job gets.
+        first_s: for the first decision of an instance.
     """
 
     base_s: float = 0.0
@@ -65,6 +69,7 @@ class Fitted:
     queued_s: float = 0.0
     size_s: float = 0.0
     unit_s: float = 0.0
+    first_s: float = 0.0
 
     @property
     def measures(self) -> bool:
@@ -83,6 +88,7 @@ class Fitted:
             + self.queued_s * made.queued
             + self.size_s * made.size
             + self.unit_s * made.units
+            + self.first_s * made.is_first
         )
 
     def __str__(self) -> str:
@@ -113,13 +119,30 @@ class Measured:
         return made.took_s * self.factor
 
 
-_FITTED: Final = ("base", "start", "considered", "queued", "size", "unit")
+_FITTED: Final = ("base", "start", "considered", "queued", "size", "unit", "first")
+
+
+class Quality(NamedTuple):
+    """How well a fit describes the decisions that it was made from.
+
+    Args:
+        decisions: their number.
+        mean_s: what one took on average.
+        residual_s: the root of the mean square of what the fit does not say.
+        explained: the fraction of the variance that the fit explains; below 0 if their mean alone describes them better.
+    """
+
+    decisions: int
+    mean_s: float
+    residual_s: float
+    explained: float
 
 
 class Fit:
     """A cost model that wraps another one and fits a sum of terms to what that one returns.
 
-    Least squares over all decisions with no negative term.  A term that explains nothing more is left out, so that a machine of
+    Least squares over all decisions with no negative term.  Of all sets of terms, the one with the least Bayesian information
+    criterion (Schwarz 1978): a term that explains little is left out, because it would be wrong elsewhere, and a machine of
     constant size gets no size term.  Stores sums of products, independent of the number of decisions.
 
     Args:
@@ -128,8 +151,8 @@ class Fit:
     >>> fit = Fit(Fitted(base_s=0.5, considered_s=0.25))
     >>> [fit.decide(Decision(tried, tried % 2, 9 - tried, 16, 0.0)) for tried in (1, 2, 3, 4)]
     [0.75, 1.0, 1.25, 1.5]
-    >>> str(fit.fitted())
-    'fitted:base=0.5,considered=0.25'
+    >>> str(fit.fitted()), fit.quality().explained
+    ('fitted:base=0.5,considered=0.25', 1.0)
     """
 
     def __init__(self, cost: Cost) -> None:
@@ -142,32 +165,51 @@ class Fit:
 
     def decide(self, made: Decision) -> float:
         found = self.cost.decide(made)
-        row = np.array((1.0, made.started, made.considered, made.queued, made.size, made.units, found))
+        row = np.array((1.0, made.started, made.considered, made.queued, made.size, made.units, made.is_first, found))
         self._products += np.outer(row, row)
         return found
+
+    def quality(self) -> Quality:
+        """How well the best fitting sum describes the decisions, from the same sums of products."""
+        own = np.array([*astuple(self.fitted()), -1.0])
+        number, total, squares = self._products[0, 0], self._products[0, -1], self._products[-1, -1]
+        left = max(float(own @ self._products @ own), 0.0)
+        spread = float(squares - total * total / number) if number else 0.0
+        is_exact = left <= _GAIN_LEAST * squares or spread <= _GAIN_LEAST * squares  # or all decisions took the same time
+        explained = 1.0 if is_exact else 1.0 - left / spread
+        mean = float(total / number) if number else 0.0
+        return Quality(int(number), mean, float(np.sqrt(left / number)) if number else 0.0, explained)
 
     def fitted(self) -> Fitted:
         """The best fitting sum.
 
-        Cost: one small system of equations for each of the 63 sets of terms.
+        Cost: one small system of equations for each of the 127 sets of terms.
         """
         scale = np.sqrt(np.diag(self._products))
         scale[scale == 0.0] = 1.0
         products = self._products / np.outer(scale, scale)
-        best, least = np.zeros(len(_FITTED)), float(products[-1, -1])
+        number_of, exact = float(self._products[0, 0]), _GAIN_LEAST * float(products[-1, -1])
+        if not number_of or not products[-1, -1]:
+            return Fitted()
+
+        def criterion(error: float, terms: int) -> float:
+            return number_of * math.log(max(error, exact)) + terms * math.log(number_of)
+
+        best, least = np.zeros(len(_FITTED)), criterion(float(products[-1, -1]), 0)
         for number in range(1, len(_FITTED) + 1):
             for chosen in map(list, combinations(range(len(_FITTED)), number)):
                 inside, towards = products[np.ix_(chosen, chosen)], products[chosen, -1]
                 parts = np.linalg.lstsq(inside, towards, rcond=None)[0]
                 error = float(products[-1, -1] - 2 * parts @ towards + parts @ inside @ parts)
-                if (parts >= 0.0).all() and error < least - _GAIN_LEAST:
-                    best, least = np.zeros(len(_FITTED)), error
+                found = criterion(error, number)
+                if (parts >= 0.0).all() and found < least - _GAIN_LEAST:
+                    best, least = np.zeros(len(_FITTED)), found
                     best[chosen] = parts
         return Fitted(*(best * scale[-1] / scale[:-1]).tolist())
 
 
 _GAIN_LEAST: Final = 1e-9
-"""The fraction of the sum of squares that a further term has to explain."""
+"""The fraction of the sum of squares below which a fit is exact."""
 
 
 def parse(text: str | None) -> Cost | None:

@@ -89,6 +89,34 @@ class Translated:
         return {v: at for at, v in enumerate(self.whole.of_type(self.unit).tolist())}
 
 
+class UsedUnits:
+    """A sink that forwards records, and counts the different units that jobs held at some time.
+
+    Args:
+        sink: receives the records.
+    """
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
+        self._units = 0
+        self._last = ""
+
+    def add(self, job: Finished) -> None:
+        text = job.allocated()
+        if text != self._last:  # the units of the last job are counted
+            self._last = text
+            for first, last in idset.ranges(text) if text else ():
+                self._units |= ((1 << (last - first + 1)) - 1) << first
+        self.sink.add(job)
+
+    def close(self) -> None:
+        self.sink.close()
+
+    @property
+    def count(self) -> int:
+        return self._units.bit_count()
+
+
 HOSTS_SHOWN: Final = 9
 """The number of hosts named on the axis of a chart."""
 

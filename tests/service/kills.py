@@ -1,6 +1,6 @@
 """A campaign of servers that are killed at random moments while clients change a graph through them.
 
-    python -m tests.service.kills --cycles 50 [--clients 6] [--seed 1] [--standby]
+    python -m tests.service.kills --cycles 50 [--clients 6] [--seed 1] [--standby] [--store etcd]
 
 Each client keeps which of its jobs must hold something by what was acknowledged. A change without an answer may
 be made or not, but not in part. After each kill the store is read by itself and compared; then the next server starts on it.
@@ -15,19 +15,18 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from random import Random
 
 import fluxres
 from fluxres.errors import FluxresError
 from fluxres.store import open_store
-from tests.service.conftest import Server, demo_store, running
+from tests.crash.campaign import address as new_store
+from tests.service.conftest import DEMO, Server, running
 from tests.store.servers import free_port
 
 CORES = 2
@@ -205,11 +204,13 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=6)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--standby", action="store_true")
+    parser.add_argument("--store", default="sqlite", help="sqlite, postgresql or etcd, or the address of an empty store")
     given = parser.parse_args()
     random = Random(given.seed)
     clients = [Client(f"c{number}", Random(f"{given.seed} {number}")) for number in range(given.clients)]
-    with tempfile.TemporaryDirectory() as folder:
-        store, begun = demo_store(Path(folder)), time.monotonic()
+    with new_store(given.store) as store:
+        fluxres.save(fluxres.load(DEMO), store)
+        begun = time.monotonic()
         problems: list[str] = []
         if given.standby:
             ways, problems = take_overs(store, clients, random, given.cycles)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import msgspec
 import pytest
@@ -17,6 +18,7 @@ from fluxres import clock, limits
 from fluxres.errors import NotLeader, StoreError
 from fluxres.launch import identity
 from fluxres.model import ResourceGraph
+from fluxres.service import leadership
 from fluxres.service.kept import KeptAnswers
 from fluxres.service.leadership import Leadership
 from fluxres.store import Store, lease, open_store, upkeep
@@ -176,6 +178,25 @@ def test_a_lease_of_a_process_that_has_ended_is_taken_at_once_and_another_one_wh
     note(demo, msgspec.structs.replace(known, holder=elsewhere, life_s=1e6, epoch=9))
     with leading(demo, "fourth") as fourth:
         assert not fourth.is_leading
+
+
+def test_a_server_that_starts_while_another_process_writes_waits_for_it(demo: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leadership, "_LOCK_WAIT_S", 0.2)
+    tries: list[bool] = []
+    original = Leadership._take
+
+    def take(self: Leadership, *given: Any) -> None:
+        tries.append(True)
+        if len(tries) == 3:
+            lock.close()
+        original(self, *given)
+
+    monkeypatch.setattr(Leadership, "_take", take)
+    lock = open_store(demo).writer_lock()
+    lock.acquire("load", 5.0)
+    with leading(demo, "first") as first:
+        assert first.is_leading
+    assert len(tries) == 3
 
 
 def test_a_note_that_is_damaged_or_gone_lets_nobody_write(demo: str) -> None:

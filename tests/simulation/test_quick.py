@@ -46,7 +46,17 @@ def test_each_policy_has_the_metrics_of_a_run_of_its_own(workload: str, tmp_path
         ("measured:2", {"measured": {"factor": 2.0}}),
         (
             "fixed:0.5",
-            {"fitted": {"base_s": 0.0, "start_s": 0.5, "considered_s": 0.0, "queued_s": 0.0, "size_s": 0.0, "unit_s": 0.0}},
+            {
+                "fitted": {
+                    "base_s": 0.0,
+                    "start_s": 0.5,
+                    "considered_s": 0.0,
+                    "queued_s": 0.0,
+                    "size_s": 0.0,
+                    "unit_s": 0.0,
+                    "first_s": 0.0,
+                }
+            },
         ),
     ],
 )

@@ -213,7 +213,7 @@ def simulated(run: study.Run) -> Walked:
     machine = parts.machine(run)
     simulator = Walked(
         machine,
-        hierarchy=parts.hierarchy(run.page.hierarchy),
+        hierarchy=parts.hierarchy(run.page.hierarchy, parts.machine(run).count),
         inventory=run.page.inventory,
         cost=parts.cost(run.page.cost),
     )

@@ -273,6 +273,18 @@ def test_a_paused_writer_is_refused_when_it_comes_back(url: str, store: Store) -
     assert store.load().jobs() == ["next", "again"]
 
 
+def test_the_lock_of_a_paused_writer_can_be_broken(url: str, store: Store) -> None:
+    with holder(url) as process:
+        process.send_signal(signal.SIGSTOP)
+        assert not store.database.break_lock(process.pid + 1, os.uname().nodename)
+        assert store.database.break_lock(process.pid, os.uname().nodename)
+        store.use("demo", wait_s=0)
+        process.send_signal(signal.SIGCONT)
+        said, _ = process.communicate("go\n", timeout=60)
+    assert "the lock of this store was lost" in said
+    assert store.load().jobs() == ["again"]
+
+
 def test_a_writer_without_the_lock_changes_nothing(store: Store) -> None:
     with pytest.raises(StoreError, match="lock of this store was lost"), store.database.writing() as db:
         db.put_note("k", "x")

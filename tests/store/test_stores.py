@@ -129,6 +129,24 @@ def test_it_remembers_where_a_graph_was_saved(store: Store) -> None:
     assert store.saved("demo")[2] == places
 
 
+@pytest.mark.parametrize("key", ["k é/ü", "answer:7"])
+def test_notes_are_kept(store: Store, key: str) -> None:
+    store.put("demo", machine())
+    with store.creating("test", 0) as db:
+        db.put_note(key, "first")
+        assert (db.note(key), db.notes()[key]) == ("first", "first")
+    with store.creating("test", 0) as db:
+        db.remove_note(key)
+        assert (db.note(key), key in db.notes()) == (None, False)
+        db.put_note(key, "second é")
+    with store.reading(None) as rows:
+        assert (rows.db.note(key), rows.db.notes()[key]) == ("second é", "second é")
+    with store.creating("test", 0) as db:
+        db.remove_note(key)
+    with store.reading(None) as rows:
+        assert (rows.db.note(key), key in rows.db.notes()) == (None, False)
+
+
 def test_tickets_wait_by_priority_and_number(store: Store) -> None:
     store.put("demo", machine())
     launch = Launch("host", "boot", ((1, 2),), "mark", ("true",), None)

@@ -19,6 +19,7 @@ from fluxres.errors import PolicyError, UsageError
 from fluxres.render.text import Column, Style, table
 
 if TYPE_CHECKING:
+    from fluxres.simulation.cost import Quality
     from fluxres.simulation.machine import Machine
     from fluxres.simulation.schedule import Sink
     from fluxres.simulation.simulator import Result
@@ -138,11 +139,15 @@ def _simulate(settings: Settings, workload: str, given: dict[str, Any]) -> None:
     _note_left_out(jobs, result)
     if settings.output not in JOB_OUTPUTS:
         fitted = None if fit is None else str(fit.fitted())
+        quality = None if fit is None else fit.quality()
         made = _made(settings, workload, machine, given)
         answer(
             settings,
-            document=lambda: _document(jobs, machine, result) | {"fitted_cost": fitted, "made": made},
-            lines=lambda style: _lines(jobs, result, fitted, made, style),
+            document=lambda: (
+                _document(jobs, machine, result)
+                | {"fitted_cost": fitted, "fit": None if quality is None else quality._asdict(), "made": made}
+            ),
+            lines=lambda style: [*_lines(jobs, result, made, style), *_measured(fitted, quality)],
         )
     if result.errors:
         raise PolicyError("; ".join(result.errors[:3]), hint="the metrics cover what ran until then")
@@ -252,7 +257,7 @@ _ROWS = (
 )
 
 
-def _lines(jobs: Workload, result: Result, fitted: str | None, made: dict[str, str], style: Style) -> Iterator[str]:
+def _lines(jobs: Workload, result: Result, made: dict[str, str], style: Style) -> Iterator[str]:
     from fluxres.experiments.figures import FIGURES, scale
 
     metrics = result.metrics
@@ -269,8 +274,16 @@ def _lines(jobs: Workload, result: Result, fitted: str | None, made: dict[str, s
             yield f"{FIGURES[name].title:22} {shown.text(value):>9} {shown.unit}".rstrip()
     if len(result.instances) > 1:
         yield from table(_LEVELS, list(_levels(result)), style=style)
-    if fitted is not None:
-        yield f"measured decisions, to repeat with: --cost {fitted}"
+
+
+def _measured(fitted: str | None, quality: Quality | None) -> list[str]:
+    """What repeats measured decisions, and how well."""
+    if fitted is None or quality is None:
+        return []
+    from fluxres.experiments.figures import number
+
+    how = f"residual {number(quality.residual_s * 1000)} of {number(quality.mean_s * 1000)} ms a decision"
+    return [f"measured decisions, to repeat with: --cost {fitted}", f"{how}; {quality.explained:.0%} of the variance explained"]
 
 
 _LEVELS = (

@@ -19,6 +19,7 @@ from fluxres.store.etcd.client import Client
 from fluxres.store.etcd.keys import Keys, end
 from fluxres.store.etcd.state import BlobPlace, Document, PreviousPlace, State
 from fluxres.store.etcd.transaction import Fence, Reading, Writing, lost
+from fluxres.store.lease import ANSWER
 
 _TAIL_BYTES: Final = 16
 _BLOB_PAGE: Final = 4
@@ -142,20 +143,31 @@ class EtcdConnection(Connection):
     # -- notes -------------------------------------------------------------------------------------------------------
 
     def notes(self) -> dict[str, str]:
-        _ = self._reading
-        return dict(sorted(self._notes.items()))
+        folder = self._keys.answers
+        answers = self._reading.items(folder, end(folder))
+        found = {key.removeprefix(folder).decode("utf-8", "replace"): value.decode("utf-8", "replace") for key, value in answers}
+        return dict(sorted((self._notes | found).items()))
 
     def note(self, key: str) -> str | None:
-        _ = self._reading
-        return self._notes.get(key)
+        reading = self._reading
+        if not key.startswith(ANSWER):
+            return self._notes.get(key)
+        place = self._keys.answer(key)
+        return next((value.decode("utf-8", "replace") for _, value in reading.items(place, place + b"\0")), None)
 
     def put_note(self, key: str, text: str) -> None:
-        _ = self._writing
-        self._notes[key] = text
+        if key.startswith(ANSWER):
+            self._writing.put(self._keys.answer(key), text.encode())
+        else:
+            _ = self._writing
+            self._notes[key] = text
 
     def remove_note(self, key: str) -> None:
-        _ = self._writing
-        self._notes.pop(key, None)
+        if key.startswith(ANSWER):
+            self._writing.delete(self._keys.answer(key))
+        else:
+            _ = self._writing
+            self._notes.pop(key, None)
 
     # -- graphs ------------------------------------------------------------------------------------------------------
 

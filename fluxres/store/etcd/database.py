@@ -18,7 +18,7 @@ from fluxres.store.etcd.address import Address, parsed
 from fluxres.store.etcd.client import Client
 from fluxres.store.etcd.connection import EtcdConnection
 from fluxres.store.etcd.keys import Keys, end
-from fluxres.store.etcd.lock import EtcdLock, Fences
+from fluxres.store.etcd.lock import EtcdLock, Fences, remove_of
 from fluxres.store.etcd.state import BlobPlace, Document, State
 from fluxres.store.etcd.transaction import Reading
 from fluxres.store.lock import Notify
@@ -72,6 +72,9 @@ class EtcdDatabase(Database):
 
     def lock(self, clock: Clock, notify: Notify | None) -> EtcdLock:
         return EtcdLock(self._client, self._keys, self._fences, clock, notify)
+
+    def break_lock(self, pid: int, host: str) -> bool:
+        return remove_of(self._client, self._keys, pid, host)
 
     def _connection(self) -> EtcdConnection:
         return EtcdConnection(self._client, self._keys, self._fences.present)

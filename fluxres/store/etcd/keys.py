@@ -26,6 +26,7 @@ class Keys:
         self.head = self.state + b"head"
         self.graphs = self.state + b"graphs/"
         self.notes = self.state + b"notes/"
+        self.answers = self.prefix + b"answers/"
         self.pending = self.prefix + b"pending/"
         self.lock = self.prefix + b"lock/"
 
@@ -34,6 +35,10 @@ class Keys:
 
     def note(self, key: str) -> bytes:
         return self.notes + key.encode()
+
+    def answer(self, key: str) -> bytes:
+        """Of a note of what a server answered."""
+        return self.answers + key.encode()
 
     def events(self, graph: int) -> bytes:
         return b"%sevents/%08d/" % (self.prefix, graph)
@@ -64,4 +69,4 @@ class Keys:
         if first in (b"events", b"blobs", b"tickets"):
             found = rest.partition(b"/")[0]
             return int(found) if found.isdigit() else -2
-        return -1 if first in (b"state", b"pending", b"lock") else -2
+        return -1 if first in (b"state", b"answers", b"pending", b"lock") else -2

@@ -215,12 +215,8 @@ class EtcdLock:
 
     def _holder(self) -> Holder | None:
         """Who is first in the queue."""
-        options = {"limit": 1, "sort_target": "CREATE", "sort_order": "ASCEND"}
-        first = self._client.ask([wire.span(self._keys.lock, end(self._keys.lock), **options)]).one(0)
-        try:
-            return None if first is None else msgspec.json.decode(first.value, type=Holder)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            return Holder()
+        found = _first(self._client, self._keys)
+        return None if found is None else found[1]
 
     # -- the lease ---------------------------------------------------------------------------------------------------
 
@@ -281,6 +277,26 @@ class EtcdLock:
                 self._drop()
             else:
                 self._guard.wait(_RETRY_S)
+
+
+def remove_of(client: Client, keys: Keys, pid: int, host: str) -> bool:
+    """Remove the lock of a process, which cannot commit then; False if another one has it."""
+    found = _first(client, keys)
+    if found is None or (found[1].pid, found[1].host) != (pid, host):
+        return False
+    client.ask([wire.delete(found[0])])
+    return True
+
+
+def _first(client: Client, keys: Keys) -> tuple[bytes, Holder] | None:
+    """The key that is first in the queue, and whose it is."""
+    first = client.ask([wire.span(keys.lock, end(keys.lock), limit=1, sort_target="CREATE", sort_order="ASCEND")]).one(0)
+    if first is None:
+        return None
+    try:
+        return first.key, msgspec.json.decode(first.value, type=Holder)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return first.key, Holder()
 
 
 def _fence(key: bytes, revision: int, found: wire.Outcome) -> Fence:

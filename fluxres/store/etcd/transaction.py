@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from heapq import merge
 from itertools import chain, islice
 from operator import itemgetter
@@ -124,6 +125,8 @@ class Writing(Reading):
 
     def put(self, key: bytes, value: bytes) -> None:
         self._puts[key] = value
+        with suppress(ValueError):
+            self._deleted.remove((key, key + b"\0"))  # etcd refuses both in one transaction
         self._bytes += len(key) + len(value)
         if self._bytes > _AHEAD_FROM_BYTES:
             self._write_ahead()
