@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 
 from fluxres import limits
+from fluxres.clock import stopwatch
 from fluxres.errors import FluxresError
 from fluxres.render import documents
 from fluxres.store import Entry, Store
@@ -88,9 +89,8 @@ class Feed:
                 last = found[-1][0]
                 yield b"".join(text for _, text in found)
                 continue
-            try:
-                await asyncio.wait_for(changed.wait(), _COMMENT_EVERY_S)
-            except TimeoutError:
+            await changed.wait()
+            if last >= self._last:
                 yield b": still there\n\n"
         with suppress(FluxresError):  # what was done before the end
             yield b"".join(text for _, text in await loop.run_in_executor(None, self._read, last))
@@ -120,13 +120,13 @@ class Feed:
             self._thread.start()
 
     def _run(self) -> None:
+        told = stopwatch()
         while not self._is_closed:
             self._news.wait(_LOOK_EVERY_S)
             self._news.clear()
-            try:
+            found: list[Entry] = []
+            with suppress(FluxresError):  # in a store that is busy or gone there is nothing new
                 found = self._store.log_after(self._name, self._last, _KEPT)
-            except FluxresError:
-                continue  # a store that is busy or gone: there is nothing new in it
             if len(found) == _KEPT:
                 self._news.set()  # there may be more
             if found:
@@ -134,6 +134,8 @@ class Feed:
                     self._recent.extend(map(_told, found))
                     self._following.clear()
                     self._last = found[-1].seq
+            if found or stopwatch() - told > _COMMENT_EVERY_S:
+                told = stopwatch()
                 if self._loop is not None and not self._loop.is_closed():
                     self._loop.call_soon_threadsafe(self._tell)
             self._end.wait(_REST_S)

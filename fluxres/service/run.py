@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import resource
 import signal
 import socket
 import sys
@@ -31,7 +32,11 @@ from fluxres.service.leadership import Leadership
 from fluxres.service.site import Site
 
 _BACKLOG: Final = 2_048
+_OTHER_FILES: Final = 512
+"""Requests, stores and the rest."""
 _WILDCARDS: Final = ("0.0.0.0", "::", "")
+
+_log = logging.getLogger("fluxres.service")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,7 @@ def serve(store: str | None, access: Access, listening: Listening, tell: Callabl
     this one may not stand by; UsageError for a certificate.
     """
     _log_to_stderr(is_json=listening.is_json_log, is_verbose=listening.is_verbose)
+    _raise_file_limit()
     if (listening.certificate is None) != (listening.key is None):
         raise UsageError("a certificate needs its key, and a key its certificate", hint="give --tls-cert and --tls-key")
     site = Site(store, listening.question_s, listening.life_s)
@@ -133,6 +139,17 @@ def serve(store: str | None, access: Access, listening: Listening, tell: Callabl
 
 def _address(scheme: str, host: str, port: int) -> str:
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def _raise_file_limit() -> None:
+    """Allow a file for each stream: a process usually starts with 1,024, and is allowed more if it asks."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = limits.SERVICE_STREAMS_MAX + _OTHER_FILES
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    if allowed < wanted:
+        _log.warning("the limit of open files is %d (ulimit -n): about %d streams can be open", allowed, allowed - _OTHER_FILES)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from fluxres import limits
 from fluxres.service.access import Access
 from fluxres.service.app import make
 from fluxres.service.gate import Gate
@@ -34,7 +35,8 @@ class Side:
 
     def __init__(self, folder: Path, tokens: Path | None, *, is_express: bool) -> None:
         folder.mkdir()
-        self.site = Site(demo_store(folder))
+        self.site = Site(demo_store(folder), limits.SERVICE_QUESTION_SECONDS_MAX, limits.SERVICE_LEASE_SECONDS_DEFAULT)
+        self.site.leadership.begin("http://127.0.0.1:80", is_open=tokens is None, may_stand_by=False)
         self.gate: Gate = make(self.site, Access.open(None if tokens is None else str(tokens), None, "127.0.0.1"))
         express: Any = self.gate.app
         self.framework, self.answered = express._framework, 0

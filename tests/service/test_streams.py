@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
+import resource
 import threading
 import time
 from pathlib import Path
@@ -15,8 +17,10 @@ import pytest
 import fluxres
 from fluxres import limits
 from fluxres.clock import system
+from fluxres.service import feed
 from fluxres.service.feed import Feed
 from fluxres.store import open_store
+from tests.service import streams
 from tests.service.conftest import Server, demo_store, running
 from tests.service.test_api import send
 
@@ -153,3 +157,42 @@ def test_a_reader_far_behind_gets_everything_in_parts(tmp_path: Path) -> None:
 def test_wrong_ids_are_refused(server: Server, wrong: str) -> None:
     status, document, _ = send(server, "GET", "/v1/graphs/demo/events", headers={"last-event-id": wrong})
     assert (status, document["error"]) == (400, "usage")
+
+
+@pytest.mark.parametrize("is_gone", [False, True], ids=["quiet", "store gone"])
+def test_a_quiet_stream_gets_comments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_gone: bool) -> None:
+    monkeypatch.setattr(feed, "_COMMENT_EVERY_S", 0.05)
+    url = demo_store(tmp_path)
+
+    async def first_three() -> list[bytes]:
+        followed = feed.Feed(open_store(url), "demo")
+        items = followed.follow(None)
+        found = [await anext(items)]
+        if is_gone:
+            (tmp_path / "site.db").unlink()
+        async with asyncio.timeout(20):
+            found += [await anext(items), await anext(items)]
+        followed.close()
+        await items.aclose()
+        return found
+
+    assert asyncio.run(first_three()) == [b": following\n\n", b": still there\n\n", b": still there\n\n"]
+
+
+def test_a_server_takes_more_files_than_it_was_started_with(tmp_path: Path) -> None:
+    """The usual limit of open files is 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        with running(demo_store(tmp_path)) as server:
+            found = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert found[0] == min(hard, limits.SERVICE_STREAMS_MAX + 512)
+
+
+def test_many_streams_get_every_event(tmp_path: Path) -> None:
+    """A small run of the campaign, also with clients that are slow, and that resume."""
+    with running(demo_store(tmp_path)) as server:
+        followed, _ = asyncio.run(streams.drive(server.url, 60, 12))
+    assert (followed.done, followed.faults) == (60, {})
