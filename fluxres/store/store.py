@@ -631,8 +631,8 @@ class Store:
         now = clocks.ticks(self.clock())
         with self.database.reading() as db:
             rows = None if db is None else self.rows(db)
-            asked = [] if rows is None else [row for row in rows.graphs() if only in (None, row.name)]
-            found = {row.name: rows.claims.standing(row, now) for row in asked}
+            asked = [] if rows is None else [(row, rows.claims) for row in rows.graphs() if only in (None, row.name)]
+            found = {row.name: claims.standing(row, now) for row, claims in asked}
         return {name: standing for name, standing in found.items() if standing is not None}
 
     @property
