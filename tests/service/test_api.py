@@ -364,6 +364,18 @@ def test_pages_of_other_sites_are_kept_out(shared: Server, graph: Graph) -> None
     assert not any(key.lower().startswith("access-control") for key in headers)
 
 
+@pytest.mark.parametrize("host", ["[::1", "][", "[x]", "localhost:x", "localhost:99999999", "localhost/a", "localhost#", "127.0.0.1?"])
+def test_a_host_that_is_no_address(graph: Graph, host: str) -> None:
+    status, document, _ = graph("tag", {"wanted": "/demo", "key": "a"}, host=host, idempotency_key="k")
+    assert (status, document["error"]) == (400, "usage")
+    assert graph("tag", {"wanted": 1.5}, host=host)[0] == 400
+
+
+@pytest.mark.parametrize("origin", ["http://[", "http://]x[", "["])
+def test_an_origin_that_is_no_address(graph: Graph, origin: str) -> None:
+    assert graph("jobs", origin=origin)[0] == 403
+
+
 def test_it_tells_how_it_does(shared: Server, graph: Graph) -> None:
     assert send(shared, "GET", "/health")[1] == {"status": "ok", "version": fluxres.__version__}
     assert send(shared, "GET", "/ready")[1]["status"] == "ok"
