@@ -490,6 +490,7 @@ class Link:
         with self._snapshot() as rows:
             row = self._current(rows)
             if row.seq == self._row.seq:
+                self._row = row  # `compact` writes a snapshot without an event
                 return []
             if rows.shape_seq(row) != self._shape_seq or rows.oldest(row) > self._row.seq + 1:
                 return None
