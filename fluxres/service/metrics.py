@@ -27,6 +27,8 @@ class Metrics:
         )
         self.waiting = Gauge("fluxres_waiting_requests", "Requests that work or wait for a thread.", registry=self.registry)
         self.streams = Gauge("fluxres_event_streams", "Event streams that are open.", registry=self.registry)
+        self.leads = Gauge("fluxres_leads", "1 if this server leads its store, 0 if it stands by.", registry=self.registry)
+        self.epoch = Gauge("fluxres_epoch", "Number of take-overs of the store so far.", registry=self.registry)
         self.pools = Gauge("fluxres_pools", "Pools of a graph.", ["graph"], registry=self.registry)
         self.jobs = Gauge("fluxres_jobs", "Jobs with records in a graph.", ["graph"], registry=self.registry)
         self.revision = Gauge("fluxres_revision", "Changes of a graph since it was opened.", ["graph"], registry=self.registry)
@@ -50,6 +52,8 @@ class Metrics:
         """The numbers as Prometheus reads them."""
         self.waiting.set(site.waiting)
         self.streams.set(self.open_streams)
+        self.leads.set(site.leadership.is_leading)
+        self.epoch.set(site.leadership.epoch)
         for served in site.open_graphs:
             graph = served.graph
             self.pools.labels(served.name).set(len(graph))

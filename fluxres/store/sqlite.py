@@ -11,13 +11,13 @@ import sqlite3
 import stat
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
-from fluxres.clock import Clock
+from fluxres.clock import Clock, sleep
 from fluxres.errors import StoreBusy, StoreError
 from fluxres.store import lock
 from fluxres.store.database import Connection, Database, Durability
@@ -79,6 +79,9 @@ _UPGRADES: Final = {
 }
 """Tables that a store of a version may lack, and the next version has; a new store is upgraded from the first of them."""
 
+T = TypeVar("T")
+
+_PAUSES_S: Final = (0.01, 0.05, 0.2)
 _OPENING: Final = threading.Lock()
 _CONNECTIONS: Final = Counter[tuple[int, int]]()
 """Connections of this process by device and inode of their files.
@@ -190,9 +193,8 @@ class SqliteDatabase(Database):
             yield None
             return
         with self.translated():
-            db = SqliteConnection(_connect(self.path), self.url)
+            db, version = _patiently(self._opened_to_read, self.path)
             try:
-                version = _version(db, self.path)
                 if version is not None:
                     for name, table in _missing_tables(db, version):
                         db.execute(table.format(f"temp.{name}"))  # it is read as if it had been upgraded
@@ -204,6 +206,14 @@ class SqliteDatabase(Database):
             finally:
                 db.close()
 
+    def _opened_to_read(self) -> tuple[SqliteConnection, int | None]:
+        db = SqliteConnection(_connect(self.path), self.url)
+        try:
+            return db, _version(db, self.path)
+        except BaseException:
+            db.close()
+            raise
+
     def begin(self) -> Connection:
         return self._begun(shared=False)
 
@@ -214,17 +224,20 @@ class SqliteDatabase(Database):
                 if not path.exists():
                     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600 if self.private else 0o666))
                     sync_folder(path.parent)
-            db = SqliteConnection(_connect(path, shared=shared), self.url)
-            try:
-                version = _version(db, path)
-                _make_durable(db, path)
-                db.begin_write()
-                if version != VERSION:
-                    _upgrade(db, version)
-            except BaseException:
-                db.close()
-                raise
-            return db
+            return _patiently(lambda: self._opened_to_write(shared=shared), path)
+
+    def _opened_to_write(self, *, shared: bool) -> SqliteConnection:
+        db = SqliteConnection(_connect(self.path, shared=shared), self.url)
+        try:
+            version = _version(db, self.path)
+            _make_durable(db, self.path)
+            db.begin_write()
+            if version != VERSION:
+                _upgrade(db, version)
+        except BaseException:
+            db.close()
+            raise
+        return db
 
     def prepare(self) -> None:
         make_folder(self.path.parent, private=self.private)
@@ -378,6 +391,23 @@ def _connect(path: Path, *, shared: bool = False) -> sqlite3.Connection:
         db.close()
         raise
     return db
+
+
+def _patiently(open_it: Callable[[], T], path: Path) -> T:
+    """Open a database, again after a moment if a file beside it cannot be used although the database can.
+
+    SQLite gives the files of the write-ahead log the mode and the owner of the database, but only after it has created them: for
+    a moment they belong to root alone, if root has opened the database.
+    """
+    for pause_s in _PAUSES_S:
+        try:
+            return open_it()
+        except sqlite3.OperationalError as error:
+            code = error.sqlite_errorcode & 0xFF
+            if code not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN) or not os.access(path, os.R_OK | os.W_OK):
+                raise
+            sleep(pause_s)
+    return open_it()
 
 
 def _make_durable(db: SqliteConnection, path: Path) -> None:

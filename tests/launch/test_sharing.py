@@ -15,7 +15,7 @@ import pytest
 
 import fluxres
 from fluxres.launch import desk, orphans
-from fluxres.store import journal, mailbox, open_store
+from fluxres.store import journal, mailbox, open_store, sqlite
 from fluxres.store.mailbox import News
 from tests.launch import runs
 from tests.launch.runs import Workstation, wait_until
@@ -145,3 +145,34 @@ def test_sixteen_at_once_are_neither_lost_nor_doubled(workstation: Workstation) 
     assert [one.wait(120) for one in started] == [0] * 16
     log = (workstation.folder / "log").read_text().split()
     assert sorted(log, key=lambda job: int(job[1:])) == [f"r{number}" for number in range(1, 17)]
+
+
+@pytest.mark.parametrize("change", [False, True], ids=["read", "write"])
+def test_files_that_root_has_just_made_are_waited_for(shared: Workstation, change: bool) -> None:
+    """SQLite gives the files beside the database to the owner of the database after it has created them."""
+    beside = [shared.store.with_name(f"{shared.store.name}-{kind}") for kind in ("wal", "shm")]
+    for file in beside:
+        file.touch(mode=0o600)
+    waits, seen = os.pipe(), os.pipe()
+
+    def pause(_seconds: float) -> None:
+        os.write(waits[1], b"!")
+        os.read(seen[0], 1)
+
+    def work() -> int:
+        sqlite.sleep = pause
+        store = open_store(str(shared.store))
+        if not change:
+            return len(store.load().jobs())
+        with store.writing("ws") as transaction:
+            transaction.graph.tag("/ws", "seen")
+        return 0
+
+    pid = in_fork(USERS[0], work)
+    os.close(waits[1])
+    assert os.read(waits[0], 1) == b"!"
+    for file in beside:
+        os.chown(file, USERS[0], GROUP)
+        file.chmod(0o660)
+    os.write(seen[1], b"!")
+    assert status_of(pid) == 0

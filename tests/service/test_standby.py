@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +29,12 @@ def pair(start: Callable[..., Server]) -> tuple[Server, Server]:
 
 def allocate(to: Connection, job: str, key: str | None = None, wanted: str = "slot/core=2") -> Any:
     return to.post("/v1/graphs/demo/allocate", {"wanted": wanted, "job": job}, key=key).document()
+
+
+def leads(server: Server) -> tuple[str, ...]:
+    """Whether a server leads, and the epoch, as Prometheus is told."""
+    text = server.connection().get("/metrics").body.decode()
+    return tuple(re.findall(r"^fluxres_(?:leads|epoch) (\S+)$", text, re.MULTILINE))
 
 
 def stored_jobs(server: Server) -> set[str]:
@@ -69,12 +76,14 @@ def test_a_server_that_stands_by_refuses_changes_and_names_the_leader(pair: tupl
 
 def test_a_killed_leader_is_followed_at_once_and_nothing_acknowledged_is_lost_or_done_twice(pair: tuple[Server, Server]) -> None:
     leader, second = pair
+    assert [leads(server) for server in pair] == [("1.0", "1.0"), ("0.0", "1.0")]
     granted = allocate(leader.connection(), "j1", key="k1")
     large = allocate(leader.connection(), "j2", key="k2", wanted="slot=20/core")
     leader.process.kill()
     assert "has ended" in second.says("this server leads the store now (epoch 2)")
     asked = second.connection()
     assert asked.get("/ready").document()["epoch"] == 2
+    assert leads(second) == ("1.0", "2.0")
     assert allocate(asked, "j1", key="k1") == granted
     assert allocate(asked, "j2", key="k2", wanted="slot=20/core") == large
     with pytest.raises(KeyReused):
