@@ -110,7 +110,19 @@ class _Unreserve(msgspec.Struct, tag_field="event", tag="unreserve"):
 
 
 _Event = (
-    _Allocate | _AllocateAll | _Free | _SetEnd | _Expire | _Stage | _Commit | _Release | _State | _Tag | _Untag | _Reserve | _Unreserve
+    _Allocate
+    | _AllocateAll
+    | _Free
+    | _SetEnd
+    | _Expire
+    | _Stage
+    | _Commit
+    | _Release
+    | _State
+    | _Tag
+    | _Untag
+    | _Reserve
+    | _Unreserve
 )
 OF_ADMINS: Final = frozenset(("state", "reserve", "unreserve"))
 _OF_SCHEDULERS: Final = frozenset(

@@ -385,7 +385,9 @@ def test_pages_of_other_sites_are_kept_out(shared: Server, graph: Graph) -> None
     assert not any(key.lower().startswith("access-control") for key in headers)
 
 
-@pytest.mark.parametrize("host", ["[::1", "][", "[x]", "localhost:x", "localhost:99999999", "localhost/a", "localhost#", "127.0.0.1?"])
+@pytest.mark.parametrize(
+    "host", ["[::1", "][", "[x]", "localhost:x", "localhost:99999999", "localhost/a", "localhost#", "127.0.0.1?"]
+)
 def test_a_host_that_is_no_address(graph: Graph, host: str) -> None:
     status, document, _ = graph("tag", {"wanted": "/demo", "key": "a"}, host=host, idempotency_key="k")
     assert (status, document["error"]) == (400, "usage")
