@@ -460,7 +460,7 @@ class Link:
             self._log_first, self._log_bytes = rows.log_extent(row)
         self.name = row.name
         self._row = row
-        self._version = -1
+        self._version: int | None = None
         self._shape_seq = -1
         self._tail = b""
         self.is_claimed = False
