@@ -78,6 +78,13 @@ def test_health_needs_none(ask: Send) -> None:
     assert ask(None, "/metrics")[0] == 401
 
 
+def test_numbers_of_a_graph_are_for_those_who_may_see_it(guarded: Server, ask: Send) -> None:
+    assert ask("eyes", "jobs")[0] == 200  # the graph is open
+    texts = {name: guarded.connection(WORDS[name]).get("/metrics").body.decode() for name in ("eyes", "rack0", "other")}
+    assert ['graph="demo"' in text for text in texts.values()] == [True, True, False]
+    assert all("fluxres_requests_total" in text for text in texts.values())
+
+
 def routes_with_roles() -> list[tuple[str, str, Role | None]]:
     """Every route that OpenAPI lists, with the role that its handler asks for."""
     from fluxres.service.app import routes
