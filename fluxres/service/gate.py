@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from fluxres import limits
 from fluxres.clock import stopwatch
-from fluxres.errors import FluxresError, Forbidden, LimitExceeded, Unavailable
+from fluxres.errors import FluxresError, Forbidden, LimitExceeded, Unavailable, UsageError
 from fluxres.service import problems
 from fluxres.service.access import Access
 from fluxres.service.loopback import is_loopback
@@ -81,11 +81,12 @@ class Gate:
                 _log.info("%s", json.dumps(facts), extra={"facts": facts | {"by": getattr(caller, "name", None)}})
 
     def _admit(self, scope: Scope, headers: dict[bytes, str]) -> None:
-        """Errors: Forbidden, Unauthorized, Unavailable, RateExceeded."""
+        """Errors: Forbidden, Unauthorized, Unavailable, RateExceeded; UsageError."""
         origin, host = headers.get(b"origin"), headers.get(b"host", "")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if origin is not None and _netloc(origin) != host.lower():
             raise Forbidden(f"requests from pages of {origin:.80} are not answered")
-        if self.access.is_open and not is_loopback(urlsplit(f"//{host}").hostname or ""):
+        name = _hostname(host)
+        if self.access.is_open and not is_loopback(name):
             # A page of another site may have its name resolved to this machine.
             raise Forbidden(f"the host {host!r:.80} is not this machine", hint="use 127.0.0.1, or run the service with tokens")
         if scope["path"] in OPEN:
@@ -97,6 +98,26 @@ class Gate:
             caller = _named(caller, user)
         self._rates.admit(caller)
         scope["fluxres.caller"] = caller
+
+
+def _netloc(origin: str) -> str:
+    """Host and port of a page; nothing if that is not an address."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
+
+
+def _hostname(host: str) -> str:
+    """The name in a Host header. Errors: UsageError if that is not a name or address, with a port or without."""
+    try:
+        parts = urlsplit(f"//{host}")
+        _ = parts.port
+    except ValueError:  # brackets without an IPv6 address, or a port that is no number
+        parts = urlsplit("")
+    if parts.netloc != host:
+        raise UsageError(f"the header Host has no address: {host!r:.80}")
+    return parts.hostname or ""
 
 
 def _named(caller: Any, user: str) -> Any:

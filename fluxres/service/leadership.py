@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from fluxres import clock, limits
 from fluxres.allocation.facts import Launch
 from fluxres.clock import stopwatch, ticks
-from fluxres.errors import FluxresError, StoreBusy
+from fluxres.errors import FluxresError, NotLeader, StoreBusy
 from fluxres.launch import identity
 from fluxres.launch.identity import Presence
 from fluxres.store import Store, lease, open_store
@@ -78,8 +78,10 @@ class Leadership:
     def require(self, mark: str | None = None) -> None:
         """Errors: NotLeader; also if it leads by a lease that has not this mark."""
         own = self.fence.own
-        if own is None or (mark is not None and own.holder is not None and own.holder.mark != mark):
+        if own is None:
             raise self.fence.refusal()
+        if mark is not None and own.holder is not None and own.holder.mark != mark:
+            raise NotLeader("this server leads by a later lease", hint="read who leads the store again", leader=self._url)
 
     def begin(self, url: str, *, is_open: bool, may_stand_by: bool) -> None:
         """Take the lease, or stand by.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 if TYPE_CHECKING:
+    from fluxres.service.access import Caller
     from fluxres.service.site import Site
 
 _BUCKETS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
@@ -48,14 +49,18 @@ class Metrics:
         finally:
             self.open_streams -= 1
 
-    def exposition(self, site: Site) -> bytes:
-        """The numbers as Prometheus reads them."""
+    def exposition(self, site: Site, caller: Caller) -> bytes:
+        """The numbers as Prometheus reads them; of graphs, those that the caller may see."""
         self.waiting.set(site.waiting)
         self.streams.set(self.open_streams)
         self.leads.set(site.leadership.is_leading)
         self.epoch.set(site.leadership.epoch)
+        for gauge in (self.pools, self.jobs, self.revision):
+            gauge.clear()
         for served in site.open_graphs:
             graph = served.graph
+            if caller.graphs is not None and served.name not in caller.graphs:
+                continue
             self.pools.labels(served.name).set(len(graph))
             self.jobs.labels(served.name).set(len(graph.records.jobs()))
             self.revision.labels(served.name).set(graph.revision)

@@ -77,11 +77,15 @@ def _require_within(graph: ResourceGraph, event: Event, caller: Caller) -> None:
     Errors: Forbidden.
     """
     kind = event["event"]
+    if _is_over(graph, event):
+        return  # it ends what has ended
     if kind == "release" or (kind in ("free", "set_end") and event.get("pools") is None) or kind == "commit":
         for path in _held(graph, event):
             caller.require_path(path)
-    elif kind in ("expire", "renew"):
-        return  # it ends what has ended, or nothing
+    elif kind == "expire":
+        caller.require_whole("to expire records before their time")
+    elif kind == "renew":
+        return  # it ends nothing
     elif kind in ("allocate", "free", "stage", "state", "tag", "untag", "reserve"):
         _require_pools(event, caller)
     elif kind == "allocate_all":
@@ -94,6 +98,16 @@ def _require_within(graph: ResourceGraph, event: Event, caller: Caller) -> None:
 def _require_pools(event: Event, caller: Caller) -> None:
     for item in event["pools"] or ():
         caller.require_path(item if isinstance(item, str) else item[0])
+    for _, _, held in event.get("held") or ():  # of a reservation
+        for path, _ in held:
+            caller.require_path(path)
+
+
+def _is_over(graph: ResourceGraph, event: Event) -> bool:
+    """Whether an event drops only what has ended: any change begins with the stages that have expired, whoever made them."""
+    if event["event"] == "expire":
+        return int(event["before"]) <= graph.now()
+    return event["event"] == "release" and graph.records.require_stage(event["stage"]).expires <= graph.now()
 
 
 def _held(graph: ResourceGraph, event: Event) -> list[str]:

@@ -177,7 +177,10 @@ class Claims:
         if claim.seq < 0 or self._rows.oldest(above) > claim.seq + 1:
             return False
         events = [entry.event for entry in self._rows.entries(above, after=claim.seq)]
-        return not journal.is_structural(events) and not any(journal.concerns(event, claim.job, None) for event in events)
+        if journal.is_structural(events):
+            return False
+        # what ends later may be dropped before its time, by an `expire` that says so
+        return not any(journal.concerns(event, claim.job, None) or (event.get("before") or 0) >= claim.until for event in events)
 
     @staticmethod
     def _lapsed(row: GraphRow, why: str, hint: str = "") -> HoldLapsed:

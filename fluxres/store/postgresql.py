@@ -120,7 +120,7 @@ class PostgresqlConnection(SqlConnection):
         self.execute("BEGIN")
 
     def version(self, graph: int) -> int:
-        found = self.execute("SELECT seq FROM graphs WHERE id = ?", (graph,)).fetchone()
+        found = self.execute("SELECT seq + snapshot_seq FROM graphs WHERE id = ?", (graph,)).fetchone()
         return -1 if found is None else int(found[0])
 
     def close(self) -> None:

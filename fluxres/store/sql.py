@@ -26,7 +26,7 @@ _ADD_EVENT: Final = "INSERT INTO events (graph, seq, time, command, body, checks
 _SURPLUS: Final = """SELECT max(seq) FROM (SELECT seq, sum(length(body)) OVER (ORDER BY seq DESC) AS total
 FROM events WHERE graph = ?) AS latest WHERE total > ?"""
 _ADVANCE: Final = """UPDATE graphs SET generation = ?, pools = ?, seq = ?, snapshot_seq = ?, weight = ?
-WHERE id = ? AND uid = ? AND seq = ?"""
+WHERE id = ? AND uid = ? AND seq = ? AND snapshot_seq = ?"""
 _BACKUP: Final = "restore a backup (see fluxres help stores)"
 
 
@@ -110,7 +110,7 @@ class SqlConnection(Connection):
 
     def advance(self, before: GraphRow, after: GraphRow) -> bool:
         values = (after.generation, after.pools, after.seq, after.snapshot_seq, after.weight)
-        return self.execute(_ADVANCE, (*values, before.number, before.uid, before.seq)).rowcount == 1
+        return self.execute(_ADVANCE, (*values, before.number, before.uid, before.seq, before.snapshot_seq)).rowcount == 1
 
     def remove_graph(self, graph: int) -> None:
         for table in ("events", "snapshots", "shapes", "previous", "tickets"):

@@ -460,7 +460,7 @@ class Link:
             self._log_first, self._log_bytes = rows.log_extent(row)
         self.name = row.name
         self._row = row
-        self._version = -1
+        self._version: int | None = None
         self._shape_seq = -1
         self._tail = b""
         self.is_claimed = False
@@ -490,6 +490,7 @@ class Link:
         with self._snapshot() as rows:
             row = self._current(rows)
             if row.seq == self._row.seq:
+                self._row = row  # `compact` writes a snapshot without an event
                 return []
             if rows.shape_seq(row) != self._shape_seq or rows.oldest(row) > self._row.seq + 1:
                 return None

@@ -97,7 +97,10 @@ def parse(text: str) -> StoreUrl | ServerUrl:
 
 def _server(text: str) -> ServerUrl:
     """The address of a server: options other than the graph are those of its client library."""
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+    except ValueError as error:  # brackets that are not of an IPv6 address; the text may have a password
+        raise StoreError(f"the address of the store cannot be read: {error}", hint="write etcd://[::1]:2379/prefix") from None
     options = parse_qsl(parts.query, keep_blank_values=True)
     graph = next((value for key, value in options if key == "graph" and value), None)
     rest = urlencode([(key, value) for key, value in options if key != "graph"])

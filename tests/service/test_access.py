@@ -78,6 +78,13 @@ def test_health_needs_none(ask: Send) -> None:
     assert ask(None, "/metrics")[0] == 401
 
 
+def test_numbers_of_a_graph_are_for_those_who_may_see_it(guarded: Server, ask: Send) -> None:
+    assert ask("eyes", "jobs")[0] == 200  # the graph is open
+    texts = {name: guarded.connection(WORDS[name]).get("/metrics").body.decode() for name in ("eyes", "rack0", "other")}
+    assert ['graph="demo"' in text for text in texts.values()] == [True, True, False]
+    assert all("fluxres_requests_total" in text for text in texts.values())
+
+
 def routes_with_roles() -> list[tuple[str, str, Role | None]]:
     """Every route that OpenAPI lists, with the role that its handler asks for."""
     from fluxres.service.app import routes
@@ -156,6 +163,35 @@ def test_a_part_gets_and_frees_its_own_pools_only(ask: Send) -> None:
         assert ask("ops", "check")[1]["problems"] == []
     finally:
         ask("ops", "free", {"job": "theirs"})
+
+
+def test_a_part_does_not_end_what_others_hold_by_events(ask: Send) -> None:
+    _, granted = ask("ops", "allocate", {"wanted": "/demo/rack1/node1", "job": "theirs", "duration_s": 3600})
+    start = round(granted["start"] * 1e6)  # type: ignore[operator]
+    later = start + 10**10
+    window = [later, later + 10**6]
+    held = [[*window, [["/demo/rack1/node2", 1]]]]
+    try:
+        for event in (
+            {"event": "expire", "before": later},
+            {"event": "reserve", "job": "m", "pools": ["/demo/rack0"], "windows": [window], "ignores_jobs": False, "held": held},
+        ):
+            status, document = ask("rack0", "events", {"events": [event]})
+            assert (status, document["error"]) == (403, "forbidden"), event
+        assert ask("rack0", "events", {"events": [{"event": "expire", "before": start}]})[0] == 200
+        assert ask("ops", "job?job=theirs")[0] == 200
+    finally:
+        ask("ops", "free", {"job": "theirs"})
+
+
+def test_an_expired_stage_of_others_does_not_stop_a_part(ask: Send) -> None:
+    _, staged = ask("ops", "stage", {"wanted": "/demo/rack1/node3", "job": "theirs", "ttl_s": 0.001})
+    while time.time() <= float(str(staged["expires"])):
+        time.sleep(0.001)
+    assert ask("rack0", "tag", {"wanted": "/demo/rack0", "key": "seen"})[0] == 200
+    assert ask("rack0", "allocate", {"wanted": "/demo/rack0/node3", "job": "mine"})[0] == 200
+    assert ask("rack0", "free", {"job": "mine"})[0] == 200
+    assert ask("ops", "stages")[1]["stages"] == []
 
 
 def test_the_journal_says_who(ask: Send) -> None:

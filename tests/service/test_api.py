@@ -309,6 +309,27 @@ def test_events_are_made_together_or_not_at_all(graph: Graph) -> None:
     assert graph("jobs")[1]["count"] == 1
 
 
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"event": "allocate", "job": "j1", "pools": -1, "start": 0, "end": None},
+        {"event": "allocate_all", "parts": [{"job": "j1", "pools": [7], "start": 0, "end": None}]},
+        {"event": "free", "job": "j1", "pools": -1, "start": None, "end": None},
+        {"event": "set_end", "job": ["j1"], "start": 0, "end": None},
+        {"event": "reserve", "job": "m", "pools": [], "windows": 5, "ignores_jobs": True, "held": [[0]]},
+        {"event": "state", "pools": {}, "state": "up"},
+        {"event": "expire"},
+    ],
+    ids=lambda event: str(event["event"]),
+)
+def test_events_without_their_form_are_refused(graph: Graph, event: dict[str, Any]) -> None:
+    before = graph("log")[1]["log"]
+    status, document, _ = graph("events", {"events": [event]})
+    assert (status, document["error"]) == (422, "input")
+    assert f"event '{event['event']}': " in document["message"]
+    assert graph("log")[1]["log"] == before
+
+
 def test_events_do_not_allocate_what_is_out_of_service(graph: Graph) -> None:
     graph("set_state", {"wanted": "/demo/rack0", "state": "down"})
     event = {"event": "allocate", "job": "j1", "pools": [["/demo/rack0/node0", 1]], "start": 0, "end": None}
@@ -362,6 +383,20 @@ def test_pages_of_other_sites_are_kept_out(shared: Server, graph: Graph) -> None
     status, _, headers = graph("jobs", method="OPTIONS", origin="https://example.org", access_control_request_method="POST")
     assert status == 403
     assert not any(key.lower().startswith("access-control") for key in headers)
+
+
+@pytest.mark.parametrize(
+    "host", ["[::1", "][", "[x]", "localhost:x", "localhost:99999999", "localhost/a", "localhost#", "127.0.0.1?"]
+)
+def test_a_host_that_is_no_address(graph: Graph, host: str) -> None:
+    status, document, _ = graph("tag", {"wanted": "/demo", "key": "a"}, host=host, idempotency_key="k")
+    assert (status, document["error"]) == (400, "usage")
+    assert graph("tag", {"wanted": 1.5}, host=host)[0] == 400
+
+
+@pytest.mark.parametrize("origin", ["http://[", "http://]x[", "["])
+def test_an_origin_that_is_no_address(graph: Graph, origin: str) -> None:
+    assert graph("jobs", origin=origin)[0] == 403
 
 
 def test_it_tells_how_it_does(shared: Server, graph: Graph) -> None:

@@ -130,6 +130,18 @@ def test_the_job_ends_later(site: Store, clock: Moving) -> None:
     assert lapsed(site) is None
 
 
+def test_the_records_of_the_job_are_dropped_before_its_time(site: Store) -> None:
+    with changed(site, "part") as part:
+        part.allocate("slot/core", job="x")
+    with changed(site, "demo") as demo:
+        demo.expire(99)
+    assert lapsed(site) is None
+    with changed(site, "demo") as demo:
+        assert demo.expire(100) == ["a"]
+        demo.allocate(NODE0, job="b")
+    refused(site, "holds nothing any more")
+
+
 def test_a_job_that_shrinks(site: Store) -> None:
     with changed(site, "demo") as demo:
         demo.free("a", NODE1)

@@ -19,7 +19,7 @@ from fluxres.clock import fixed
 from fluxres.errors import FluxresError, InputError, StoreError, UnknownGraph, UsageError
 from fluxres.store import Entry, Store, open_store, upkeep
 from tests.store.conftest import KINDS
-from tests.store.graphs import change, fingerprint, machine
+from tests.store.graphs import change, facts, fingerprint, machine
 from tests.store.servers import Postgresql, free_port
 
 
@@ -121,6 +121,21 @@ def test_compacting_keeps_the_graphs_and_undo(store: Store) -> None:
     assert "last" not in store.load("demo").pool("/demo").tags
     again = upkeep.compact(store)
     assert again[0].events == again[1].events
+
+
+def test_compacting_beside_an_attached_graph(url: str, store: Store) -> None:
+    store.put("demo", machine())
+    with fluxres.open(url, name="demo", clock=fixed(0)) as graph:
+        for turn in range(3):
+            graph.allocate("slot/core", job=f"j{turn}")
+            upkeep.compact(store, keep=1)
+            graph.allocate("slot/core", job=f"k{turn}")
+            assert upkeep.check(store)[1] == []
+            assert facts(store.load("demo")) == facts(graph)
+        store.undo("demo")
+        graph.refresh()
+        assert "k2" not in graph.jobs()
+        assert facts(store.load("demo")) == facts(graph)
 
 
 def test_a_backup_is_of_one_moment_while_others_write(url: str, store: Store, tmp_path: Path) -> None:

@@ -38,6 +38,8 @@ def test_url_may_name_a_graph() -> None:
     ("text", "message"),
     [
         ("oracle:x", "unknown store scheme 'oracle'.*known: sqlite.*postgresql.*etcd"),
+        ("etcd://[::1/site", r"cannot be read: .*write etcd://\[::1\]:2379/prefix"),
+        ("postgresql://ada@[::1/site", "cannot be read: "),
         ("sqlite:", "has no file name"),
         ("sqlite:///", "has no file name"),
         ("", "has no file name"),

@@ -8,10 +8,10 @@ from typing import Any, Final
 from litestar import Response, post
 from litestar.params import JSONBody
 
-from fluxres.errors import Forbidden, InputError, UsageError
+from fluxres.errors import Forbidden, UsageError
 from fluxres.model import ResourceGraph, targets
 from fluxres.render import documents
-from fluxres.service import answers, requests, scopes
+from fluxres.service import answers, requests, scopes, told
 from fluxres.service.access import Role
 from fluxres.service.replies import Asked, Keep, Keys, T, caller_of, json, site_of
 from fluxres.service.routes.questions import OfGraph
@@ -211,10 +211,6 @@ async def release(request: Asked, graph: OfGraph, data: JSONBody[requests.EndSta
     return await change(request, graph, answers.Released, operation)
 
 
-_OF_SCHEDULERS: Final = frozenset(
-    ("allocate", "allocate_all", "free", "set_end", "stage", "commit", "release", "expire", "tag", "untag")
-)
-_OF_ADMINS: Final = frozenset(("state", "reserve", "unreserve"))
 _TELL_THEMSELVES: Final = frozenset(("state", "tag", "untag"))
 """Events that are made by the method which tells them; the others are told here, before they are made."""
 
@@ -227,8 +223,8 @@ async def apply_events(request: Asked, graph: OfGraph, data: JSONBody[requests.E
     """
     caller = caller_of(request)
     for event in data.events:
-        _require_allowed(event)
-    if any(event["event"] in _OF_ADMINS for event in data.events):
+        told.require_form(event)
+    if any(event["event"] in told.OF_ADMINS for event in data.events):
         caller.require_role(Role.ADMIN)
 
     def operation(g: ResourceGraph) -> dict[str, Any]:
@@ -239,28 +235,15 @@ async def apply_events(request: Asked, graph: OfGraph, data: JSONBody[requests.E
     return await change(request, graph, answers.Applied, operation, command=data.command or None)
 
 
-def _require_allowed(event: dict[str, Any]) -> None:
-    from fluxres.store.journal import require_whole
-
-    kind = event.get("event")
-    if not isinstance(kind, str) or kind not in _OF_SCHEDULERS | _OF_ADMINS:
-        raise UsageError(f"event {kind!r:.40} cannot be sent", hint=f"those that can are {', '.join(sorted(_OF_SCHEDULERS))}")
-    require_whole(event)
-
-
 def _apply(graph: ResourceGraph, event: dict[str, Any]) -> None:
     """Make one event of somebody else: unlike those of a journal, nobody here has decided on it.
 
     Errors: Forbidden for pools that are out of service; those of the operation.
     """
     structure = graph.structure
-    parts = event["parts"] if event["event"] == "allocate_all" else [event]
     if event["event"] in ("allocate", "allocate_all", "stage"):
-        if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
-            raise InputError("parts: expected a list of objects")
-        for part in parts:
-            for item in part.get("pools") or ():
-                where = item[0] if isinstance(item, list) and item and isinstance(item[0], str) else ""
+        for part in event.get("parts", [event]):
+            for where, _ in part["pools"]:
                 number = structure.accounts.number(where)
                 if number < structure.n and structure.unavailable_because(number):
                     raise Forbidden("is out of service", where=where)

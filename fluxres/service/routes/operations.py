@@ -10,7 +10,7 @@ from litestar.openapi.datastructures import ResponseSpec
 from fluxres import __version__
 from fluxres.errors import Unavailable
 from fluxres.service import answers
-from fluxres.service.replies import Asked, json, site_of
+from fluxres.service.replies import Asked, caller_of, json, site_of
 from fluxres.service.routes.questions import READ
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -46,7 +46,7 @@ async def ready(request: Asked) -> Response[answers.Ready]:
 )
 async def metrics(request: Asked) -> Response[bytes]:
     """Requests, changes, streams and graphs, for Prometheus."""
-    body: bytes = request.app.state.metrics.exposition(site_of(request))
+    body: bytes = request.app.state.metrics.exposition(site_of(request), caller_of(request))
     return Response(body, media_type=TEXT)
 
 

@@ -185,7 +185,10 @@ class EtcdConnection(Connection):
     def advance(self, before: GraphRow, after: GraphRow) -> bool:
         _ = self._writing
         found = self._documents.get(before.number)
-        if found is None or (found.row.uid, found.row.seq) != (before.uid, before.seq):
+        if found is None:
+            return False
+        row = found.row
+        if (row.uid, row.seq, row.snapshot_seq) != (before.uid, before.seq, before.snapshot_seq):
             return False
         self._documents[before.number] = replace(found, row=after)
         return True

@@ -1,0 +1,141 @@
+"""The form of the events that a command may send: a journal is written by fluxres, a request by anybody."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from fluxres import limits
+from fluxres.allocation.facts import Launch
+from fluxres.clock import FOREVER
+from fluxres.errors import InputError, UsageError
+
+Tick = Annotated[int, msgspec.Meta(ge=0, le=FOREVER)]
+Units = Annotated[int, msgspec.Meta(ge=1, le=limits.SIZE_MAX)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=limits.COUNT_MAX)]
+Held = list[tuple[str, Units]]
+
+
+class _About(msgspec.Struct, kw_only=True):
+    """What is known about a job."""
+
+    job: str
+    user: str | None = None
+    name: str | None = None
+    submitted: Tick | None = None
+    launch: Launch | None = None
+
+
+class _Part(_About, kw_only=True):
+    pools: Held
+    start: Tick
+    end: Tick | None
+    slots: Count | None = None
+    drawn: list[tuple[str, Held]] = []
+    variant: Count | None = None
+
+
+class _Allocate(_Part, kw_only=True, tag_field="event", tag="allocate"):
+    pass
+
+
+class _AllocateAll(msgspec.Struct, tag_field="event", tag="allocate_all"):
+    parts: list[_Part]
+
+
+class _Free(msgspec.Struct, tag_field="event", tag="free"):
+    job: str
+    pools: list[tuple[str, Units | None]] | None
+    start: Tick | None
+    end: Tick | None
+    slots: Count | None = None
+    implied: bool = False
+    reason: str | None = None
+
+
+class _SetEnd(msgspec.Struct, tag_field="event", tag="set_end"):
+    job: str
+    start: Tick
+    end: Tick | None
+
+
+class _Expire(msgspec.Struct, tag_field="event", tag="expire"):
+    before: Tick
+
+
+class _Stage(_Part, kw_only=True, tag_field="event", tag="stage"):
+    stage: str
+    expires: Tick | None
+    apart: list[tuple[Tick, Tick | None, str, str, Units]] = []
+    relied_on: list[tuple[str, Tick, Tick | None]] = []
+
+
+class _Commit(msgspec.Struct, tag_field="event", tag="commit"):
+    stage: str
+
+
+class _Release(msgspec.Struct, tag_field="event", tag="release"):
+    stage: str
+
+
+class _State(msgspec.Struct, tag_field="event", tag="state"):
+    pools: list[str]
+    state: str
+    reason: str | None = None
+    user: str | None = None
+    since: Tick | None = None
+
+
+class _Tag(msgspec.Struct, tag_field="event", tag="tag"):
+    pools: list[str]
+    key: str
+    value: str | None
+
+
+class _Untag(msgspec.Struct, tag_field="event", tag="untag"):
+    pools: list[str]
+    key: str
+
+
+class _Reserve(_About, kw_only=True, tag_field="event", tag="reserve"):
+    pools: list[str]
+    windows: list[tuple[Tick, Tick | None]]
+    ignores_jobs: bool
+    held: list[tuple[Tick, Tick | None, Held]]
+
+
+class _Unreserve(msgspec.Struct, tag_field="event", tag="unreserve"):
+    job: str
+
+
+_Event = (
+    _Allocate
+    | _AllocateAll
+    | _Free
+    | _SetEnd
+    | _Expire
+    | _Stage
+    | _Commit
+    | _Release
+    | _State
+    | _Tag
+    | _Untag
+    | _Reserve
+    | _Unreserve
+)
+OF_ADMINS: Final = frozenset(("state", "reserve", "unreserve"))
+_OF_SCHEDULERS: Final = frozenset(
+    ("allocate", "allocate_all", "free", "set_end", "stage", "commit", "release", "expire", "tag", "untag")
+)
+
+
+def require_form(event: dict[str, Any]) -> None:
+    """Errors: UsageError for an event that cannot be sent; InputError for one without the form of its kind."""
+    kind = event.get("event")
+    if not isinstance(kind, str) or kind not in _OF_SCHEDULERS | OF_ADMINS:
+        raise UsageError(f"event {kind!r:.40} cannot be sent", hint=f"those that can are {', '.join(sorted(_OF_SCHEDULERS))}")
+    try:
+        msgspec.convert(event, _Event)
+    except msgspec.ValidationError as error:
+        raise InputError(f"event '{kind}': {error}") from None
