@@ -83,13 +83,22 @@ def _as_fluxres(error: BaseException) -> FluxresError:
         return error
     if isinstance(error, click.UsageError):
         command = error.ctx.command_path if error.ctx is not None else "fluxres"
-        return UsageError(error.format_message().rstrip("."), hint=f"{command} --help")
+        return UsageError(_said(error), hint=f"{command} --help")
     if isinstance(error, click.ClickException):
         return UsageError(error.format_message())
     if isinstance(error, OSError):
         _silence()
         return StoreError(error.strerror or str(error), where=str(error.filename or "standard output"))
     return StoreError("not enough memory", hint="free some, or take a smaller part of the machine")
+
+
+def _said(error: click.UsageError) -> str:
+    """What click says, in one sentence: a group without a command has its entire help as its message."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        assert error.ctx is not None
+        assert isinstance(error.ctx.command, click.Group)
+        return f"expected a command: {', '.join(error.ctx.command.list_commands(error.ctx))}"
+    return error.format_message().rstrip(".").replace("a valid integer range", "an integer")
 
 
 def tell(text: str) -> None:

@@ -62,7 +62,7 @@ def refused(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
         return _objected(refusal)
     short, reasons = next((part for part in refusal.parts if part.is_short), None), refusal.reasons()
     noted = "; ".join(refusal.notes) or " ".join(refusal.sentences())
-    message = noted if short is None else reasons.get(short.place) or short.sentence()
+    message = (noted if short is None else reasons.get(short.place) or short.sentence()).removesuffix(".")
     if refusal.never:
         return InfeasibleRequest(message, hint=f"{refusal.bound} can never satisfy it", reasons=reasons, explanation=refusal)
     hint = "" if refusal.earliest is None else f"free from {in_message(refusal.earliest)} on"

@@ -27,6 +27,7 @@ from fluxres.service.loopback import is_loopback
 
 VARIABLE: Final = "FLUXRES_TOKENS"
 """``NAME:ROLE:TOKEN`` words, where there is no file."""
+_FORM: Final = "each token is a table [tokens.NAME] with role and token; see fluxres help service"
 _LOOK_EVERY_S: Final = 1.0
 
 _log = logging.getLogger("fluxres.service")
@@ -154,7 +155,7 @@ class Access:
         self._refresh()
         scheme, _, token = (header or "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
-            raise Unauthorized("the request has no token", hint="send Authorization: Bearer TOKEN")
+            raise Unauthorized("the request has no token", hint="set $FLUXRES_TOKEN, or send Authorization: Bearer TOKEN")
         given, found = _digest(token.strip()), None
         for digest, caller in self._digests:  # all of them: the time does not tell which one it is
             if hmac.compare_digest(digest, given):
@@ -191,7 +192,7 @@ class Access:
         except OSError as error:
             raise InputError(error.strerror or str(error), where=str(self.file)) from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
-            raise InputError(str(error), where=str(self.file)) from None
+            raise InputError(str(error), where=str(self.file), hint=_FORM) from None
         try:
             return _checked((name, entry) for name, entry in found.tokens.items())
         except InputError as error:

@@ -179,7 +179,7 @@ class Summary(_Answer):
 
 
 class Held(_Answer):
-    """What a graph was copied for: a job of another one, null if that was dropped; and why it gives nothing any more."""
+    """What a graph was copied for: a job of another one, null if that was dropped; and why it allocates nothing any more."""
 
     graph: str | None
     job: str

@@ -12,6 +12,7 @@ import logging
 import resource
 import signal
 import socket
+import ssl
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -128,6 +129,9 @@ def serve(store: str | None, access: Access, listening: Listening, tell: Callabl
         try:
             config.load()
         except OSError as error:
+            if isinstance(error, ssl.SSLError):
+                said, hint = "is no certificate (PEM) of this key", f"give one that belongs to {listening.key}"
+                raise UsageError(said, where=str(listening.certificate), hint=hint) from None
             raise UsageError(error.strerror or str(error), where=str(listening.certificate)) from None
         with suppress(ValueError, AttributeError):
             signal.signal(signal.SIGHUP, lambda *_: access.reload())

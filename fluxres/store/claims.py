@@ -56,12 +56,17 @@ class Standing(msgspec.Struct, frozen=True):
     Args:
         graph: name of the parent; None if it was dropped.
         job: that the graph was copied for.
-        lapsed: why the graph gives nothing any more; None if it does.
+        lapsed: why the graph allocates nothing any more; None if it does.
     """
 
     graph: str | None
     job: str
     lapsed: str | None
+
+    def require(self, name: str) -> None:
+        """Refuse what a lapsed graph of this name would not allocate.  Errors: HoldLapsed."""
+        if self.lapsed is not None:
+            raise HoldLapsed(self.lapsed, where=f"graph '{name}'", hint=_drop(name))
 
 
 class Claims:
@@ -179,8 +184,12 @@ class Claims:
 
     @staticmethod
     def _lapsed(row: GraphRow, why: str, hint: str = "") -> HoldLapsed:
-        hint = hint or f"`fluxres graphs drop {row.name}` removes the graph"
-        return HoldLapsed(f"gives nothing any more: {why}", where=f"graph '{row.name}'", hint=hint)
+        hint = hint or _drop(row.name)
+        return HoldLapsed(f"allocates nothing any more: {why}", where=f"graph '{row.name}'", hint=hint)
+
+
+def _drop(name: str) -> str:
+    return f"`fluxres graphs drop {name}` removes the graph"
 
 
 def decoded(text: str, where: str) -> Claim:

@@ -29,6 +29,7 @@ VERSION: Final = 1
 _LOCK: Final = "26220, 30834"
 """The advisory lock of writers: `fl`, `xr`."""
 _CONNECT_S: Final = 10
+_REFUSED: Final = re.compile("(role|database) .* does not exist|authentication failed|no pg_hba.conf entry|no password supplied")
 _TABLES: Final = (
     "CREATE SCHEMA IF NOT EXISTS fluxres",
     "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
@@ -365,6 +366,9 @@ def _translate(error: Any, url: str) -> StoreError:
         return StoreError("no space left; nothing was changed", where=url, hint="free some space, then try again")
     if isinstance(error, errors.InsufficientPrivilege):
         return StoreError(f"may not be used: {said}", where=url, hint="use another role, or let the owner grant more rights")
+    if isinstance(error, errors.OperationalError) and _REFUSED.search(said):
+        hint = "check the user, the password and the name of the database; `createdb` makes one"
+        return StoreError(f"the server refuses the connection: {said}", where=url, hint=hint)
     if isinstance(error, errors.OperationalError):
         return StoreError(f"the server cannot be reached, or ended the connection: {said}", where=url, hint="check the server")
     return StoreError(f"the database answers: {said}", where=url, hint="check the server's log")

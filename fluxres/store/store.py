@@ -624,16 +624,17 @@ class Store:
         with self.database.reading() as db:
             return [] if db is None else self.rows(db).graphs()
 
-    def standings(self) -> dict[str, Standing]:
-        """The graphs that were copied for jobs of others, and how they stand, by name.
+    def standings(self, only: str | None = None) -> dict[str, Standing]:
+        """The graphs (or one of them) that were copied for jobs of others, and how they stand, by name.
 
         Cost: reads a parent that has changed.  Errors: StoreError for damage.
         """
         now = clocks.ticks(self.clock())
         with self.database.reading() as db:
             rows = None if db is None else self.rows(db)
-            found = [] if rows is None else [(row.name, rows.claims.standing(row, now)) for row in rows.graphs()]
-        return {name: standing for name, standing in found if standing is not None}
+            asked = [] if rows is None else [(row, rows.claims) for row in rows.graphs() if only in (None, row.name)]
+            found = {row.name: claims.standing(row, now) for row, claims in asked}
+        return {name: standing for name, standing in found.items() if standing is not None}
 
     @property
     def default(self) -> str | None:

@@ -74,7 +74,9 @@ def _noted(found: list[Problem], where: str) -> Iterator[None]:
     except UnknownGraph:
         raise
     except FluxresError as error:
-        found.append(Problem("error", where, error.message))
+        problem = Problem("error", where, error.message)
+        if problem not in found:  # a server that does not answer, or a damaged file, fails each step
+            found.append(problem)
 
 
 def _check_graph(rows: Rows, row: GraphRow) -> list[Problem]:

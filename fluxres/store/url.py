@@ -89,7 +89,7 @@ def parse(text: str) -> StoreUrl | ServerUrl:
     if scheme in _SERVERS:
         return _server(text)
     if scheme not in SCHEMES:
-        known = "sqlite:///path/to/file.db, postgresql://user@host/name and etcd://host/prefix"
+        known = "sqlite:///path/to/file.db, postgresql://user@host/name, etcd://host/prefix and http://host:port"
         raise StoreError(f"unknown store scheme '{scheme}'", where=text, hint=f"known: {known}")
     address, _, query = rest.partition("?")
     return StoreUrl(_absolute(_file(unquote(address)), text), _graph(query, text))

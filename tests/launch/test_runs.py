@@ -654,6 +654,7 @@ def test_ps_shows_what_runs_and_what_waits(workstation: Workstation) -> None:
     workstation.popen("run", "-g1", "--wait", "--", "hostname", "-f")
     waiting(workstation)
     assert "it waits for resources" in workstation.command("jobs", "r2", status=2)
+    assert "1 request of run and shell waits in the queue (fluxres ps)" in workstation.command("jobs", "--pending")
     running, queued = json.loads(workstation.command("ps", "--json"))["programs"]
     assert (running["job"], running["name"], running["state"], running["holds"]) == (
         "r1",

@@ -254,12 +254,13 @@ def test_a_running_server_reads_its_tokens_again(tmp_path: Path) -> None:
         ('[tokens.a]\nrole = "admin"\ntoken = "0123456789abcdef"\ncolour = "red"\n', "colour"),
         ("[tokens]\n", "expected 1 to"),
         ("tokens", "tokens.toml"),
+        ('[a]\nrole = "admin"\ntoken = "0123456789abcdef"\n', "each token is a table [tokens.NAME]"),
         (
             "".join(f'[tokens.t{i}]\nrole = "admin"\ntoken = "0123456789abcdef{i}"\n' for i in range(limits.TOKENS_MAX + 1)),
             f"expected 1 to {limits.TOKENS_MAX}",
         ),
     ],
-    ids=["role", "none", "short", "digest", "path", "key", "empty", "toml", "many"],
+    ids=["role", "none", "short", "digest", "path", "key", "empty", "toml", "table", "many"],
 )
 def test_wrong_files_of_tokens_are_refused(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "tokens.toml"

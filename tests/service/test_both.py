@@ -123,6 +123,7 @@ def test_why_not_explains(graph: Any) -> None:
     assert refusal.earliest == end
     assert not refusal.never
     assert any("j1" in sentence for sentence in refusal.sentences())
+    assert refusal.sentences()[0] in repr(refusal)
 
 
 def test_match_changes_nothing(graph: Any) -> None:

@@ -9,8 +9,11 @@ from random import Random
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import fluxres
+from fluxres import clock as clocks
+from fluxres.cli.program import program
 from fluxres.errors import FluxresError, HoldLapsed, InsufficientResources, StoreError, UnknownPool, UsageError
 from fluxres.model import ResourceGraph, Span
 from fluxres.store import Held, Store, open_store, upkeep
@@ -191,7 +194,7 @@ def test_a_copy_of_a_copy_ends_with_it(site: Store) -> None:
         inner.allocate("slot/core", job="deep")
     with changed(site, "demo") as demo:
         demo.free("a", NODE1)
-    assert "graph 'part' gives nothing any more" in str(lapsed(site, "inner"))
+    assert "graph 'part' allocates nothing any more" in str(lapsed(site, "inner"))
     with changed(site, "part") as part:
         part.unlink(NODE1)
     assert lapsed(site, "inner") is None
@@ -369,3 +372,16 @@ def perform(graph: ResourceGraph, name: str, random: Random, turn: int) -> None:
         graph.set_end("a", graph.clock() + random.choice((5, 50)))
     else:
         graph.allocate("slot/core", job=f"b{turn}", duration_s=10)
+
+
+def test_nobody_is_told_that_a_lapsed_graph_matches(site: Store, clock: Moving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clocks, "system", clock)
+    for command in ("when", "why"):
+        asked = ["--store", site.url, "--graph", "part", command, "-N1", "-x"]
+        assert CliRunner().invoke(program, asked).exit_code == 0
+        clock.now_s = 100
+        found = CliRunner().invoke(program, asked)
+        assert (found.exit_code, found.stdout) == (2, "")
+        assert "graph 'part': allocates nothing any more: job 'a' of graph 'demo' ended" in found.stderr
+        assert "`fluxres graphs drop part` removes the graph" in found.stderr
+        clock.now_s = 0

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from random import Random
+from urllib.parse import urlsplit
 
 import pytest
 from click.testing import CliRunner
@@ -19,6 +20,7 @@ from fluxres.errors import FluxresError, InputError, StoreError, UnknownGraph, U
 from fluxres.store import Entry, Store, open_store, upkeep
 from tests.store.conftest import KINDS
 from tests.store.graphs import change, facts, fingerprint, machine
+from tests.store.servers import Postgresql, free_port
 
 
 def populate(store: Store, turns: int = 12) -> None:
@@ -283,3 +285,14 @@ def test_rule_e1_a_damaged_file_never_ends_in_a_traceback(tmp_path: Path, seed: 
             except FluxresError:
                 found += 1
     assert found
+
+
+def test_a_server_that_does_not_answer_is_one_problem() -> None:
+    (problem,) = upkeep.check(open_store(f"etcd://127.0.0.1:{free_port()}/site"))[1]
+    assert "cannot be reached" in problem.message
+
+
+def test_a_database_that_is_not_there(postgresql_server: Postgresql) -> None:
+    store = open_store(urlsplit(postgresql_server.url)._replace(path="/nowhere").geturl())
+    with pytest.raises(StoreError, match=r"refuses the connection: .*\"nowhere\" does not exist \(check the user.*`createdb`"):
+        store.names()

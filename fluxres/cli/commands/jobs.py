@@ -14,6 +14,7 @@ from fluxres.cli.settings import RECORD_OUTPUTS, Settings
 from fluxres.cli.stores import at_once, server, source, store
 from fluxres.cli.watching import watchable
 from fluxres.clock import FOREVER
+from fluxres.documents.document import plural
 from fluxres.errors import UnknownJob, UsageError
 from fluxres.model import ResourceGraph
 from fluxres.render.text import Style
@@ -74,6 +75,8 @@ def jobs_command(
     waits = jobs.waits(graph, found, now) if pending else []
     if not found:
         note("no jobs")
+    if pending and settings.has_table and (queue := len(source(settings).tickets(graph.name))):
+        note(f"{plural(queue, 'request')} of run and shell {'wait' if queue > 1 else 'waits'} in the queue (fluxres ps)")
 
     def documents() -> list[dict[str, Any]]:
         if pending:

@@ -11,13 +11,13 @@ from fluxres.cli import completing
 from fluxres.cli.arguments import Asked, Moment, RequestCommand, check_window
 from fluxres.cli.output import answer
 from fluxres.cli.settings import POOL_OUTPUTS, Duration, Settings
-from fluxres.cli.stores import reading
+from fluxres.cli.stores import reading, source
 from fluxres.clock import seconds
 from fluxres.errors import STATUS, InfeasibleRequest, InsufficientResources
 from fluxres.render.text import Style, when, when_from
 
 if TYPE_CHECKING:
-    from fluxres.model import Selection
+    from fluxres.model import ResourceGraph, Selection
 
 
 @click.command("when", cls=RequestCommand, outputs=POOL_OUTPUTS)
@@ -35,7 +35,7 @@ def when_command(settings: Settings, asked: Asked, after: float | None, duration
     from fluxres.render import documents, listings
 
     check_window(after, None)
-    graph = reading(settings)
+    graph = _allocating(settings)
     wanted, policy = asked.needed(graph), asked.policy
     now = seconds(graph.now())
     begin = now if after is None else after
@@ -52,6 +52,14 @@ def when_command(settings: Settings, asked: Asked, after: float | None, duration
         return graph.select(vertices[vertices < graph.structure.n])
 
     answer(settings, document=lambda: documents.matched(graph, found, now), lines=lines, pools=pools)
+
+
+def _allocating(settings: Settings) -> ResourceGraph:
+    """The graph, if it allocates: a copy of what a job holds ends with the job.  Errors: HoldLapsed."""
+    graph = reading(settings)
+    if (standing := source(settings).standings(graph.name).get(graph.name)) is not None:
+        standing.require(graph.name)
+    return graph
 
 
 NOT_NOW: Final = STATUS[InsufficientResources][0]
@@ -72,7 +80,7 @@ def why_command(ctx: click.Context, asked: Asked, at: float | None, duration: fl
 
     settings = ctx.ensure_object(Settings)
     check_window(at, None)
-    graph = reading(settings)
+    graph = _allocating(settings)
     refusal = graph.why_not(asked.needed(graph), at, duration, asked.policy)
     start = "now" if at is None else f"at {when(at)}"
 

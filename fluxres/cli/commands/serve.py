@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     "--tokens",
     metavar="FILE",
     shell_complete=completing.file,
-    help="Tokens, their roles and scopes (TOML). Default: $FLUXRES_TOKENS. Needed unless ADDRESS is of this machine.",
+    help="Tokens, their roles and scopes (fluxres help service). Default: $FLUXRES_TOKENS. Needed unless ADDRESS is of this "
+    "machine.",
 )
 @click.option("--tls-cert", metavar="FILE", shell_complete=completing.file, help="Certificate (PEM), for HTTPS.")
 @click.option("--tls-key", metavar="FILE", shell_complete=completing.file, help="Its private key (PEM).")

@@ -10,7 +10,8 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, RemoteDisconnected
+from ssl import SSLCertVerificationError
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
@@ -286,7 +287,13 @@ class Connection:
 
 def _unreachable(at: Address, error: Exception) -> StoreError:
     said = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return StoreError(f"the server cannot be reached: {said}", where=str(at), hint="is `fluxres serve` running?")
+    if isinstance(error, SSLCertVerificationError):
+        hint = "if you trust its certificate: export SSL_CERT_FILE=FILE (PEM)"
+        return StoreError(f"the certificate of the server is refused: {error.verify_message}", where=str(at), hint=hint)
+    hint = "is `fluxres serve` running?"
+    if isinstance(error, RemoteDisconnected) and not at.secure:
+        hint = "does it speak HTTPS?"
+    return StoreError(f"the server cannot be reached: {said}", where=str(at), hint=hint)
 
 
 def followed(at: Address, url: str) -> Address | None:

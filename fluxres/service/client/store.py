@@ -56,10 +56,12 @@ class RemoteStore:
         found = self.connection.get("/v1/graphs").document()["graphs"]
         return [GraphRow(0, one["graph"], "", one["created"], 0, one["pools"], one["events"], 0, 0) for one in found]
 
-    def standings(self) -> dict[str, Standing]:
-        """The graphs that were copied for jobs of others, and how they stand, by name."""
+    def standings(self, only: str | None = None) -> dict[str, Standing]:
+        """The graphs (or one of them) that were copied for jobs of others, and how they stand, by name."""
         found = self.connection.get("/v1/graphs").document()["graphs"]
-        return {one["graph"]: Standing(**one["held"]) for one in found if one["held"] is not None}
+        return {
+            one["graph"]: Standing(**one["held"]) for one in found if one["held"] is not None and only in (None, one["graph"])
+        }
 
     @property
     def default(self) -> str | None:

@@ -223,6 +223,9 @@ class RemoteRefusal:
     def __str__(self) -> str:
         return "\n".join(self.sentences())
 
+    def __repr__(self) -> str:
+        return f"<RemoteRefusal: {' '.join(self.sentences())}>"
+
 
 class RemoteMatch:
     """What a request would get.
