@@ -115,7 +115,7 @@ ODD = ["login", "n", "n" + "9" * 19, "n9-ib", "8", "09", "10", "n99", "n100"]
 texts = st.from_regex(r"\A(n|node|n-)(0{0,2}[0-9]{1,3})\Z") | st.sampled_from(ODD)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(texts, min_size=2, max_size=12).filter(lambda names: len(names) % 2 == 0), st.data())
 def test_hosts_fold_like_text(names: list[str], data: st.DataObject) -> None:
     structure = machine(len(names), names)

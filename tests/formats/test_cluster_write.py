@@ -26,7 +26,7 @@ from tests.formats.structures import read_cluster, structures, write_cluster
 CLUSTERS = sorted((Path(__file__).parents[2] / "data" / "clusters").glob("*.yaml"))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(structures())
 def test_any_structure_is_read_back_equal_and_written_back_the_same(structure: Structure) -> None:
     text = write_cluster(structure)
@@ -251,7 +251,7 @@ def test_names_over_parents_with_different_texts_are_not_folded() -> None:
     assert [v for text in selectors.texts(vertices) for v in selectors.vertices(text).tolist()] == vertices
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(structures(), st.data())
 def test_any_pools_in_any_order_are_found_by_their_selectors(structure: Structure, data: st.DataObject) -> None:
     ascending, vertices = data.draw(st.booleans()), data.draw(st.lists(st.integers(0, structure.n - 1), max_size=30))

@@ -47,7 +47,7 @@ def written(structure: Structure, format: str, **options: Any) -> registry.Writt
 # -- texts of all pools --------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=80, deadline=None, phases=PHASES, suppress_health_check=SLOW)
+@settings(max_examples=40, deadline=None, phases=PHASES, suppress_health_check=SLOW)
 @given(structure=structures())
 def test_bulk_names_paths_and_uuids_equal_single_ones(structure: Structure) -> None:
     texts = PoolTexts(structure)

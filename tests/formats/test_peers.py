@@ -85,7 +85,7 @@ def test_rule_s1_plain_machines(name: str, machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("name", PEERS)
-@settings(max_examples=120, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
 @given(structure=structures())
 def test_rule_s1_odd_machines(name: str, structure: Structure) -> None:
     found = written(structure, name)

@@ -33,7 +33,7 @@ def test_rule_s1_plain_machines(name: str, machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("name", BOTH_WAYS)
-@settings(max_examples=60, deadline=None, phases=PHASES, suppress_health_check=SLOW)
+@settings(max_examples=30, deadline=None, phases=PHASES, suppress_health_check=SLOW)
 @given(structure=structures())
 def test_rule_s1_odd_machines(name: str, structure: Structure) -> None:
     # The cluster file keeps even records that violate a rule; other readers refuse or correct them.
@@ -57,7 +57,7 @@ def holds(draw: st.DrawFn, structure: Structure) -> list[Hold]:
     return found
 
 
-@settings(max_examples=150, deadline=None, phases=PHASES, suppress_health_check=SLOW)
+@settings(max_examples=60, deadline=None, phases=PHASES, suppress_health_check=SLOW)
 @given(data=st.data(), structure=structures())
 def test_rule_s1_a_cluster_file_keeps_all_allocations(data: st.DataObject, structure: Structure) -> None:
     assume(not errors(structure))
@@ -79,7 +79,7 @@ def test_only_uuids_are_left_out_of_a_plain_machine() -> None:
     assert losses.lines(usual(), [], frozenset()) == ["uuids: 9 pools; reading the file generates new ones"]
 
 
-@settings(max_examples=150, deadline=None, phases=PHASES, suppress_health_check=SLOW)
+@settings(max_examples=60, deadline=None, phases=PHASES, suppress_health_check=SLOW)
 @given(structure=structures())
 def test_fact_is_reported_if_and_only_if_the_machine_has_it(structure: Structure) -> None:
     told = facts_of(losses.lines(structure, [], frozenset()))

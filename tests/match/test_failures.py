@@ -22,7 +22,7 @@ reserved = st.tuples(st.just("reserve"), st.sampled_from(REQUESTS), st.integers(
 given_back = st.tuples(st.just("free"), st.none(), st.integers(0, 20), st.integers(0, 8))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(st.lists(st.one_of(taken, reserved, given_back), min_size=3, max_size=25))
 def test_starts_equal_those_without_a_cache(steps: list[tuple[str, object, int, int]]) -> None:
     g = ResourceGraph(expand(MACHINE, origin=uuids.new_origin()))

@@ -48,7 +48,7 @@ def expected(planner: Planner, start: int, end: int) -> tuple[list[int], list[in
 
 
 @given(st.lists(change, max_size=25), st.integers(0, 25), st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_level_agrees_with_the_planner(changes: list[tuple[bool, int, int, int, int]], born: int, many: bool) -> None:
     planner = Planner(PARENT, END, TYPE, SIZE)
     for number, (on, v, amount, start, length) in enumerate(changes):

@@ -96,8 +96,9 @@ class Shared:
 def shared(tmp_path: Path) -> Iterator[Shared]:
     place = runs.workstation(tmp_path)
     with ExitStack() as stack:
-        stack.callback(place.end)
-        yield Shared(place, stack)
+        found = Shared(place, stack)
+        stack.callback(place.end)  # before the server ends, to which the programs would turn for a while
+        yield found
 
 
 def test_a_program_runs_through_a_server_and_gives_everything_back(shared: Shared) -> None:
