@@ -15,15 +15,16 @@ import msgspec
 from msgspec.structs import replace
 
 from fluxres.clock import FOREVER, seconds
-from fluxres.documents.document import listed
+from fluxres.documents.document import listed, plural
 from fluxres.errors import HoldLapsed, MergeConflict, StoreError, UsageError
-from fluxres.graph.structure import Structure
+from fluxres.graph.structure import Problem, Structure
 from fluxres.model import joining
 from fluxres.store import journal
 from fluxres.store.contents import GraphRow
 from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:
+    from fluxres.model.resource_graph import ResourceGraph
     from fluxres.store.store import Rows
 
 CLAIM: Final = "claim:"
@@ -67,6 +68,20 @@ class Standing(msgspec.Struct, frozen=True):
         """Refuse what a lapsed graph of this name would not allocate.  Errors: HoldLapsed."""
         if self.lapsed is not None:
             raise HoldLapsed(self.lapsed, where=f"graph '{name}'", hint=_drop(name))
+
+    def problem(self, graph: ResourceGraph, now: int) -> Problem | None:
+        """What is wrong with a graph by rule N1: what is allocated in it is held by the job that it was copied for.
+
+        Args:
+            now: in ticks.
+        """
+        if self.lapsed is None:
+            return None
+        records = graph.records
+        jobs = [job for job in records.jobs() if any(end > now for end in records.ends(job))]
+        some = f"{plural(len(jobs), 'job')} in it still hold{'s' * (len(jobs) == 1)} something: {listed(jobs)}"
+        said = f"{self.lapsed}, but {some}" if jobs else self.lapsed
+        return Problem("error" if jobs else "warning", f"graph {graph.name}", said)
 
 
 class Claims:

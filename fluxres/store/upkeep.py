@@ -12,7 +12,6 @@ import msgspec
 from msgspec.structs import replace as replaced
 
 from fluxres.clock import ticks
-from fluxres.documents.document import listed, plural
 from fluxres.errors import FluxresError, StoreError, UnknownGraph, UsageError
 from fluxres.graph.structure import Problem
 from fluxres.store import dump, encoding, journal, records
@@ -99,15 +98,10 @@ def _check_graph(rows: Rows, row: GraphRow) -> list[Problem]:
 
 
 def _check_claim(rows: Rows, row: GraphRow, now_s: float) -> Iterator[Problem]:
-    """Rule N1 between the graphs of a store: what is allocated in one is held by the job of the other that it was copied for."""
-    now = ticks(now_s)
-    standing = rows.claims.standing(row, now)
-    if standing is None or standing.lapsed is None:
-        return
-    records = rows.read(row).records
-    jobs = [job for job in records.jobs() if any(end > now for end in records.ends(job))]
-    still = f", but {plural(len(jobs), 'job')} in it still hold{'s' * (len(jobs) == 1)} something: {listed(jobs)}" if jobs else ""
-    yield Problem("error" if jobs else "warning", f"graph {row.name}", f"{standing.lapsed}{still}")
+    standing = rows.claims.standing(row, ticks(now_s))
+    problem = None if standing is None else standing.problem(rows.read(row), ticks(now_s))
+    if problem is not None:
+        yield problem
 
 
 def _once(found: list[Problem]) -> list[Problem]:

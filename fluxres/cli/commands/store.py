@@ -203,9 +203,9 @@ BROKEN = 4
 
 
 @click.command("check", cls=Command, outputs=TABLE_OUTPUTS)
-@click.argument("source", required=False, shell_complete=completing.file)
+@click.argument("path", metavar="[SOURCE]", required=False, shell_complete=completing.file)
 @click.pass_context
-def check_command(ctx: click.Context, source: str | None) -> None:
+def check_command(ctx: click.Context, path: str | None) -> None:
     """Check the rules (fluxres help rules) on the graph, or on a file (SOURCE) without loading it.
 
     Ends with status 4 if a rule is broken.
@@ -214,8 +214,10 @@ def check_command(ctx: click.Context, source: str | None) -> None:
     from fluxres.store.files import load
 
     settings = ctx.ensure_object(Settings)
-    graph = reading(settings) if source is None else load(source)
+    graph = reading(settings) if path is None else load(path)
     found = graph.check()
+    if path is None and (standing := source(settings).standings(graph.name).get(graph.name)) is not None:
+        found += filter(None, [standing.problem(graph, graph.now())])
     answer(
         settings,
         document=lambda: {"graph": graph.name, "pools": len(graph), "problems": [documents.problem(p) for p in found]},
