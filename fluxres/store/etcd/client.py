@@ -31,6 +31,8 @@ _UNAVAILABLE: Final = (1, 4, 13, 14)
 _CLOSED: Final = (ConnectionError, HTTPException)
 """What an idle connection raises if the server closed it meanwhile."""
 _INVALID_TOKEN: Final = "invalid auth token"
+_LOGINS: Final = 2
+"""How often a request is sent again with a new token."""
 _ENDED_SAID_MAX: Final = 200
 
 
@@ -111,7 +113,7 @@ class Client:
         """Wait until a key is deleted after this revision, or until the timeout; False if the server did not tell."""
         request = {"create_request": {"key": key, "start_revision": revision + 1, "filters": ["NOPUT"]}}
         with suppress(OSError, HTTPException), closing(self._opened(self.address.servers[self._server], timeout_s)) as connection:
-            response = self._sent(connection, "/v3/watch", msgspec.json.encode(request))
+            response = _sent(connection, "/v3/watch", msgspec.json.encode(request), self._token)
             try:
                 return all(response.readline() for _ in range(2))  # the watch was created; the key was deleted
             except TimeoutError:
@@ -128,24 +130,24 @@ class Client:
         timeout_s = limits.ETCD_REQUEST_SECONDS if timeout_s is None else timeout_s
         body = msgspec.json.encode(request)
         said = ""
-        for _ in range(len(self.address.servers) + 1):
-            if self.address.user and not self._token:
-                self._log_in()
-            number = self._server
+        for _ in range(len(self.address.servers) + _LOGINS):
+            token, number = self._logged_in(), self._server
             try:
-                status, content = self._exchanged(self.address.servers[number], path, body, timeout_s)
+                status, content = self._exchanged(self.address.servers[number], path, body, timeout_s, token)
             except (OSError, HTTPException) as error:
                 said = _why(error)
             else:
                 found = self._read(status, content, kind)
                 if not isinstance(found, wire.Failure):
                     return found
-                if _INVALID_TOKEN in found.message and self._token:  # it lasts for five minutes
-                    self._token = ""
+                said = found.message
+                if _INVALID_TOKEN in said and token:  # it lasts for five minutes
+                    with self._guard:
+                        if self._token == token:  # another thread may have a new one
+                            self._token = ""
                     continue
                 if found.code not in _UNAVAILABLE:
                     return found
-                said = found.message
             if len(self.address.servers) == 1:
                 break
             with self._guard:
@@ -167,19 +169,19 @@ class Client:
                 f"what answers is not etcd 3.4 or later (HTTP {status}: {said})", where=self.url, hint=hint
             ) from None
 
-    def _exchanged(self, server: tuple[str, int], path: str, body: bytes, timeout_s: float) -> tuple[int, bytes]:
+    def _exchanged(self, server: tuple[str, int], path: str, body: bytes, timeout_s: float, token: str) -> tuple[int, bytes]:
         connection = self._taken()
         if connection is not None:
             try:
-                return self._exchange(connection, path, body, timeout_s)
+                return self._exchange(connection, path, body, timeout_s, token)
             except _CLOSED:
                 self.close()
-        return self._exchange(self._opened(server, timeout_s), path, body, timeout_s)
+        return self._exchange(self._opened(server, timeout_s), path, body, timeout_s, token)
 
-    def _exchange(self, connection: HTTPConnection, path: str, body: bytes, timeout_s: float) -> tuple[int, bytes]:
+    def _exchange(self, connection: HTTPConnection, path: str, body: bytes, timeout_s: float, token: str) -> tuple[int, bytes]:
         try:
             connection.sock.settimeout(timeout_s)
-            response = self._sent(connection, path, body)
+            response = _sent(connection, path, body, token)
             content = response.read()
         except BaseException:
             connection.close()
@@ -191,13 +193,6 @@ class Client:
         if not is_kept:
             connection.close()
         return response.status, content
-
-    def _sent(self, connection: HTTPConnection, path: str, body: bytes) -> HTTPResponse:
-        headers = {"Content-Type": "application/json"}
-        if self._token:
-            headers["Authorization"] = self._token
-        connection.request("POST", path, body, headers)
-        return connection.getresponse()
 
     def _taken(self) -> HTTPConnection | None:
         with self._guard:
@@ -219,7 +214,13 @@ class Client:
 
     # -- who asks ----------------------------------------------------------------------------------------------------
 
-    def _log_in(self) -> None:
+    def _logged_in(self) -> str:
+        """The token to ask with; empty if there are no users."""
+        token = self._token
+        return token if token or not self.address.user else self._log_in()
+
+    def _log_in(self) -> str:
+        """A new token; empty if no server answers."""
         request = msgspec.json.encode({"name": self.address.user, "password": self.address.password})
         for server in (*self.address.servers[self._server :], *self.address.servers[: self._server]):
             with suppress(OSError, HTTPException):
@@ -228,12 +229,14 @@ class Client:
                     "/v3/auth/authenticate",
                     request,
                     limits.ETCD_REQUEST_SECONDS,
+                    "",
                 )
                 found = self._read(*answer, wire.Token)
                 if isinstance(found, wire.Token):
                     self._token = found.token
-                    return
+                    return found.token
                 raise translated(found, self.url)
+        return ""
 
     def _tls_context(self) -> ssl.SSLContext:
         given = self.address
@@ -245,6 +248,14 @@ class Client:
             said = f"the files for TLS cannot be used: {error.strerror or error}"
             raise StoreError(said, where=self.url, hint="check the options cacert, cert and key of the address") from None
         return context
+
+
+def _sent(connection: HTTPConnection, path: str, body: bytes, token: str) -> HTTPResponse:
+    headers = {"Content-Type": "application/json"}
+    if token:
+        headers["Authorization"] = token
+    connection.request("POST", path, body, headers)
+    return connection.getresponse()
 
 
 def _close(idle: list[HTTPConnection]) -> None:
