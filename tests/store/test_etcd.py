@@ -96,9 +96,11 @@ def test_a_blob_of_any_size_is_kept(etcd_server: Etcd, url: str, size: int, monk
     store, content, sent = open_store(url), os.urandom(size), list[int]()
     exchange = Client._exchange
 
-    def count(self: Client, connection: HTTPConnection, path: str, body: bytes, timeout_s: float) -> tuple[int, bytes]:
+    def count(
+        self: Client, connection: HTTPConnection, path: str, body: bytes, timeout_s: float, token: str
+    ) -> tuple[int, bytes]:
         sent.append(len(body))
-        return exchange(self, connection, path, body, timeout_s)
+        return exchange(self, connection, path, body, time_s, token)
 
     monkeypatch.setattr(Client, "_exchange", count)
     with store.locked("test", 0), store.database.writing() as db:
@@ -302,8 +304,8 @@ def test_a_writer_without_the_lock_changes_nothing(store: Store) -> None:
 def test_a_commit_whose_answer_was_lost_is_made_once(url: str, store: Store, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     exchange, lost = Client._exchange, list[bytes]()
 
-    def lose(self: Client, connection: HTTPConnection, path: str, body: bytes, timeout_s: float) -> tuple[int, bytes]:
-        answer = exchange(self, connection, path, body, timeout_s)
+    def lose(self: Client, connection: HTTPConnection, path: str, body: bytes, time_s: float, token: str) -> tuple[int, bytes]:
+        answer = exchange(self, connection, path, body, time_s, token)
         if path == "/v3/kv/txn" and b'"MOD"' in body and body not in lost:
             lost.append(body)
             raise ConnectionResetError("the answer was lost")
@@ -718,9 +720,11 @@ def test_tls_is_checked(tmp_path: Path) -> None:
 def test_a_change_after_another_one_is_one_request(url: str, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     exchange, sent = Client._exchange, list[str]()
 
-    def count(self: Client, connection: HTTPConnection, path: str, body: bytes, timeout_s: float) -> tuple[int, bytes]:
+    def count(
+        self: Client, connection: HTTPConnection, path: str, body: bytes, timeout_s: float, token: str
+    ) -> tuple[int, bytes]:
         sent.append(path)
-        return exchange(self, connection, path, body, timeout_s)
+        return exchange(self, connection, path, body, time_s, token)
 
     monkeypatch.setattr("fluxres.store.etcd.lock._LINGER_S", 1.0)  # no pause of this machine is that long
     with fluxres.open(url, clock=fixed(0)) as graph:
