@@ -96,9 +96,7 @@ def test_a_blob_of_any_size_is_kept(etcd_server: Etcd, url: str, size: int, monk
     store, content, sent = open_store(url), os.urandom(size), list[int]()
     exchange = Client._exchange
 
-    def count(
-        self: Client, connection: HTTPConnection, path: str, body: bytes, timeout_s: float, token: str
-    ) -> tuple[int, bytes]:
+    def count(self: Client, connection: HTTPConnection, path: str, body: bytes, time_s: float, token: str) -> tuple[int, bytes]:
         sent.append(len(body))
         return exchange(self, connection, path, body, time_s, token)
 
@@ -720,9 +718,7 @@ def test_tls_is_checked(tmp_path: Path) -> None:
 def test_a_change_after_another_one_is_one_request(url: str, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     exchange, sent = Client._exchange, list[str]()
 
-    def count(
-        self: Client, connection: HTTPConnection, path: str, body: bytes, timeout_s: float, token: str
-    ) -> tuple[int, bytes]:
+    def count(self: Client, connection: HTTPConnection, path: str, body: bytes, time_s: float, token: str) -> tuple[int, bytes]:
         sent.append(path)
         return exchange(self, connection, path, body, time_s, token)
 
