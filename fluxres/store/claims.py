@@ -1,7 +1,7 @@
 """Graphs that were copied for a job of another graph in the store, and what they may still give (rule N1).
 
-Such a graph claims what the job holds. The job ends without a word to the graph: it is freed, its time is over, or its own graph
-is dropped. So a change of the copy that would give something is checked in its own transaction, under the lock that every writer
+Such a graph claims what the job holds. When the job is freed, reaches its end, or is dropped with its graph, nothing in the copy
+changes. So a change of the copy that would give something is checked in its own transaction, under the lock that every writer
 of the store takes. As long as the parent has not changed, that is one comparison of numbers; as long as no event of the parent
 concerns the job, a look at its journal. Only otherwise is the parent read.
 """
@@ -168,7 +168,8 @@ class Claims:
                 self._examined(above, upper, max(moment, upper.since), lambda: self._rows.structure(above))
             except HoldLapsed as error:
                 raise self._lapsed(row, f"{error.where} {error.message}") from None
-        if moment < claim.until and self._is_undisturbed(above, claim):
+        is_undisturbed = self._is_undisturbed(above, claim)
+        if is_undisturbed and moment < claim.until:
             return replace(claim, seq=above.seq)
         graph = self._rows.read(above)
         try:
@@ -176,10 +177,9 @@ class Claims:
         except MergeConflict:
             raise self._lapsed(row, f"graph '{above.name}' describes another machine now") from None
         job = f"job '{claim.job}' of graph '{above.name}'"
-        if until <= moment and claim.until <= moment and claim.seq >= 0 and self._is_undisturbed(above, claim):
-            raise self._lapsed(row, f"{job} ended at {in_message(seconds(claim.until))}")
         if until <= moment:
-            raise self._lapsed(row, f"{job} holds nothing any more")
+            end = f"ended at {in_message(seconds(claim.until))}" if is_undisturbed else "holds nothing any more"
+            raise self._lapsed(row, f"{job} {end}")
         if lacking:
             hint = "unlink these pools, or allocate them to the job again"
             raise self._lapsed(row, f"{job} does not hold all of it any more: {listed(lacking)}", hint)

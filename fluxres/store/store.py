@@ -883,13 +883,11 @@ class Store:
                         where=self.url,
                         hint="discard these with --replace, or choose another name",
                     )
-            now = clocks.ticks(self.clock())
-            if base is None:
+            if base is None:  # another graph, which is no copy of what a job holds
                 rows.claims.remove(row)
-            elif (claim := rows.claims.require(row, now, lambda: graph.structure, is_new=True)) is not None:
-                rows.claims.note(row, claim)
             seq = rows.append(row, graph, [event], self.clock(), command, shape=shape)
             if held is not None:
+                now = clocks.ticks(self.clock())
                 since = now if held.at is None else clocks.ticks(held.at)
                 rows.claims.stake(row, graph.structure, held.graph, held.job, since, now)
             rows.choose(name if use or chosen is None else chosen)

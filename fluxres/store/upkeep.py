@@ -99,9 +99,9 @@ def _check_graph(rows: Rows, row: GraphRow) -> list[Problem]:
 
 def _check_claim(rows: Rows, row: GraphRow, now_s: float) -> Iterator[Problem]:
     standing = rows.claims.standing(row, ticks(now_s))
-    problem = None if standing is None else standing.problem(rows.read(row), ticks(now_s))
-    if problem is not None:
-        yield problem
+    if standing is not None and standing.lapsed is not None:
+        problem = standing.problem(rows.read(row), ticks(now_s))
+        yield from [] if problem is None else [problem]
 
 
 def _once(found: list[Problem]) -> list[Problem]:
