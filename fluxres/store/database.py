@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol
 
@@ -294,3 +294,21 @@ class Database(ABC):
     def back_up(self, path: Path) -> bool:
         """Copy it to a new SQLite file; False if it has no means of its own for that."""
         return False
+
+
+class ServerDatabase(Database):
+    """A database that a server keeps.
+
+    Args:
+        path: a file of this machine that stands for the store; it is created when it is needed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @property
+    def path(self) -> Path:
+        with suppress(OSError):
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._path.touch(0o600)
+        return self._path

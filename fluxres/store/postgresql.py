@@ -10,14 +10,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from fluxres.clock import Clock
 from fluxres.errors import StoreBusy, StoreError, UsageError
-from fluxres.store.database import Connection, Database, Durability
+from fluxres.store.database import Connection, Durability, ServerDatabase
 from fluxres.store.encoding import way_out
 from fluxres.store.lock import TELL_AFTER_S, Holder, Notify
 from fluxres.store.sql import Cursor, SqlConnection
@@ -142,7 +142,7 @@ class _Nothing:
         return iter(())
 
 
-class PostgresqlDatabase(Database):
+class PostgresqlDatabase(ServerDatabase):
     """A PostgreSQL database.
 
     Args:
@@ -153,15 +153,9 @@ class PostgresqlDatabase(Database):
     kind = "a PostgreSQL database"
 
     def __init__(self, address: str, path: Path) -> None:
-        self.address, self._path = address, path
+        super().__init__(path)
+        self.address = address
         self.url = without_password(address)
-
-    @property
-    def path(self) -> Path:
-        with suppress(OSError):
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._path.touch(0o600)
-        return self._path
 
     @contextmanager
     def translated(self) -> Iterator[None]:

@@ -193,7 +193,7 @@ class SqliteDatabase(Database):
             yield None
             return
         with self.translated():
-            db, version = _patiently(self._opened_to_read, self.path)
+            db, version = _patiently(self._connected, self.path)
             try:
                 if version is not None:
                     for name, table in _missing_tables(db, version):
@@ -206,8 +206,9 @@ class SqliteDatabase(Database):
             finally:
                 db.close()
 
-    def _opened_to_read(self) -> tuple[SqliteConnection, int | None]:
-        db = SqliteConnection(_connect(self.path), self.url)
+    def _connected(self, *, shared: bool = False) -> tuple[SqliteConnection, int | None]:
+        """A connection, and the version of the tables."""
+        db = SqliteConnection(_connect(self.path, shared=shared), self.url)
         try:
             return db, _version(db, self.path)
         except BaseException:
@@ -227,9 +228,8 @@ class SqliteDatabase(Database):
             return _patiently(lambda: self._opened_to_write(shared=shared), path)
 
     def _opened_to_write(self, *, shared: bool) -> SqliteConnection:
-        db = SqliteConnection(_connect(self.path, shared=shared), self.url)
+        db, version = self._connected(shared=shared)
         try:
-            version = _version(db, self.path)
             _make_durable(db, self.path)
             db.begin_write()
             if version != VERSION:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from fluxres import limits
 from fluxres.clock import Clock
 from fluxres.errors import StoreError
-from fluxres.store.database import Connection, Database, Durability
+from fluxres.store.database import Connection, Durability, ServerDatabase
 from fluxres.store.etcd import state as states
 from fluxres.store.etcd import wire
 from fluxres.store.etcd.address import Address, parsed
@@ -24,7 +24,7 @@ from fluxres.store.etcd.transaction import Reading
 from fluxres.store.lock import Notify
 
 
-class EtcdDatabase(Database):
+class EtcdDatabase(ServerDatabase):
     """The keys under a prefix of an etcd.
 
     Args:
@@ -38,15 +38,9 @@ class EtcdDatabase(Database):
 
     def __init__(self, address: str, path: Path) -> None:
         self.address: Address = parsed(address)
-        self._path, self.url = path, str(self.address)
+        super().__init__(path)
+        self.url = str(self.address)
         self._client, self._keys, self._fences = Client(self.address), Keys(self.address.prefix), Fences()
-
-    @property
-    def path(self) -> Path:
-        with suppress(OSError):
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._path.touch(0o600)
-        return self._path
 
     @contextmanager
     def translated(self) -> Iterator[None]:
