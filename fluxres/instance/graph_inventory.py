@@ -24,7 +24,7 @@ from fluxres.clock import FOREVER, seconds
 from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded, NotHeld, UnknownJob
 from fluxres.instance import recording
 from fluxres.instance.inventory import Hold, Measure, Running
-from fluxres.instance.refused import Refused, Wanted, Wants
+from fluxres.instance.refused import Refused, Wanted, Wants, beside
 from fluxres.match import Matcher, Placement
 from fluxres.match.policy import policy
 from fluxres.model import changes, matching
@@ -97,7 +97,7 @@ class GraphInventory:
 
     def ask(self, request: Request) -> Request:
         """The request itself, if it can ever be satisfied."""
-        signature = _signature(request)
+        signature = request.resources, *beside(request)
         known = self._feasible.get(signature)
         if known is None:
             known = self._matcher().satisfiable(request)
@@ -487,12 +487,6 @@ class GraphInventory:
     def count(self, claim: Hold) -> int:
         """The units of the measured type, including those held implicitly below exclusive pools."""
         return claim.count
-
-
-def _signature(request: Request) -> object:
-    """Equal for requests with the same answer on the idle machine."""
-    queue = request.system.get("queue", "") if request.attributes else ""
-    return request.resources, request.constraint, queue, request.chooser
 
 
 def _has_fixed_order(match_policy: str) -> bool:

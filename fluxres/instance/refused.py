@@ -53,10 +53,15 @@ class Wants:
             if len(self._known) >= self.KEPT:
                 self._known.clear()
             resources, number = _divided(request) if self._is_divided else (request.resources, 1)
-            queue = request.system.get("queue", "") if request.attributes else ""
-            key = resources, request.constraint, request.parts, queue, request.chooser
-            known = self._known[id(request)] = request, Wanted(self._kinds.setdefault(key, len(self._kinds)), number)
+            kind = self._kinds.setdefault((resources, *beside(request)), len(self._kinds))
+            known = self._known[id(request)] = request, Wanted(kind, number)
         return known[1]
+
+
+def beside(request: Request) -> tuple[object, ...]:
+    """What a request asks for beside its resources, for comparison with other requests."""
+    queue = request.system.get("queue", "") if request.attributes else ""
+    return request.constraint, request.parts, queue, request.chooser
 
 
 def _divided(request: Request) -> tuple[tuple[Vertex, ...], int]:

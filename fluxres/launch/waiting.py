@@ -24,6 +24,7 @@ from fluxres.allocation.facts import JobFacts
 from fluxres.clock import FOREVER, fixed, seconds, ticks
 from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources, UnknownPool, UsageError
 from fluxres.graph.kinds import IDENTIFYING
+from fluxres.graph.short_names import NODE
 from fluxres.launch import identity, orphans
 from fluxres.launch.identity import Presence
 from fluxres.model import changes, holdings, matching, supply
@@ -32,7 +33,6 @@ from fluxres.store.mailbox import News
 from fluxres.syntax import jobspec
 
 if TYPE_CHECKING:
-    from fluxres.graph.kinds import Kind
     from fluxres.graph.structure import Structure
     from fluxres.match import Placement
     from fluxres.model import ResourceGraph
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from fluxres.syntax.jobspec import Request
 
 _Named = list[tuple[int, int]]
-_NODE: Final = "node"
 _DISTANT_S: Final = 3e9
 """Later than any end that somebody gives."""
 
@@ -214,8 +213,8 @@ def _with_free(graph: ResourceGraph, trial: ResourceGraph, window: tuple[int, in
     for v, amount in wanted:
         if amount < structure.size.item(v) or _is_free(graph, v, (now, ticks(_DISTANT_S))):
             continue
-        node = next((above for above in structure.ancestors(v) if _kind(structure, above).type == _NODE), 0)
-        pools = structure.of_type(_kind(structure, v).type)
+        node = next((above for above in structure.ancestors(v) if structure.kind_of(above).type == NODE), 0)
+        pools = structure.of_type(structure.kind_of(v).type)
         inside = pools[pools.searchsorted(node) : pools.searchsorted(structure.end.item(node))].tolist()
         others = [one for one in inside if one not in found and _likeness(structure, one) == _likeness(structure, v)]
         others = [one for one in others if _is_free(graph, one, (now, ticks(_DISTANT_S))) and _is_free(trial, one, window)]
@@ -233,11 +232,7 @@ def _is_free(graph: ResourceGraph, v: int, window: tuple[int, int]) -> bool:
 
 def _likeness(structure: Structure, v: int) -> tuple[int, object]:
     """What pools of one type have in common that serve the same requests."""
-    return structure.size.item(v), [item for item in _kind(structure, v).properties if item[0] not in IDENTIFYING]
-
-
-def _kind(structure: Structure, v: int) -> Kind:
-    return structure.kinds[structure.kind.item(v)]
+    return structure.size.item(v), [item for item in structure.kind_of(v).properties if item[0] not in IDENTIFYING]
 
 
 def _keep(trial: ResourceGraph, ticket: Ticket, wanted: _Named) -> None:

@@ -98,6 +98,11 @@ class Keys:
             self._known.pop(name, None)
 
 
+def keys_of(request: Asked) -> Keys:
+    keys: Keys = request.app.state.once
+    return keys
+
+
 async def _settle(answer: asyncio.Future[T], made: Awaitable[T]) -> None:
     """Make an answer, also when the client who asked first has gone."""
     try:

@@ -13,7 +13,7 @@ from fluxres.model import ResourceGraph, targets
 from fluxres.render import documents
 from fluxres.service import answers, requests, scopes, told
 from fluxres.service.access import Role
-from fluxres.service.replies import Asked, Keep, Keys, T, caller_of, json, site_of
+from fluxres.service.replies import Asked, Keep, T, caller_of, json, keys_of, site_of
 from fluxres.service.routes.questions import OfGraph
 
 SCHEDULER: Final = {"role": Role.SCHEDULER}
@@ -32,8 +32,7 @@ async def change(
 
         return await site.change(graph, caller, said, expected, lambda g: encode(operation(g)), keep)
 
-    keys: Keys = request.app.state.once
-    return json(kind, *await keys.once(request, make))
+    return json(kind, *await keys_of(request).once(request, make))
 
 
 def _require_unused(graph: ResourceGraph, jobs: Iterable[str]) -> None:

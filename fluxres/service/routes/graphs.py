@@ -15,7 +15,7 @@ from fluxres.model import ResourceGraph
 from fluxres.render import documents
 from fluxres.service import answers, requests
 from fluxres.service.access import Role
-from fluxres.service.replies import Asked, Keys, caller_of, json, site_of
+from fluxres.service.replies import Asked, caller_of, json, keys_of, site_of
 from fluxres.service.routes.questions import READ, MaybeText, OfGraph
 from fluxres.store import Held, encoding, records
 from fluxres.store.files import bytes_of, loads
@@ -71,8 +71,7 @@ async def load(
         site.put(graph, graph.name, command, replace=replace)
         return documents.summary(graph)
 
-    keys: Keys = request.app.state.once
-    return json(answers.Summary, await keys.once(request, lambda _keep: site.work(operation)), status=201)
+    return json(answers.Summary, await keys_of(request).once(request, lambda _keep: site.work(operation)), status=201)
 
 
 @get("/", opt=READ, operation_id="summary")
@@ -111,8 +110,7 @@ async def copy(request: Asked, graph: OfGraph, data: JSONBody[requests.Copy]) ->
         site.put(made, data.name, command, replace=False, held=None if data.job is None else Held(graph, data.job, since))
         return documents.summary(made)
 
-    keys: Keys = request.app.state.once
-    return json(answers.Summary, await keys.once(request, lambda _keep: site.work(operation)), status=201)
+    return json(answers.Summary, await keys_of(request).once(request, lambda _keep: site.work(operation)), status=201)
 
 
 @get(

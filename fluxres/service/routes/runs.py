@@ -21,7 +21,7 @@ from fluxres.launch.desk import Application, Author
 from fluxres.model import ResourceGraph, targets
 from fluxres.service import answers, requests
 from fluxres.service.access import Caller, Role
-from fluxres.service.replies import Asked, Keys, T, caller_of, json, site_of
+from fluxres.service.replies import Asked, T, caller_of, json, keys_of, site_of
 from fluxres.service.routes.changes import SCHEDULER
 from fluxres.service.routes.questions import READ, OfGraph
 from fluxres.service.routes.streams import MEDIA_TYPE, pushed
@@ -43,8 +43,7 @@ async def _once(
     async def make(_keep: object) -> bytes:
         return msgspec.json.encode(await site.in_store(graph, lambda store: operation(store, author)))
 
-    keys: Keys = request.app.state.once
-    return json(kind, await keys.once(request, make))
+    return json(kind, await keys_of(request).once(request, make))
 
 
 @post("/run", opt=SCHEDULER, status_code=200, operation_id="run")
