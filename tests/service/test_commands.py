@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,15 +60,17 @@ state /demo/rack0/node0 up
 """
 
 
-def test_commands_print_the_same_on_a_server(shared: Server, alone: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    import shlex
+def words_of(line: str) -> list[str]:
+    """A line of the script; what `find` looks for needs no quotes there."""
+    words = shlex.split(line)
+    return ["find", " ".join(words[1:-2]), *words[-2:]] if words[0] == "find" else words
 
+
+def test_commands_print_the_same_on_a_server(shared: Server, alone: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock, "system", clock.fixed(clock.system()))
     monkeypatch.delenv("FLUXRES_STORE", raising=False)
     for line in SCRIPT.splitlines():
-        words = shlex.split(line)
-        if words[0] == "find":
-            words = ["find", " ".join(words[1:-2]), *words[-2:]]
+        words = words_of(line)
         local = CliRunner().invoke(program, ["--store", alone, *words])
         remote = CliRunner().invoke(program, ["--store", shared.url, *words])
         assert (remote.exit_code, remote.output) == (local.exit_code, local.output), line

@@ -23,7 +23,7 @@ from fluxres.service.client.connection import Connection
 from fluxres.store import lease, open_store
 from fluxres.store.lease import Lease
 from tests.service.conftest import Server, demo_store, running
-from tests.service.test_commands import SCRIPT
+from tests.service.test_commands import SCRIPT, words_of
 
 LEASE = ("--lease", "1h")
 """Nothing is renewed, so tests can change the note."""
@@ -74,15 +74,11 @@ def tags(store: str) -> set[str]:
 def test_commands_print_the_same_on_a_store_that_a_server_leads(
     led_store: Server, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, posts: list[str]
 ) -> None:
-    import shlex
-
     alone = demo_store(tmp_path_factory.mktemp("alone"))
     monkeypatch.setattr(clock, "system", clock.fixed(clock.system()))
     monkeypatch.delenv("FLUXRES_STORE", raising=False)
     for line in (*SCRIPT.splitlines(), "unlink /demo/rack1/node7", "info"):
-        words = shlex.split(line)
-        if words[0] == "find":
-            words = ["find", " ".join(words[1:-2]), *words[-2:]]
+        words = words_of(line)
         local = CliRunner().invoke(program, ["--store", alone, *words])
         through = CliRunner().invoke(program, ["--store", led_store.store, *words])
         assert (through.exit_code, through.output) == (local.exit_code, local.output), line

@@ -28,6 +28,7 @@ from fluxres.store.etcd import wire
 from fluxres.store.etcd.address import Address, parsed
 from fluxres.store.etcd.client import Client
 from fluxres.store.etcd.connection import EtcdConnection
+from fluxres.store.etcd.database import EtcdDatabase
 from fluxres.store.etcd.keys import end
 from tests.store.graphs import fingerprint, machine
 from tests.store.servers import Etcd, etcd, free_port
@@ -49,9 +50,13 @@ def store(url: str) -> Store:
     return made
 
 
+def database(store: Store) -> EtcdDatabase:
+    assert isinstance(store.database, EtcdDatabase)
+    return store.database
+
+
 def keys(server: Etcd, store: Store, folder: str) -> list[str]:
-    assert isinstance(store.database.address, Address)  # type: ignore[attr-defined]  # it is an EtcdDatabase
-    prefix = store.database.address.prefix + folder  # type: ignore[attr-defined]
+    prefix = database(store).address.prefix + folder
     return [key for key in server.control("get", prefix, "--prefix", "--keys-only").splitlines() if key]
 
 
@@ -117,7 +122,7 @@ def test_a_blob_of_any_size_is_kept(etcd_server: Etcd, url: str, size: int, monk
     assert len(keys(etcd_server, store, "blobs/")) == 1
     with store.locked("test", 0), store.database.writing() as db:
         db.remove_graph(number)
-    assert keys(etcd_server, store, "") == [store.database.address.prefix + "state/head"]  # type: ignore[attr-defined]
+    assert keys(etcd_server, store, "") == [database(store).address.prefix + "state/head"]
 
 
 def test_an_event_above_the_size_of_a_value_is_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,8 +296,8 @@ def test_a_writer_without_the_lock_changes_nothing(store: Store) -> None:
     with store.locked("one", 0):
         db = store.database.begin()
         db.put_note("k", "x")
-        client = Client(store.database.address)  # type: ignore[attr-defined]
-        client.call("/v3/kv/put", {"key": store.database._keys.head, "value": b'{"fluxres":"store","version":1}'}, dict)  # type: ignore[attr-defined]
+        client = Client(database(store).address)
+        client.call("/v3/kv/put", {"key": database(store)._keys.head, "value": b'{"fluxres":"store","version":1}'}, dict)
         with pytest.raises(StoreConflict, match="without its lock"):
             db.commit()
     assert store.names() == ["demo"]
@@ -600,7 +605,7 @@ def test_damage_is_found(etcd_server: Etcd, store: Store, what: str, said: str) 
     for key in ("a", "b", "c"):
         with store.writing() as transaction:
             transaction.graph.tag("/demo", key)
-    prefix = store.database.address.prefix  # type: ignore[attr-defined]
+    prefix = database(store).address.prefix
     if what == "garbage":
         etcd_server.control("put", prefix + what, "x")
     else:
@@ -619,7 +624,7 @@ def test_rule_e1_damage_of_any_key_never_ends_in_a_traceback(etcd_server: Etcd, 
             transaction.graph.tag("/demo", "k")
             launch = Launch("host", "boot", ((1, 2),), "mark", ("true",), None)
             transaction.tickets.add(Ticket("j", "ada", 0, 0.0, launch))
-        client, prefix = Client(store.database.address), store.database._keys.prefix  # type: ignore[attr-defined]
+        client, prefix = Client(database(store).address), database(store)._keys.prefix
         stored = client.call("/v3/kv/range", {"key": prefix, "range_end": end(prefix)}, wire.Found).kvs
         stored.append(wire.KeyValue(prefix + b"pending/x"))
         for kv in random.sample(stored, random.randint(1, 3)):
@@ -660,7 +665,7 @@ def test_space_that_runs_out_is_an_error_that_changes_nothing() -> None:
             with pytest.raises(StoreError, match="quota"):
                 graph.tag("/demo", "k")
             assert "etcd raises the alarm NOSPACE" in [problem.message for problem in upkeep.check(store)[1]]
-            server.control("compact", str(states.read(store.database._client, store.database._keys).revision))  # type: ignore[attr-defined]
+            server.control("compact", str(states.read(database(store)._client, database(store)._keys).revision))
             server.control("defrag")
             server.control("alarm", "disarm")
             graph.tag("/demo", "k", "again")
