@@ -2,8 +2,8 @@
 
 A run takes a third of a second of processor time until it has its place in the queue. Hundreds that start at the same moment
 would take it from each other, and from those that end: each would hold the lock of the store for seconds, and what has become
-free would stay idle for as long. So they start a few at a time. It is only a courtesy: whoever has waited for long, or for a
-process that is stopped, goes ahead.
+free would stay idle for as long. So they start a few at a time. It is only a courtesy: a run that has waited for long, or for
+a process that is stopped, goes ahead.
 """
 
 from __future__ import annotations

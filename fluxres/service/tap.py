@@ -104,7 +104,7 @@ def _require_pools(event: Event, caller: Caller) -> None:
 
 
 def _is_over(graph: ResourceGraph, event: Event) -> bool:
-    """Whether an event drops only what has ended: any change begins with the stages that have expired, whoever made them."""
+    """Whether an event drops only what has ended: every change begins by dropping expired stages, its own and those of others."""
     if event["event"] == "expire":
         return int(event["before"]) <= graph.now()
     return event["event"] == "release" and graph.records.require_stage(event["stage"]).expires <= graph.now()

@@ -121,7 +121,7 @@ class Events:
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """No collection of garbage within a measurement: it takes as long as the whole program has objects, whoever made them."""
+    """Collect no garbage during a measurement: a collection visits the objects of the entire program, not of one decision."""
     if not gc.isenabled():
         yield
         return
