@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from fluxres.model.match import Match
     from fluxres.service.client import connect
     from fluxres.store.attached import open
+    from fluxres.store.child import Child, open_child
     from fluxres.store.files import dumps, load, loads, save
     from fluxres.syntax.hostlist import Hostlist
     from fluxres.syntax.idset import IDset
@@ -57,6 +58,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Allocation",
     "AuxiliaryGraph",
+    "Child",
     "Edge",
     "FluxresError",
     "Forbidden",
@@ -107,6 +109,7 @@ __all__ = [
     "load",
     "loads",
     "open",
+    "open_child",
     "save",
 ]
 
@@ -116,6 +119,7 @@ _MODULE = {
     **dict.fromkeys(("Instance", "Job", "QueuePolicy"), "fluxres.instance"),
     "connect": "fluxres.service.client",
     "open": "fluxres.store.attached",
+    **dict.fromkeys(("Child", "open_child"), "fluxres.store.child"),
     "Match": "fluxres.model.match",
     "Policy": "fluxres.match",
     **dict.fromkeys(("AuxiliaryGraph", "Edge", "Resource", "build"), "fluxres.formats.builder"),
