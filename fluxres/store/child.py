@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from secrets import token_hex
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from fluxres import clock as clocks
@@ -77,7 +78,7 @@ class ChildFence:
             return HoldLapsed("its lease was over, and its parent has ended it", where=where, hint=hint)
         while claim is not None:
             if claim.lease is not None and claim.lease.until <= now:
-                return claims.over(self._name, claim.lease)
+                return claims.over(self._name, claim.lease.until)
             claim = claims.read(db, claim.parent, f"graph '{claim.name}'")
         return None
 
@@ -99,11 +100,15 @@ class Child:
         name: of the graph.
         parent: name of the graph that it is a part of.
         job: that holds its pools there.
+        uid: of the graph.
+        on_loss: called by a thread when the lease has been lost.
     """
 
     def __init__(self, store: Store, row: GraphRow, claim: Claim, fence: ChildFence, command: str) -> None:
         assert claim.lease is not None
         self.store, self.name, self.parent, self.job = store, row.name, claim.name, claim.job
+        self.uid = row.uid
+        self.on_loss: Callable[[], object] = lambda: None
         self._fence, self._command, self._life_s = fence, command, claim.lease.life_s
         self._until = claim.lease.until
         wait_s = limits.LOCK_WAIT_SECONDS_DEFAULT
@@ -135,6 +140,11 @@ class Child:
         """Whether it has ended, or has lost its lease, and changes nothing any more."""
         return self._is_over.is_set() or self._fence.loss is not None
 
+    def require(self) -> None:
+        """Errors: HoldLapsed once the lease has been lost."""
+        if (loss := self._fence.loss) is not None:
+            raise HoldLapsed(loss.message, where=loss.where, hint=loss.hint)
+
     # -- more, less, longer --------------------------------------------------------------------------------------------
 
     def grow(self, wanted: Targets | Wanted, *, policy: str = "first") -> list[str]:
@@ -144,8 +154,8 @@ class Child:
         Errors: InsufficientResources, InfeasibleRequest and others of the parent; StillHeld for what a job here holds as a whole
             and that would grow; HoldLapsed. Nothing is changed then.
         """
-        with self._both("grow") as (parent, _):
-            return grow(parent, self.job, wanted, policy)
+        with self._both("grow") as pair:
+            return grow(pair, wanted, policy)
 
     def shrink(self, wanted: Targets) -> list[str]:
         """Return pools to the parent, by name, with everything in them.
@@ -153,8 +163,8 @@ class Child:
         Returns: their paths.
         Errors: StillHeld if jobs here hold some of it, now or later; NotHeld; UsageError; HoldLapsed. Nothing is changed then.
         """
-        with self._both("shrink") as (parent, part):
-            return shrink(parent, part, self.job, wanted)
+        with self._both("shrink") as pair:
+            return shrink(pair, wanted)
 
     def extend(self, end: Time | None = None, *, duration_s: Length | None = None) -> float:
         """Move the end of the job in the parent; returns it in seconds, infinity for no end.
@@ -164,9 +174,8 @@ class Child:
 
         Errors: those of `ResourceGraph.set_end` in the parent; HoldLapsed.
         """
-        with self._both("extend") as (parent, _):
-            found = parent.set_end(self.job, end, duration_s=duration_s)
-        return max(span.end for span in found.spans)
+        with self._both("extend") as pair:
+            return extend(pair, end, duration_s)
 
     def refresh(self) -> None:
         """Take over what the parent has changed in what the job holds: pools that it added, removed or resized.
@@ -177,9 +186,9 @@ class Child:
             pass
 
     @contextmanager
-    def _both(self, what: str) -> Iterator[tuple[ResourceGraph, ResourceGraph]]:
-        with both(self.store, self.name, f"{self._command or 'child'}: {what}") as graphs:
-            yield graphs
+    def _both(self, what: str) -> Iterator[Both]:
+        with both(self.store, self.name, f"{self._command or 'child'}: {what}") as pair:
+            yield pair
         self.graph.refresh()
 
     # -- the lease -----------------------------------------------------------------------------------------------------
@@ -220,11 +229,8 @@ class Child:
         self._stop()
         if was_over or self._fence.loss is not None:
             return
-        with suppress(HoldLapsed), self.store.changing(self.name, self._command or "child: end", None) as rows:
-            row = rows.graph(self.name)
-            _, claim = rows.claims.parent(row)
-            rows.claims.end(row, claim, self.store.clock(), self._command or "child: end")
-        self.store.wake(self.parent, ())
+        with suppress(HoldLapsed):
+            end(self.store, self.name, self._command or "child: end")
 
     def detach(self) -> None:
         """Give the lease back, and leave the graph with its jobs, which then lasts as long as the job in the parent.
@@ -248,13 +254,13 @@ class Child:
 
     def _run(self) -> None:
         while not self._is_over.wait(self._life_s / _RENEWALS):
-            try:
+            with suppress(FluxresError):  # the store is busy or away: again until the lease is over
                 self.renew()
-            except HoldLapsed:
+            if self._fence.loss is None and seconds(self._until) <= self.store.clock():
+                self._fence.loss = claims.over(self.name, self._until)
+            if self._fence.loss is not None:
+                self.on_loss()
                 return
-            except FluxresError:  # the store is busy or away: again until the lease is over
-                if seconds(self._until) <= self.store.clock():
-                    return
 
 
 def open_child(
@@ -337,17 +343,17 @@ def _part(store: Store, rows: Rows, above: GraphRow, job: str, name: str, comman
     return store.add(rows, name, part, Held(above.name, job), command)
 
 
-def grow(parent: ResourceGraph, job: str, wanted: Targets | Wanted, policy: str) -> list[str]:
+def grow(pair: Both, wanted: Targets | Wanted, policy: str) -> list[str]:
     """Allocate more to the job of a child; returns the paths."""
-    return list(dict.fromkeys(span.pool for span in parent.grow(job, wanted, policy=policy).spans))
+    return list(dict.fromkeys(span.pool for span in pair.parent.grow(pair.job, wanted, policy=policy).spans))
 
 
-def shrink(parent: ResourceGraph, part: ResourceGraph, job: str, wanted: Targets) -> list[str]:
+def shrink(pair: Both, wanted: Targets) -> list[str]:
     """Return pools of a child to its parent; returns their paths."""
+    parent, part, job = pair.parent, pair.part, pair.job
     if targets.is_request(wanted, part):
-        raise UsageError(
-            f"expected pools to return, got a request: {wanted!r:.80}", hint=f"name them, such as {giving_back.IDLE_NODES}"
-        )
+        hint = f"name them, such as {giving_back.IDLE_NODES}"
+        raise UsageError(f"expected pools to return, got a request: {wanted!r:.80}", hint=hint)
     s, now = part.structure, parent.now()
     tops: list[int] = []
     for v, amount in sorted(targets.resolve(part, wanted)):
@@ -357,6 +363,8 @@ def shrink(parent: ResourceGraph, part: ResourceGraph, job: str, wanted: Targets
             tops.append(v)
     limit = max(parent.records.ends(job), default=FOREVER)
     for v in tops:
+        if not parent.records.is_holder(job):
+            break
         with parent.structure.lifted():
             giving_back.give_back(parent, job, parent.vertex(s.uuid(v)), now, limit)
     if not parent.records.is_holder(job):
@@ -364,29 +372,65 @@ def shrink(parent: ResourceGraph, part: ResourceGraph, job: str, wanted: Targets
     return s.wheres(tops)
 
 
+def extend(pair: Both, end: Time | None, duration_s: Length | None) -> float:
+    """Move the end of the job of a child; returns it in seconds, infinity for no end."""
+    return max(span.end for span in pair.parent.set_end(pair.job, end, duration_s=duration_s).spans)
+
+
+def end(store: Store, name: str, command: str) -> None:
+    """End a child: its job in the parent is freed, and its graph is removed with those of all below it.
+
+    Errors: HoldLapsed if the parent was dropped; UsageError for a graph that is no child.
+    """
+    with store.changing(name, command, None) as rows:
+        row = rows.graph(name)
+        above, claim = rows.claims.parent(row)
+        rows.claims.end(row, claim, store.clock(), command)
+    store.wake(above.name, ())
+
+
+class Both(msgspec.Struct):
+    """A child and its parent, within one transaction.
+
+    Args:
+        parent: to be changed.
+        job: of the child in it.
+        part: the graph of the child as it is before the change.
+        notes: names and texts that are written with the change.
+    """
+
+    parent: ResourceGraph
+    job: str
+    part: ResourceGraph
+    notes: list[tuple[str, str]] = msgspec.field(default_factory=list)
+
+
 @contextmanager
-def both(store: Store, name: str, command: str) -> Iterator[tuple[ResourceGraph, ResourceGraph]]:
+def both(store: Store, name: str, command: str, user: str | None = None) -> Iterator[Both]:
     """Change what the job of a child holds in its parent; the graph of the child then becomes what the job holds.
 
     Both are written in one transaction, or neither.
 
     Args:
         name: of the graph of the child.
+        user: for the journals; that of this process by default.
 
     Errors: StillHeld if jobs of the child hold some of what goes; HoldLapsed; UsageError for a graph that is no child.
     """
     with store.changing(name, command, None) as rows:
         row = rows.graph(name)
         above, claim = rows.claims.parent(row)
-        with _changed(store, rows, above, command) as parent:
+        with _changed(store, rows, above, command, user) as parent:
             if not _is_holder(parent, claim.job, parent.now()):
                 said = f"job '{claim.job}' of graph '{above.name}' holds nothing any more"
                 raise HoldLapsed(said, where=f"graph '{name}'", hint="begin anew")
-            part = rows.read(row, store.clock)
-            yield parent, part
+            pair = Both(parent, claim.job, rows.read(row, store.clock))
+            yield pair
             fresh = parent.copy(job=claim.job)
-        with _changing(store, rows, row, part, command):
-            part.apply(fresh)
+        with _changing(store, rows, row, pair.part, command, user):
+            pair.part.apply(fresh)
+        for key, text in pair.notes:
+            rows.db.put_note(key, text)
     store.wake(above.name, ())
     store.wake(name, ())
 
@@ -405,18 +449,18 @@ def _is_holder(graph: ResourceGraph, job: str, now: int) -> bool:
 
 
 @contextmanager
-def _changed(store: Store, rows: Rows, row: GraphRow, command: str) -> Iterator[ResourceGraph]:
+def _changed(store: Store, rows: Rows, row: GraphRow, command: str, user: str | None = None) -> Iterator[ResourceGraph]:
     graph = rows.read(row, store.clock)
-    with _changing(store, rows, row, graph, command):
+    with _changing(store, rows, row, graph, command, user):
         yield graph
 
 
 @contextmanager
-def _changing(store: Store, rows: Rows, row: GraphRow, graph: ResourceGraph, command: str) -> Iterator[None]:
+def _changing(store: Store, rows: Rows, row: GraphRow, graph: ResourceGraph, command: str, user: str | None) -> Iterator[None]:
     """Write the changes of a graph that are made in the block, within a transaction."""
     events: list[dict[str, object]] = []
     graph.sink = events.append
     yield
     graph.sink = None
     if events:
-        rows.append(row, graph, events, store.clock(), command)
+        rows.append(row, graph, events, store.clock(), command, user=user)

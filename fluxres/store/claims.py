@@ -169,7 +169,7 @@ class Claims:
         if lease is None:
             return Standing(name, claim.job, lapsed)
         if lapsed is None and lease.until <= now:
-            lapsed = over(row.name, lease).message
+            lapsed = over(row.name, lease.until).message
         return Standing(name, claim.job, lapsed, lease.host, seconds(lease.until))
 
     def _parent(self, claim: Claim) -> GraphRow | None:
@@ -286,9 +286,9 @@ class Claims:
         return HoldLapsed(f"allocates nothing any more: {why}", where=f"graph '{row.name}'", hint=hint)
 
 
-def over(name: str, lease: ChildLease) -> HoldLapsed:
+def over(name: str, until: int) -> HoldLapsed:
     """What a child gets whose lease is over."""
-    when = in_message(seconds(lease.until))
+    when = in_message(seconds(until))
     hint = "what it held is its parent's again; begin anew"
     return HoldLapsed(f"its lease was over at {when}", where=f"graph '{name}'", hint=hint)
 

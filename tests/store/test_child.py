@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +68,8 @@ def begun(store: Store, cleanup: ExitStack, job: str = "a", **how: Any) -> Child
     child = open_child(store.url, clock=store.clock, **{"graph": "demo", "job": job, "lease_s": 60, **how})
 
     def end() -> None:
-        try:
+        with suppress(FluxresError):
             child.end()
-        except FluxresError:
-            pass
 
     cleanup.callback(end)
     return child
@@ -143,7 +141,7 @@ def test_a_child_gets_its_first_resources(local: Store, cleanup: ExitStack) -> N
 
 def test_bounds_of_a_lease(local: Store, cleanup: ExitStack) -> None:
     for life_s in (limits.CHILD_LEASE_SECONDS_MIN / 2, limits.CHILD_LEASE_SECONDS_MAX * 2):
-        with pytest.raises(UsageError, match="lease_s: expected 0.5 to 86400 seconds"):
+        with pytest.raises(UsageError, match=r"lease_s: expected 0\.5 to 86400 seconds"):
             begun(local, cleanup, lease_s=life_s)
 
 
@@ -244,7 +242,7 @@ def test_an_attached_parent_has_everything_back(site: Store, clock: Moving, clea
 
 def test_one_process_for_a_job(local: Store, cleanup: ExitStack) -> None:
     child = begun(local, cleanup)
-    with pytest.raises(StoreBusy, match="process .* works on what this job holds, until"):
+    with pytest.raises(StoreBusy, match=r"process .* works on what this job holds, until"):
         begun(local, cleanup, name="again")
     child.graph.allocate("slot/core", job="x")
     child.detach()
@@ -314,13 +312,13 @@ def test_a_crash_in_between_changes_neither_graph(
     site: Store, cleanup: ExitStack, monkeypatch: pytest.MonkeyPatch, operation: str
 ) -> None:
     """The process fails before the commit, after each write of the transaction."""
-    child = None if operation == "open" else begun(site, cleanup)
+    child = begun(site, cleanup)
     before = {name: site.log(name) for name in site.names()}
     attempts = {
-        "grow": lambda: child.grow("slot/node"),  # type: ignore[union-attr]  # it is there then
-        "shrink": lambda: child.shrink(NODES[1]),  # type: ignore[union-attr]
-        "extend": lambda: child.extend(2000),  # type: ignore[union-attr]
-        "end": lambda: child.end(),  # type: ignore[union-attr]
+        "grow": lambda: child.grow("slot/node"),
+        "shrink": lambda: child.shrink(NODES[1]),
+        "extend": lambda: child.extend(2000),
+        "end": child.end,
         "open": lambda: begun(site, cleanup, "b", wanted="slot/node"),
     }
     writes = {"grow": 2, "shrink": 2, "extend": 1, "end": 1, "open": 2}[operation]
