@@ -19,6 +19,7 @@ from heapq import heappop, heappush
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final
 
+from fluxres import limits
 from fluxres.clock import FOREVER, processor_time, seconds, ticks
 from fluxres.documents.document import listed
 from fluxres.errors import (
@@ -37,9 +38,12 @@ from fluxres.instance.queue import Endless, QueuePolicy
 from fluxres.instance.runner import STOPPED
 from fluxres.instance.states import RUNNING, State
 from fluxres.model import matching
+from fluxres.simulation.attempts import NOTHING_SAVED, Checkpoint, History
 from fluxres.simulation.cost import Cost, Decision, Fitted
 from fluxres.simulation.cost import parse as cost_of
+from fluxres.simulation.external import Booking, External, ExternalEvent
 from fluxres.simulation.hierarchy import Hierarchy, shares
+from fluxres.simulation.losses import Losses, LossSink
 from fluxres.simulation.machine import Machine
 from fluxres.simulation.machine import read as read_machine
 from fluxres.simulation.metrics import Metrics, RunningMetrics
@@ -62,11 +66,12 @@ BOOT: Final = 1
 TIMER: Final = 2
 END: Final = 3
 PASS: Final = 4
+EXTERNAL: Final = 5
 """Kinds of events. Those of one kind at one moment are handled in the order in which they were caused: ends in that of starts."""
 
 EVENT_ORDERS: Final[dict[str, tuple[int, ...]]] = {
-    "sequential": (PASS, SUBMIT, BOOT, TIMER, END),
-    "batched": (END, BOOT, TIMER, SUBMIT, PASS),
+    "sequential": (PASS, SUBMIT, BOOT, TIMER, END, EXTERNAL),
+    "batched": (END, BOOT, TIMER, EXTERNAL, SUBMIT, PASS),
 }
 """The order of the kinds of events at one moment. sequential, as in PySS: each event is followed by its pass. batched, as in
 Batsim: one pass follows all events."""
@@ -175,6 +180,8 @@ class Result:
         left: jobs still waiting when nothing more could happen, or never submitted because their instance had ended.
         events: number of events handled.
         instances: what each instance did.
+        losses: what failures and preemption cost; None in a run without external events.
+        notes: external events without an effect, by reason.
     """
 
     schedule: Schedule | None
@@ -184,6 +191,8 @@ class Result:
     left: int
     events: int
     instances: list[InstanceRow]
+    losses: Losses | None = None
+    notes: Counter[str] = field(default_factory=Counter)
 
 
 # -- the simulator ------------------------------------------------------------------------------------------------------
@@ -202,6 +211,9 @@ class Simulator:
         hierarchy: levels of instances.
         cost: cost model of decisions; None for no cost.
         event_order: of the events of one moment, a key of `EVENT_ORDERS`.
+        external_events: failures, repairs, reservations and other events that no job causes; an iterator may be endless.
+        on_failure: what happens to the jobs on pools that go down: fail, or requeue.
+        checkpoint: how jobs save their work; default: an interrupted job begins anew.
         sinks: receive every finished job.
         keep: whether to keep the schedule.
     """
@@ -218,6 +230,9 @@ class Simulator:
         hierarchy: Hierarchy | None = None,
         cost: Cost | None = None,
         event_order: str = "sequential",
+        external_events: Iterable[ExternalEvent] = (),
+        on_failure: str = "fail",
+        checkpoint: Checkpoint = NOTHING_SAVED,
         sinks: Iterable[Sink] = (),
         keep: bool = True,
     ) -> None:
@@ -246,16 +261,25 @@ class Simulator:
         self.instance.measure_in(self.machine.unit)
         self.schedule = Schedule() if keep else None
         self.running = RunningMetrics(self.machine.count)
-        self.sinks: list[Sink] = [self.running, *([self.schedule] if self.schedule is not None else ()), *sinks]
+        self.losses = LossSink()
+        own = (self.running, self.losses, *([self.schedule] if self.schedule is not None else ()))
+        self.sinks: list[Sink] = [*own, *sinks]
         self.refusals = Refusals()
         self.errors: list[str] = []
         self.rows: list[InstanceRow] = []
         self._sites: dict[Scheduler, Site] = {}
         self._workload: Iterable[Submission] = ()
         self._starting: list[Job] | None = None if cost is None else []
+        self.checkpoint = checkpoint
+        self.histories: dict[Job, History] = {}
+        """Of jobs that were interrupted."""
+        self.external = External(self, external_events, on_failure)
+        self.has_external = self.external.next is not None
+        if self.has_external:
+            self.running.area_of = lambda begin, end: self.external.areas(begin, end)[1]
         self._begin_at = FOREVER
         """The first submission."""
-        self._made = self._submitted = self._ended = self._handled = self._supplies_seen = 0
+        self._made = self._submitted = self._ended = self._handled = self._supplies_seen = self._idle_events = 0
 
     # -- the runner of the instances -----------------------------------------------------------------------------------
 
@@ -269,13 +293,35 @@ class Simulator:
     def _begin(self, job: Job, moment: int) -> None:
         what = job.payload
         if isinstance(what, Submission):
-            self.events.push(min(moment + what.run, job.limit), END, job)
+            end = min(moment + self._length(job, what), job.limit)
+            if job in self.histories:
+                self.histories[job].ends = end
+            self.events.push(end, END, job)
+        elif isinstance(what, Booking):
+            self.events.push(job.limit, END, job)
         else:
             self.events.push(moment + ticks(self.hierarchy.boot_s), BOOT, job)
 
+    def _length(self, job: Job, given: Submission) -> int:
+        """How long an attempt of a job takes, if nothing interrupts it."""
+        history = self.histories.get(job) if self.histories else None
+        return self.checkpoint.length(given.run, False) if history is None else history.length(self.checkpoint)
+
     def stop(self, job: Job, why: str) -> None:
         """End a job now."""
+        if job.is_requeued and isinstance(job.payload, Submission):
+            self._interrupt(job)
         job.instance.finish(job, STOPPED)
+
+    def _interrupt(self, job: Job) -> None:
+        """Note an attempt of a job that will wait again."""
+        given, now = job.payload, self.clock.now
+        history = self.histories.setdefault(job, History(given.run))
+        elapsed = max(now - job.started, 0)
+        work, is_restart = history.run - history.saved, history.saved > 0
+        history.earlier.append(self._record(job, now, "failed"))
+        history.saved += self.checkpoint.saved(elapsed, work, is_restart)
+        history.ends = -1
 
     # -- the event loop ----------------------------------------------------------------------------------------------
 
@@ -295,12 +341,14 @@ class Simulator:
             BOOT: self._boot,
             END: self._end,
             PASS: self._pass,
+            EXTERNAL: self._external,
         }
         events, clock = self.events, self.clock
         used = [self.instance.policy, *map(policy, self.hierarchy.queue_policies)]
         ours = all(type(each).__module__.startswith("fluxres.instance.") for each in used)
         try:
             with watching(lambda: [site.instance for site in list(self._sites.values())], needed=not ours):
+                self._await_external()
                 self._site(self.instance, self.machine, Child(0, 0), None)
                 while len(events):
                     clock.now, kind, what = events.pop()
@@ -324,7 +372,17 @@ class Simulator:
         if hasattr(jobs, "__len__"):  # including those of instances that have ended or never started
             left += len(jobs) - self._submitted
         rows = sorted(self.rows, key=lambda row: row.number)
-        return Result(self.schedule, self.running.metrics(), self.refusals, self.errors, left, self._handled, rows)
+        return Result(
+            self.schedule,
+            self.running.metrics(),
+            self.refusals,
+            self.errors,
+            left,
+            self._handled,
+            rows,
+            self.losses.losses(self.external.areas) if self.has_external or self.losses.interruptions else None,
+            self.external.notes,
+        )
 
     def _site(self, instance: Instance, machine: Machine, what: Child, job: Job | None) -> None:
         """Start an instance: it makes its children, or takes its share of the workload."""
@@ -335,7 +393,9 @@ class Simulator:
         self._made += 1
         self._sites[instance] = site
         # Ids are remembered only if later jobs may name them: for a million jobs they take most of the memory.
-        instance.dependencies.remembers = not isinstance(self._workload, Workload) or self._workload.has_dependencies
+        instance.dependencies.remembers = (
+            not isinstance(self._workload, Workload) or self._workload.has_dependencies or self.has_external
+        )
         if job is not None:
             site.parent, site.job = self._sites[job.instance], job
         if is_leaf:
@@ -390,7 +450,7 @@ class Simulator:
         self._begin_at = min(self._begin_at, job.submit)
         request = site.machine.asking(job.ask) if isinstance(job.ask, int) else job.ask
         try:
-            made = self._enter(site, request, job.limit, job, job)
+            made = self._enter(site, request, self.checkpoint.limit(job.limit), job, job)
         # never, undecided even on the idle machine, or not accepted by its partition
         except (InfeasibleRequest, InsufficientResources, LimitExceeded) as error:
             self.refusals.add(job.id, error.message)
@@ -420,6 +480,39 @@ class Simulator:
                 raise InfeasibleRequest("waits for a job that was refused", where=f"job {job.id}")
             yield f"{scheme}:{number}"
 
+    # -- external events ---------------------------------------------------------------------------------------------
+
+    def _await_external(self) -> None:
+        event = self.external.next
+        if event is not None:
+            self.events.push(max(event.at, self.clock.now), EXTERNAL, None)
+
+    def _external(self, _: None) -> None:
+        if not self._has_work:
+            return  # a model of failures has no end
+        self.external.take()
+        self._idle_events = 0 if len(self.events) else self._idle_events + 1
+        if self._idle_events < limits.IDLE_EVENTS_MAX:
+            self._await_external()
+        for site in list(self._sites.values()):
+            if not site.instance.is_closed:
+                self._settle(site)
+
+    @property
+    def _has_work(self) -> bool:
+        """Whether jobs wait, run, or are still to come."""
+        is_active = self._submitted - len(self.refusals) > self._ended
+        return is_active or any(site.upcoming is not None or site.children_left for site in self._sites.values())
+
+    def job_of(self, job: int | str) -> Job | None:
+        """The job of an instance by its id in the workload, if it is active."""
+        for site in self._sites.values():
+            number = site.names.get(str(job))
+            if number is not None:
+                found: Job | None = site.instance.running_jobs.get(number)
+                return found
+        return None
+
     def _timer(self, site: Site) -> None:
         site.timer = FOREVER
         if not site.instance.is_closed:
@@ -445,10 +538,13 @@ class Simulator:
         if job.state not in RUNNING:
             return
         site, given = self._sites[job.instance], job.payload
+        history = self.histories.get(job) if self.histories else None
+        if history is not None and history.ends != self.clock.now:
+            return  # it was the end of an attempt that was interrupted
         if job.child is not None:
             self.rows.append(self._sites.pop(job.child).row(self._begin_at, self.clock.now))
             site.children_left -= 1
-        if isinstance(given, Submission) and job.started + given.run > self.clock.now:
+        if isinstance(given, Submission) and job.started + self._length(job, given) > self.clock.now:
             job.instance.exception(job, "timelimit", note="the limit is reached")
         else:
             job.instance.finish(job, given.status if isinstance(given, Submission) else 0)
@@ -545,29 +641,35 @@ class Simulator:
         given = job.payload
         if not isinstance(given, Submission):
             return
-        instance = job.instance
-        claim, inventory = job.claim, instance.inventory
-        size = inventory.count(claim) if claim is not None else 0
         result = job.result
         assert result is not None  # called for finished jobs only
-        record = Finished(
-            given.id,
-            given.submit,
-            job.started,
-            job.ended,
-            job.duration,
-            size,
-            job.status,
-            result,
-            job.user,
-            self._sites[instance].number,
-            claim,
-            inventory,
-            given.ask,
-        )
+        record = self._record(job, job.ended, result)
+        if self.histories:
+            history = self.histories.pop(job, None)
+            if history is not None:
+                record = record._replace(earlier=tuple(history.earlier))
         self._ended += 1
         for sink in self.sinks:
             sink.add(record)
+
+    def _record(self, job: Job, end: int, result: str) -> Finished:
+        given, claim, inventory = job.payload, job.claim, job.instance.inventory
+        return Finished(
+            given.id,
+            given.submit,
+            job.started,
+            end,
+            job.duration,
+            inventory.count(claim) if claim is not None else 0,
+            job.status,
+            result,
+            job.user,
+            self._sites[job.instance].number,
+            claim,
+            inventory,
+            given.ask,
+            given.run,
+        )
 
 
 def simulate(
