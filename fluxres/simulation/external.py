@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -21,6 +22,7 @@ from fluxres.errors import FluxresError, InputError, InsufficientResources, Usag
 from fluxres.instance.job import URGENCY_HELD
 from fluxres.instance.states import PENDING, State
 from fluxres.model import targets
+from fluxres.simulation.attempts import NOTHING_SAVED, Checkpoint
 from fluxres.syntax import duration as durations
 
 if TYPE_CHECKING:
@@ -62,6 +64,21 @@ class ExternalEvent(NamedTuple):
     at: int
     action: str
     target: str | int | Booking
+
+
+@dataclass(frozen=True)
+class Disturbances:
+    """What disturbs the jobs of a simulation.
+
+    Args:
+        events: ascending by time, or any list; an iterator may be endless.
+        on_failure: what happens to the jobs on pools that go down: fail, or requeue.
+        checkpoint: how jobs save their work; default: an interrupted job begins anew.
+    """
+
+    events: Iterable[ExternalEvent] = ()
+    on_failure: str = "fail"
+    checkpoint: Checkpoint = NOTHING_SAVED
 
 
 class InService(NamedTuple):

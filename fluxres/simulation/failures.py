@@ -54,15 +54,23 @@ class Failures:
             if not 1e-3 <= value <= 1e12:
                 raise UsageError(f"{name}: expected 0.001 to 1e12, got {value!r:.80}", where="failures")
 
+    def require(self, structure: Structure) -> None:
+        """Errors: UsageError for a machine that does not have pools of the type, or only one with units that have no names."""
+        if self.each not in structure.types:
+            raise UsageError(
+                f"the machine has no {self.each!r:.80}", where="failures", hint=f"it has {', '.join(structure.types)}"
+            )
+        if (structure.size[structure.of_type(self.each)] > 1).any():
+            raise UsageError(
+                f"units of one {self.each} do not fail one by one", where="failures", hint="give a machine with names: node=100"
+            )
+
     def events(self, structure: Structure) -> Iterator[ExternalEvent]:
         """Failures and repairs, ascending by time.
 
         Errors: UsageError for a type that the machine does not have.
         """
-        if self.each not in structure.types:
-            raise UsageError(
-                f"the machine has no {self.each!r:.80}", where="failures", hint=f"it has {', '.join(structure.types)}"
-            )
+        self.require(structure)
         heap = []
         for number, v in enumerate(structure.of_type(self.each).tolist()):
             path = structure.path(v)

@@ -21,7 +21,7 @@ class Losses:
     availability: float | None = None
     goodput: float | None = None
     lost_work: float | None = None
-    interruptions: int = 0
+    interruptions: int | None = 0
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

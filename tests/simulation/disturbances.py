@@ -8,7 +8,7 @@ from random import Random
 
 from fluxres.clock import TICKS_PER_S
 from fluxres.simulation.attempts import NOTHING_SAVED, Checkpoint
-from fluxres.simulation.external import Booking, ExternalEvent
+from fluxres.simulation.external import Booking, Disturbances, ExternalEvent
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.schedule import Finished
 from fluxres.simulation.simulator import Simulator
@@ -102,9 +102,7 @@ def differences(seed: int) -> list[str]:
         queue_policy=policy,
         inventory="auto" if kind == "counted" else kind,
         event_order="batched",
-        external_events=[_external(event) for event in events],
-        on_failure="requeue" if requeues else "fail",
-        checkpoint=checkpoint,
+        disturbances=Disturbances([_external(event) for event in events], "requeue" if requeues else "fail", checkpoint),
         sinks=[kept],
     )
     result = simulator.run(given)

@@ -54,7 +54,11 @@ if TYPE_CHECKING:
     help="first (default), low, high, …; by level: low:high.",
 )
 @click.option(
-    "-T", "--topology", "hierarchy", metavar="FANOUTS", help="Instances per level: 2x4 is two with four each. Default: one."
+    "-T",
+    "--topology",
+    "hierarchy",
+    metavar="FANOUTS",
+    help="Instances per level: 2x4 is two with four each, 16+8 two of these sizes. Default: one.",
 )
 @click.option("--boot", type=Duration(), metavar="D", help="Time that an instance takes to start. Default: 0.")
 @click.option(
@@ -62,6 +66,18 @@ if TYPE_CHECKING:
     type=click.IntRange(0),
     metavar="N",
     help="Number of queued jobs up to which an innermost instance gets more; 0 for no limit.",
+)
+@click.option(
+    "--larger",
+    type=click.Choice(("refuse", "up")),
+    metavar="W",
+    help="A job too large for its instance: refuse (default), up (to the next sibling that can hold it, else to the parent).",
+)
+@click.option(
+    "--balance",
+    metavar="P",
+    shell_complete=completing.balance,
+    help="Waiting jobs between siblings: none (default), steal (by an idle one), redeal:SECONDS (all, from time to time).",
 )
 @click.option("--cut", is_flag=True, help="Reduce jobs larger than the machine to its size. Default: refuse them.")
 @click.option("--cost", metavar="C", help="Time of a decision: none (default), fixed:S, fitted:PART=S,…, measured.")
@@ -79,6 +95,20 @@ if TYPE_CHECKING:
     default="requested",
     help="Processors of a job of an SWF trace: requested (default), allocated, or the larger.",
 )
+@click.option(
+    "--events",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Failures, repairs, reservations, cancels and holds, as a YAML or JSON list.",
+)
+@click.option("--failures", metavar="F", help="A model of failures: mtbf=30d,mttr=4h; also shape=0.7, each=rack.")
+@click.option(
+    "--on-failure",
+    type=click.Choice(("fail", "requeue")),
+    default="fail",
+    help="What happens to the jobs on pools that fail: fail (default), requeue.",
+)
+@click.option("--checkpoint", metavar="C", help="How jobs save their work: interval=1h,save=5m,restart=2m.")
 @click.option("--inventory", metavar="I", help="auto (default), graph, named, counted.")
 @click.option(
     "--format",
@@ -127,7 +157,8 @@ def _simulate(settings: Settings, workload: str, given: dict[str, Any]) -> None:
             cost=fit or cost,
             inventory=given["inventory"] or "auto",
             event_order=given["event_order"],
-            sinks=_sinks(settings, jobs, machine, is_nested=hierarchy is not None),
+            disturbances=_disturbances(given, machine),
+            sinks=_sinks(settings, jobs, machine, is_nested=hierarchy is not None or jobs.has_requests),
             keep=False,
             **({} if hierarchy else _policies(given)),
         )
@@ -168,7 +199,7 @@ def _note_left_out(jobs: Workload, result: Result) -> None:
         note(f"{plural(number, 'job')} left out, {reason}")
     if len(result.refusals):
         note(f"refused: job{'s' * (len(result.refusals) > 1)} {result.refusals.listed()}")
-    for reason, number in jobs.notes.items():
+    for reason, number in (*jobs.notes.items(), *result.notes.items()):
         note(f"{plural(number, 'time')} {reason}")
 
 
@@ -183,6 +214,7 @@ def _made(settings: Settings, workload: str, machine: Machine, given: dict[str, 
     size = counted(machine.count, machine.unit)
     queue, match = (given["queue_policies"] or ("easy",))[0], given["match_policy"] or "first"
     nested = f", {given['hierarchy']} instances" if given["hierarchy"] else ""
+    nested += "".join(f", {name} {given[name]}" for name in ("larger", "balance") if given[name])
     order = "" if given["event_order"] == "sequential" else f", events {given['event_order']}"
     model = "" if given["format_name"] or ":" not in workload else f", seed {given['seed']}"
     return {
@@ -195,22 +227,40 @@ def _made(settings: Settings, workload: str, machine: Machine, given: dict[str, 
     }
 
 
+def _disturbances(given: dict[str, Any], machine: Machine) -> Any:
+    from fluxres.documents.source import Source
+    from fluxres.simulation import attempts, external, failures
+
+    events: Any = [] if given["events"] is None else external.read(Source.named(given["events"]))
+    if given["failures"] is not None:
+        made = failures.parse(given["failures"], given["seed"])
+        made.require(machine.graph.structure)
+        events = external.merged(events, made.events(machine.graph.structure))
+    how = attempts.NOTHING_SAVED if given["checkpoint"] is None else attempts.parse(given["checkpoint"])
+    return external.Disturbances(events, given["on_failure"], how)
+
+
 def _policies(given: dict[str, Any]) -> dict[str, Any]:
     found = {"queue_policy": next(iter(given["queue_policies"]), None), "match_policy": given["match_policy"]}
     return {key: value for key, value in found.items() if value}
 
 
 def _hierarchy(given: dict[str, Any]) -> Any:
-    from fluxres.simulation.hierarchy import Hierarchy, by_level, fan_outs
+    from fluxres.simulation.hierarchy import Hierarchy, by_level, topology
 
-    if all(given[key] is None for key in ("hierarchy", "boot", "ahead")):
+    if all(given[key] is None for key in ("hierarchy", "boot", "ahead", "larger", "balance")):
         return None
+    fan_outs, sizes = topology(given["hierarchy"] or "1")
     return Hierarchy(
-        fan_outs(given["hierarchy"] or "1"),
+        fan_outs,
         by_level(next(iter(given["queue_policies"]), "easy")),
         by_level(given["match_policy"] or "first"),
         given["boot"] or 0.0,
         given["ahead"],
+        (),
+        sizes,
+        given["larger"] or "refuse",
+        given["balance"] or "none",
     )
 
 
@@ -235,6 +285,7 @@ def _document(jobs: Workload, machine: Any, result: Result) -> dict[str, Any]:
         "unit": machine.unit,
         "size": machine.count,
         **result.metrics.to_dict(),
+        **({} if result.losses is None else result.losses.to_dict()),
         "left": result.left,
         "left_out": dict(jobs.left_out),
         "refused": dict(result.refusals.reasons),
@@ -272,6 +323,11 @@ def _lines(jobs: Workload, result: Result, made: dict[str, str], style: Style) -
         if value is not None:
             shown = scale(name, [value])
             yield f"{FIGURES[name].title:22} {shown.text(value):>9} {shown.unit}".rstrip()
+    if result.losses is not None:
+        for name in ("availability", "goodput", "lost_work", "interruptions"):
+            if (value := getattr(result.losses, name)) is not None:
+                shown = scale(name, [value])
+                yield f"{FIGURES[name].title:22} {shown.text(value):>9} {shown.unit}".rstrip()
     if len(result.instances) > 1:
         yield from table(_LEVELS, list(_levels(result)), style=style)
 
