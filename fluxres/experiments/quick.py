@@ -98,7 +98,6 @@ def _disturbances(options: Mapping[str, Any]) -> dict[str, Any] | None:
         found["failures"] = {name: value for name, value in asdict(failures.parse(options["failures"])).items() if name != "seed"}
     if options.get("checkpoint") is not None:
         found["checkpoint"] = {name: value for name, value in asdict(attempts.parse(options["checkpoint"])).items() if value}
-        found["checkpoint"].pop("preempted", None)
     if found and options.get("on_failure"):
         found["on_failure"] = options["on_failure"]
     return found or None

@@ -379,6 +379,8 @@ class Instance(Tabular):
             raise InsufficientResources(f"cannot be reserved from {seconds(start)} s on: {what}", where=self.address)
         job.dependencies = (Dependency(BEGIN, start),)
         self._jobs[job.number] = job
+        if name is not None:
+            self.dependencies.register(job)
         if self._log:
             self._log_event(job, "submit", urgency=job.urgency, userid=user, flags=0, version=1)
         self._post(job, "validate")

@@ -159,7 +159,7 @@ def has_pool(graph: ResourceGraph, where: str) -> bool:
 
 
 def _stop_jobs_on(instance: HoldingsOwner, vertices: list[int], *, requeue: bool) -> None:
-    """Fail or requeue the jobs that hold any of these pools, something below one, or one implicitly by holding a pool above it."""
+    """Fail or requeue the jobs that hold any of these pools, something below one, or one implicitly by a pool above it."""
     structure, inventory = instance.holdings.graph.structure, instance.inventory
     end = structure.end
     for job in instance.holdings.jobs_in((State.RUN,)):

@@ -346,8 +346,8 @@ class Queue:
     def reserve_count(self, job: Job) -> float | None:
         """Reserve the number of pools that a job needs, without choosing them; returns the start as `reserve`.
 
-        Only one job can have such a reservation.  If pools are not interchangeable, or there are advance reservations, this is the
-        same as `reserve`.
+        Only one job can have such a reservation.  If pools are not interchangeable, or there are advance reservations, this is
+        the same as `reserve`.
         """
         inventory = self._instance.inventory
         reserve = getattr(inventory, "reserve_count", None)

@@ -1,14 +1,13 @@
 """Jobs that were interrupted and run again: what they have done, what they had saved of it, and how long they still run.
 
-A checkpoint saves the work of a job.  With an interval, a job saves each time it has worked that long, except at its end, and each
-save takes time.  What it has done since the last one is lost if it is interrupted.  A job that is preempted may also be given the
-time to save.  To go on from what it has saved, a job needs time for the restart; without that, it begins anew.
+A checkpoint saves the work of a job.  A job saves each time it has worked for an interval, except at its end, and each save takes
+time.  What it has done since the last one is lost if it is interrupted.  To go on from what it has saved takes time as well.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from fluxres.clock import FOREVER, ticks
 from fluxres.errors import UsageError
@@ -23,21 +22,19 @@ class Checkpoint:
     """How jobs save their work; times in seconds.
 
     Args:
-        interval_s: of work between saves; None: a job saves only when it is preempted.
+        interval_s: of work between saves; None: never.
         save_s, restart_s: what a save and a restart from it take.
-        preempted: whether a preempted job saves before it stops.
 
     >>> made = Checkpoint(interval_s=10.0, save_s=1.0, restart_s=2.0)
     >>> made.length(25_000_000, False) / 1e6, made.length(25_000_000, True) / 1e6
     (27.0, 29.0)
-    >>> made.done(12_500_000, 25_000_000, False) / 1e6, made.saved(12_500_000, 25_000_000, False) / 1e6
-    (11.5, 10.0)
+    >>> made.saved(12_500_000, 25_000_000, False) / 1e6
+    10.0
     """
 
     interval_s: float | None = None
     save_s: float = 0.0
     restart_s: float = 0.0
-    preempted: bool = True
 
     def __post_init__(self) -> None:
         for name in ("save_s", "restart_s"):
@@ -59,12 +56,6 @@ class Checkpoint:
         """A limit that leaves time for all saves, and for a restart."""
         return limit if limit >= FOREVER else self.length(limit, True)
 
-    def done(self, elapsed: int, work: int, is_restart: bool) -> int:
-        """The work done after a time."""
-        elapsed = max(elapsed - (ticks(self.restart_s) if is_restart else 0), 0)
-        rounds, rest = divmod(elapsed, self._interval + ticks(self.save_s))
-        return min(rounds * self._interval + min(rest, self._interval), work)
-
     def saved(self, elapsed: int, work: int, is_restart: bool) -> int:
         """The work that is saved after a time: that until the last checkpoint that is complete."""
         elapsed = max(elapsed - (ticks(self.restart_s) if is_restart else 0), 0)
@@ -72,7 +63,7 @@ class Checkpoint:
         return min(elapsed // (self._interval + ticks(self.save_s)), saves) * self._interval
 
 
-NOTHING_SAVED = Checkpoint(preempted=False)
+NOTHING_SAVED: Final = Checkpoint()
 """Jobs begin anew."""
 
 
@@ -85,16 +76,12 @@ class History:
         saved: the work that need not be done again.
         earlier: records of the attempts that were interrupted.
         ends: when the attempt that runs now is to end, -1 if none does.
-        stops: when it stops to wait again, after it has saved its work; -1 if it does not.
-        kept: the work that is saved then.
     """
 
     run: int
     saved: int = 0
     earlier: list[Finished] = field(default_factory=list)
     ends: int = -1
-    stops: int = -1
-    kept: int = 0
 
     def length(self, how: Checkpoint) -> int:
         """How long its next attempt takes."""
@@ -107,7 +94,7 @@ def parse(text: str) -> Checkpoint:
     Errors: UsageError.
 
     >>> parse("interval=1h,save=30s")
-    Checkpoint(interval_s=3600.0, save_s=30.0, restart_s=0.0, preempted=True)
+    Checkpoint(interval_s=3600.0, save_s=30.0, restart_s=0.0)
     """
     found: dict[str, float] = {}
     for pair in text.split(","):

@@ -1,5 +1,5 @@
-"""Events of a study that no job causes: pools that fail and are repaired, are taken out and put in, advance reservations, and jobs
-that are canceled, held and released at a given time.
+"""Events of a study that no job causes: pools that fail and are repaired, are taken out and put in, advance reservations, and
+jobs that are canceled, held and released at a given time.
 
 They come from a list, such as a file, or from a model (`failures`).  At one moment they follow the ends of jobs, so that a job
 that ends when its node fails has completed.

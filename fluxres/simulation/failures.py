@@ -1,7 +1,7 @@
 """A model of failures: each pool of a type works and is repaired in turns, for times of a Weibull distribution.
 
 With shape 1 this is the exponential distribution: a pool fails at the same rate however long it has worked.  Below 1, it fails
-more often soon after a repair; Schroeder and Gibson (DSN 2006) found shapes of 0.7 to 0.8 for times between failures at LANL.
+more often soon after a repair.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class Failures:
     """Failures of all pools of a type, without end.
 
-    Each pool has a random sequence of its own, which depends on nothing but the seed and its path: the same pools fail at the same
-    times under every policy, and whatever else the machine has.
+    Each pool has a random sequence of its own, which depends on nothing but the seed and its path: the same pools fail at the
+    same times under every policy, and whatever else the machine has.
 
     Args:
         mtbf_s: mean time from a repair to the next failure of one pool.

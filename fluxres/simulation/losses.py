@@ -1,7 +1,7 @@
 """What failures and preemption cost: the parts of the machine's time that were not in service, and that led to nothing.
 
-goodput: the work of the jobs that completed, as a fraction of the machine's time; the time for saving it, and for doing it again,
-is not in it.  lost: what jobs held for nothing, as a fraction of what they held.  availability: the time in service.  All are from
+goodput: the work of the jobs that completed, as a fraction of the machine's time, without the time for saving it and for doing it
+again.  lost_work: what jobs held for nothing, as a fraction of what they held.  availability: the time in service.  All are from
 the first submission to the last end.
 """
 

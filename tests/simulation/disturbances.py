@@ -1,4 +1,4 @@
-"""Random simulations with external events, compared with `disturbed`: ``python -m tests.simulation.disturbances --count 5000``."""
+"""Random simulations with external events, compared with an oracle: ``python -m tests.simulation.disturbances --count 5000``."""
 
 from __future__ import annotations
 
