@@ -88,7 +88,7 @@ def test_no_policy_starves_behind_a_reservation(machine: object, policy: str, or
 @pytest.mark.parametrize("policy", ["fcfs", "easy", "hybrid"])
 def test_no_policy_starves_behind_what_others_hold_later(policy: str) -> None:
     graph = of_shape("node=4")
-    graph.allocate("slot=4/node", start=50, end=100)
+    graph.allocate("slot=4/node", job="maintenance", start=50, end=100)
     result = Simulator(Machine(graph), queue_policy=policy).run([_job(1, 200, 4), _job(2, 60, 2), _job(3, 40, 3)])
     assert result.left == 0
 
