@@ -76,6 +76,7 @@ def simulated(case: Case, inventory: str) -> tuple[Audited, dict[int | str, tupl
         sizes=case.sizes,
         larger=case.larger,
         balance=case.balance,
+        elastic=case.elastic,
     )
     simulator = Audited(machine_of(inventory, case.units), hierarchy=hierarchy, inventory=inventory)
     result = simulator.run(Workload("case", list(case.jobs), has_levels=case.has_levels))
