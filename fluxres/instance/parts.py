@@ -1,8 +1,8 @@
 """Growing and shrinking of a running child instance (RFC 4 Merge and Unlink, rule N1).
 
 The records of the parent and the graph of the child change together or not at all: everything is checked before either is
-changed.  This works on records.  A parent with a counting or naming inventory chooses with that, and changes to the resource graph
-only for what is not interchangeable.
+changed.  This works on records.  A parent with a counting or naming inventory chooses with that, and changes to the resource
+graph only for what is not interchangeable.
 """
 
 from __future__ import annotations

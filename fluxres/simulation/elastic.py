@@ -1,7 +1,7 @@
 """How innermost instances grow and shrink by demand while they run.
 
-An instance returns units on which nothing runs to its parent, and gets units that are free there, unless a job waits in the parent.
-It always keeps enough for the largest job that waits in it, so that each waiting job starts some day.
+An instance returns units on which nothing runs to its parent, and gets units that are free there, unless a job waits there.  It
+always keeps enough for the largest job that waits in it, so that each waiting job starts some day.
 """
 
 from __future__ import annotations

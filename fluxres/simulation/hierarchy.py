@@ -44,8 +44,8 @@ class Hierarchy:
         larger: what happens to a job that is too large for its instance: "refuse", or "up": it goes to the next sibling that can
             hold it, else to the parent.
         balance: which waiting jobs go to another innermost instance of the same parent: none, steal, redeal:SECONDS.
-        elastic: how innermost instances grow and shrink: none, demand, share:SECONDS. Since one that has shrunk may be too small for
-            a job, this needs larger="up".
+        elastic: how innermost instances grow and shrink: none, demand, share:SECONDS. Since one that has shrunk may be too small
+            for a job, this needs larger="up".
     """
 
     fan_outs: tuple[int, ...] = ()

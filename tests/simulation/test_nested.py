@@ -110,6 +110,36 @@ def test_jobs_that_others_depend_on_stay() -> None:
     assert starts(simulate(workload, 4, hierarchy=Hierarchy((2,), ("fcfs",), balance="steal")))[2] == (100.0, 1)
 
 
+def test_an_instance_grows_by_what_its_sibling_returns() -> None:
+    work = [job(0, 0, 10, 1), *(job(n, 1, 10, 2) for n in (1, 2, 3, 4))]
+    fixed = starts(simulate(work, 4, hierarchy=Hierarchy((2,), ("fcfs",), larger="up")))
+    assert fixed == {0: (0.0, 1), 1: (1.0, 2), 2: (10.0, 1), 3: (11.0, 2), 4: (20.0, 1)}
+    result = simulate(work, 4, hierarchy=Hierarchy((2,), ("fcfs",), larger="up", elastic="demand"))
+    # At 1 s the first instance has 1 unit, and job 2 goes up.  The second one has 2 units for job 1.
+    assert starts(result)[2][1] == 0
+    assert result.metrics.jobs == 5
+
+
+def test_shares_follow_the_work() -> None:
+    work = [job(n, 0, 100, 1) for n in range(16)]
+    workload = [one._replace(run=1_000_000) if one.id % 2 else one for one in work]
+    levels = Hierarchy((2,), ("fcfs",), larger="up", elastic="share:10")
+    result = simulate(workload, 8, hierarchy=levels)
+    # The jobs of the second instance are over at 2 s, and it ends; the first one has all units from 10 s on.
+    assert {name: at for name, (at, _) in starts(result).items() if name >= 8 and not name % 2} == dict.fromkeys(
+        (8, 10, 12, 14), 10.0
+    )
+    assert [row.size for row in result.instances] == [8, 8, 4]
+
+
+def test_elastic_instances_need_a_way_for_large_jobs() -> None:
+    with pytest.raises(UsageError, match="may be too small for a job"):
+        Hierarchy((2,), elastic="demand")
+    for text in ("share", "share:0", "demands"):
+        with pytest.raises(UsageError, match="elastic"):
+            Hierarchy((2,), larger="up", elastic=text)
+
+
 @pytest.mark.parametrize("text", ["steel", "redeal", "redeal:0", "redeal:x", "steal:2"])
 def test_unknown_balances_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="expected"):
