@@ -28,6 +28,13 @@ class Submission(NamedTuple):
         urgency: of RFC 30.
         dependencies: such as ``afterok:ID`` with ids of this workload.
         status: its wait status at its end.
+        account: to which it is charged; in SWF its group.
+        qos: its quality of service.
+        queue, partition: to which it was submitted; they may be the same.
+        memory_kib: requested for each processor, else used, or None.
+        application: its executable.
+        previous: the job after whose end it was submitted.
+        think: the time from that end to the submission, in ticks.
     """
 
     id: int | str
@@ -40,6 +47,14 @@ class Submission(NamedTuple):
     urgency: int = 16
     dependencies: tuple[str, ...] = ()
     status: int = 0
+    account: str | None = None
+    qos: str | None = None
+    queue: str | None = None
+    partition: str | None = None
+    memory_kib: int | None = None
+    application: str | None = None
+    previous: int | str | None = None
+    think: int = 0
 
 
 @dataclass
