@@ -160,6 +160,10 @@ class Oracle:
             return node
         if self.case.larger != "up":
             return None
+        is_elastic = self.case.elastic != "none" and node.place >= 0 and node.level == len(self.case.fan_outs)
+        if is_elastic and node.above is not None and not node.above.queue and size - node.size <= node.above.free:
+            self.give(node, node.above, size - node.size)
+            return node
         while node.above is not None:
             near = [
                 each
