@@ -115,8 +115,8 @@ def test_an_instance_grows_by_what_its_sibling_returns() -> None:
     fixed = starts(simulate(work, 4, hierarchy=Hierarchy((2,), ("fcfs",), larger="up")))
     assert fixed == {0: (0.0, 1), 1: (1.0, 2), 2: (10.0, 1), 3: (11.0, 2), 4: (20.0, 1)}
     result = simulate(work, 4, hierarchy=Hierarchy((2,), ("fcfs",), larger="up", elastic="demand"))
-    # At 1 s each has 1 unit, and 2 are free: job 2 takes them for the first instance.  Nothing is left for jobs 1 and 3, which are too
-    # large for the second one and go to the first.  At 10 s it gets the unit of the second one, which has ended.
+    # At 1 s each has 1 unit, and 2 are free: job 2 takes them for the first instance.  Nothing is left for jobs 1 and 3, which
+    # are too large for the second one and go to the first.  At 10 s it gets the unit of the second one, which has ended.
     assert starts(result) == {0: (0.0, 1), 2: (1.0, 1), 1: (10.0, 1), 4: (11.0, 1), 3: (20.0, 1)}
 
 
