@@ -2,9 +2,9 @@
 
     python -m tests.service.histories --seconds 60 [--clients 6] [--seed 1] [--store etcd] [--alone]
 
-Clients allocate named cores, free, extend and set states, on jobs and nodes that they share; some requests are sent again with the
-same idempotency key after their answer, and must get the same one. What they saw is checked by `tests.service.linearizability`
-against a model of one node.
+Clients allocate named cores, free, extend and set states, on jobs and nodes that they share. Some requests are sent again with
+their idempotency key after their answer, and must get the same one. `tests.service.linearizability` checks what they saw against
+a model of one node.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from typing import Any, NamedTuple
 
 import fluxres
 from fluxres.errors import FluxresError, StoreError, Unavailable
-from fluxres.service.client.connection import Connection, addresses, of_graph
+from fluxres.service.client.addresses import addresses
+from fluxres.service.client.connection import Connection
+from fluxres.service.client.requests import of_graph
 from tests.crash.campaign import address as new_store
 from tests.service.conftest import DEMO, running
 from tests.service.kills import Pair

@@ -1,4 +1,4 @@
-"""Whether a history of concurrent operations is one that a single sequence of them explains, each between its call and its answer.
+"""Whether one sequence explains a history of concurrent operations, each of them between its call and its answer.
 
 The search is that of Wing and Gong with the memory of Lowe, as in porcupine: it tries the operations that may come next in the
 order of their calls, goes back when an answer cannot come before what is left, and visits no pair of operations done and state

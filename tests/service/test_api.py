@@ -17,7 +17,7 @@ import fluxres
 from fluxres import limits
 from fluxres.errors import STATUS
 from fluxres.service import answers, problems
-from fluxres.service.client.connection import of_graph
+from fluxres.service.client.requests import of_graph
 from tests.service.conftest import DEMO, Server, running
 
 _names = count()

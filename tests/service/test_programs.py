@@ -23,7 +23,7 @@ from fluxres.clock import TICKS_PER_S, seconds
 from fluxres.errors import FluxresError, Forbidden, StoreError, UsageError
 from fluxres.launch import desk, identity
 from fluxres.service.client.broker import ServerBroker
-from fluxres.service.client.connection import of_graph
+from fluxres.service.client.requests import of_graph
 from fluxres.service.client.store import RemoteStore
 from fluxres.store import open_store
 from fluxres.store.mailbox import News
