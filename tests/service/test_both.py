@@ -240,6 +240,8 @@ def test_ended_records_expire(graph: Any) -> None:
 
 
 WRONG: list[Callable[[Any], object]] = [
+    lambda g: g.allocate("slot=9/node", job="j1"),
+    lambda g: g.allocate_all([("slot=9/node", "j1"), ("slot=1/node", "j2")]),
     lambda g: g.allocate("slot=1/node", job=""),
     lambda g: g.allocate("slot=1/node", job="j1", duration_s=-1),
     lambda g: g.allocate("slot=1/node", job="j1", start=10, end=5),

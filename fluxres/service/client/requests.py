@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
@@ -132,6 +133,8 @@ def error_of(status: int, content: bytes) -> FluxresError:
         return StoreError(f"the server answered with status {status}", hint="is it a fluxres server?")
     kind = _BY_CODE.get(str(facts.get("error")), FluxresError)
     given: dict[str, Any] = {"where": str(facts.get("where", "")), "hint": str(facts.get("hint", ""))}
+    if issubclass(kind, InsufficientResources | InfeasibleRequest):  # the part of the request is among the reasons
+        given["where"] = re.sub(r"(: )?resources\[.*", "", given["where"])
     reasons = facts.get("reasons")
     if issubclass(kind, InsufficientResources):
         given |= {"earliest": facts.get("earliest"), "reasons": reasons}
