@@ -97,6 +97,12 @@ def _queue_policies() -> Iterable[str]:
     return names()
 
 
+def _balances() -> Iterable[str]:
+    from fluxres.simulation.balance import NAMES
+
+    return NAMES
+
+
 def _workload_formats() -> Iterable[str]:
     from fluxres.simulation.reading import FORMATS
 
@@ -116,6 +122,7 @@ format_any = one_of(lambda: {*_formats(writing=False), *_formats(writing=True)})
 format_written = one_of(lambda: _formats(writing=True))
 match_policy = one_of(_match_policies)
 queue_policy = one_of(_queue_policies)
+balance = one_of(_balances)
 workload_format = one_of(_workload_formats)
 topic = one_of(_topics)
 job = _of_graph(lambda graph, _: graph.jobs())

@@ -248,9 +248,10 @@ def _supplies(drawn: list[Drawn], curves: Mapping[str, Any]) -> Iterator[dict[st
 
 
 def _levels(result: Result, levels: Any) -> Iterator[dict[str, Any]]:
-    """A row for each level; only the innermost level runs jobs, and its job metrics are those of the run."""
+    """A row for each level; if one level alone runs jobs, its job metrics are those of the run."""
     makespan = result.metrics.makespan_s
-    for level in range(levels.levels):
+    working = {row.level for row in result.instances if row.jobs} or {levels.levels - 1}
+    for level in range(max(levels.levels, *(row.level + 1 for row in result.instances), 1)):
         rows = [row for row in result.instances if row.level == level]
         busy = array("d", (row.busy_s for row in rows))
         yield {
@@ -264,5 +265,5 @@ def _levels(result: Result, levels: Any) -> Iterator[dict[str, Any]]:
             "busiest_share": share(max(busy, default=0.0), makespan),
             "begin_s": min((row.begin_s for row in rows), default=None),
             "end_s": max((row.end_s for row in rows), default=None),
-            "metrics": asdict(result.metrics) if level == levels.levels - 1 else None,
+            "metrics": asdict(result.metrics) if working == {level} else None,
         }

@@ -26,7 +26,7 @@ from fluxres.simulation import machine as machines
 from fluxres.simulation import reading
 from fluxres.simulation import workload as workloads
 from fluxres.simulation.cost import Cost, Fitted, Measured
-from fluxres.simulation.hierarchy import Hierarchy, fan_outs
+from fluxres.simulation.hierarchy import Hierarchy, require_units, topology
 from fluxres.simulation.machine import Machine
 from fluxres.simulation.models import Bursts, Ensemble, Lublin
 from fluxres.simulation.workload import Submission, Workload
@@ -236,6 +236,8 @@ class Changed:
     def _changed(self, job: Submission) -> Submission:
         if self.rate != 1.0:
             job = job._replace(submit=round(job.submit / self.rate))
+        if job.jobs:
+            job = job._replace(jobs=tuple(map(self._changed, job.jobs)))
         if self.size_max is not None and isinstance(job.ask, int) and job.ask > self.size_max:
             self.notes[CUT] += 1
             job = job._replace(ask=self.size_max)
@@ -270,7 +272,7 @@ def levels_of(entry: HierarchyEntry, units: int) -> tuple[int, ...]:
     Errors: UsageError for a topology that cannot be read, and for parts that do not divide the machine.
     """
     if entry.parts is None:
-        return fan_outs(str(entry.topology))
+        return topology(str(entry.topology))[0]
     if str(entry.topology) != "1":
         raise UsageError("expected a topology, or the sizes of parts", where="hierarchy.parts")
     sizes = [units, *entry.parts]
@@ -297,6 +299,9 @@ def hierarchy(entry: HierarchyEntry, units: int, folder: Path = Path()) -> Hiera
         entry.boot_s,
         entry.ahead,
         _levels(entry.divide or []),
+        topology(str(entry.topology))[1],
+        entry.larger,
+        entry.balance,
     )
 
 
@@ -326,6 +331,8 @@ def require_room(machine: Machine, levels: Hierarchy, *, has_requests: bool = Fa
     if levels.leaves == 1:
         return
     structure = machine.graph.structure
+    if levels.sizes_of(0):
+        require_units(machine.graph, levels.divides(0) or machine.unit, levels.sizes_of(0), "")
     by = levels.divides(levels.levels - 2)
     lowest = structure.end.size if has_requests else _depth(structure, machine.unit)
     contained = [name for name in structure.types if 0 < int(structure.of_type(name)[0]) < structure.tree_end]

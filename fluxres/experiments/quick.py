@@ -33,8 +33,8 @@ def study_of(
         workload: a file or a model with its parameters.
         policies: of queues, by level as `easy:fcfs`.
         machine: a number, a shape or a source.
-        options: of `fluxres simulate`: `hierarchy`, `boot`, `ahead`, `match_policy`, `cost`, `inventory`, `event_order`,
-            `processors` and `cut`; None for the default.
+        options: of `fluxres simulate`: `hierarchy`, `boot`, `ahead`, `larger`, `balance`, `match_policy`, `cost`, `inventory`,
+            `event_order`, `processors` and `cut`; None for the default.
 
     Errors: UsageError for a policy that is given twice; those of a study.
     """
@@ -49,6 +49,8 @@ def study_of(
         "match_policy": list(by_level(options.get("match_policy") or "first")),
         "boot_s": options.get("boot") or 0.0,
         "ahead": options.get("ahead"),
+        "larger": options.get("larger"),
+        "balance": options.get("balance"),
     }
     values: dict[str, Any] = {
         "fluxres-experiment": 1,

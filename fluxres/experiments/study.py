@@ -104,6 +104,8 @@ class HierarchyEntry(Struct, forbid_unknown_fields=True):
     ahead: Annotated[int, Meta(ge=0, le=10**9)] | None = None
     jobs: Literal["even", "batch", "work"] = "even"
     divide: Policies | None = None
+    larger: Literal["refuse", "up"] = "refuse"
+    balance: Word = "none"
 
 
 class FittedCost(Struct, forbid_unknown_fields=True):

@@ -41,7 +41,7 @@ def make_inventory(kind: str, graph: ResourceGraph, match_policy: str) -> Invent
             raise UsageError(str(error), where=f"inventory {kind}", hint="use inventory='graph' or 'auto'") from None
     large = np.flatnonzero(structure.size[: structure.tree_end] > 1)
     wanted = type_name or (structure.types[structure.type.item(int(large[0]))] if len(large) else "")
-    pool = one_pool(structure, UniformRequest(wanted, 1, 1, False, True))
+    pool = one_pool(structure, UniformRequest(wanted, 1, 1, False, True), 1 if type_name else 2)
     if pool is None:
         raise UsageError(f"there is no single pool of {wanted or 'several'} units to count", where=f"inventory {kind}")
     return CountedInventory(graph, pool)

@@ -20,6 +20,7 @@ from fluxres import limits
 from fluxres.clock import FOREVER, Clock, Length, Time, length_ticks, seconds, ticks
 from fluxres.errors import (
     FluxresError,
+    InfeasibleRequest,
     InputError,
     InsufficientResources,
     LimitExceeded,
@@ -33,6 +34,7 @@ from fluxres.graph.structure import Problem
 from fluxres.instance import audit, parts, pool_states, recording, states
 from fluxres.instance import dependencies as deps
 from fluxres.instance.choice import fastest, make_inventory
+from fluxres.instance.counted import CountedInventory
 from fluxres.instance.dependencies import Dependencies, Verdict
 from fluxres.instance.graph_inventory import GraphInventory
 from fluxres.instance.holding import KEPT_TICKS, Holdings
@@ -49,6 +51,7 @@ from fluxres.instance.job import (
     JobIds,
     require_urgency,
 )
+from fluxres.instance.named import NamedInventory
 from fluxres.instance.policy import policy as require_queue_policy
 from fluxres.instance.queue import Guard, Queue, QueuePolicy
 from fluxres.instance.runner import NOT_STARTED, Runner, Unattended
@@ -336,6 +339,21 @@ class Instance(Tabular):
                 ) from None
         self._adapt(request)
         return self.inventory.ask(request)
+
+    @writing
+    def can_hold(self, request: Request) -> bool:
+        """Whether the machine of this instance can ever satisfy a request; False if that stays undecided."""
+        try:
+            self._ask(request)
+        except (InfeasibleRequest, LimitExceeded):
+            return False
+        return True
+
+    @writing
+    def has_room(self, request: Request) -> bool:
+        """Whether there is room for a request now, regardless of jobs that wait and of reservations for later."""
+        self.enter()
+        return self.can_hold(request) and self.inventory.has_room(self._ask(request), self.now)
 
     def _adapt(self, request: Request | None) -> None:
         """Change to an inventory that supports a request (all requests, if None), and transfer everything that is held."""
@@ -1151,7 +1169,7 @@ class Instance(Tabular):
             match_policy=match_policy if match_policy is not None else self.match_policy,
             clock=self.clock,
             name=name if name is not None else str(found.id),
-            inventory=inventory if inventory is not None else self.inventory_kind,
+            inventory=inventory if inventory is not None else self._inventory_for_child(),
             runner=runner if runner is not None else self.runner,
             sink=sink if sink is not None else self._sink,
             events=events if events is not None else self._events,
@@ -1176,6 +1194,14 @@ class Instance(Tabular):
         self.time = parent.time
         self.now = self._ids.epoch = self.time.now
         self._expire_at(job.limit)
+
+    def _inventory_for_child(self) -> str:
+        """The same kind, and for a counting or naming one also the type, since a child may have one unit of it."""
+        kind = self.inventory_kind
+        fixed = self.inventory
+        return (
+            f"{fixed.kind}:{fixed.type}" if kind == fixed.kind and isinstance(fixed, CountedInventory | NamedInventory) else kind
+        )
 
     def _policy_for_child(self) -> str | QueuePolicy | type[QueuePolicy]:
         given = self._queue_policy

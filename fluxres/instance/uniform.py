@@ -93,12 +93,12 @@ def interchangeable(structure: Structure, wanted: UniformRequest) -> np.ndarray 
     return vertices
 
 
-def one_pool(structure: Structure, wanted: UniformRequest) -> int | None:
-    """The single pool from whose units a request can be satisfied; None if there are several, or it has one unit."""
+def one_pool(structure: Structure, wanted: UniformRequest, least: int = 2) -> int | None:
+    """The single pool from whose units a request can be satisfied; None if there are several, or it has fewer than `least`."""
     if wanted.type not in structure.types or wanted.is_whole or structure.partitions:
         return None
     vertices = structure.of_type(wanted.type)
-    if len(vertices) != 1 or vertices[0] >= structure.tree_end or structure.size.item(int(vertices[0])) < 2:
+    if len(vertices) != 1 or vertices[0] >= structure.tree_end or structure.size.item(int(vertices[0])) < least:
         return None
     return None if _is_for_one_job(structure, vertices) or structure.flags.item(vertices[0]) & EXCLUSIVE else int(vertices[0])
 

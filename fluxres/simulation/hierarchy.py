@@ -7,6 +7,7 @@ the innermost instances in turns.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
@@ -19,6 +20,9 @@ from fluxres.instance.policy import policy
 from fluxres.instance.queue import QueuePolicy
 from fluxres.match.policy import policy as match_policy
 from fluxres.model import ResourceGraph
+from fluxres.simulation import balance
+
+LARGER = ("refuse", "up")
 
 _MANY = 10
 """With this many pools per child, one more or less does not justify dividing a finer type."""
@@ -35,6 +39,11 @@ class Hierarchy:
         ahead: how many jobs may wait in an innermost instance before it takes more of its share; 0 for any number. By default
             four times its units for ensembles, whose jobs wait only for room, and any number otherwise.
         divide: types of the pools that instances divide among their children, by level; by default `shares` chooses.
+        sizes: by level, the units of each child, if they are not equal; empty for a level of equal ones. What they leave is the
+            parent's own.
+        larger: what happens to a job that is too large for its instance: "refuse", or "up": it goes to the next sibling that can
+            hold it, else to the parent.
+        balance: which waiting jobs go to another innermost instance of the same parent: none, steal, redeal:SECONDS.
     """
 
     fan_outs: tuple[int, ...] = ()
@@ -43,8 +52,17 @@ class Hierarchy:
     boot_s: float = 0.0
     ahead: int | None = None
     divide: tuple[str, ...] = ()
+    sizes: tuple[tuple[int, ...], ...] = ()
+    larger: str = "refuse"
+    balance: str = "none"
 
     def __post_init__(self) -> None:
+        if self.larger not in LARGER:
+            raise UsageError(f"larger: expected {' or '.join(LARGER)}, got {self.larger!r:.80}", where="hierarchy")
+        balance.parse(self.balance)
+        for number, own in zip(self.fan_outs, self.sizes, strict=False):
+            if own and (len(own) != number or min(own) < 1):
+                raise UsageError(f"expected the sizes of {number} children, got {own!r:.80}", where="hierarchy")
         if any(number < 1 for number in self.fan_outs) or not self.queue_policies or not self.match_policies:
             raise UsageError(f"expected fan-outs of at least 1 and a policy, got {self.fan_outs!r:.80}", where="hierarchy")
         if self.boot_s < 0 or (self.ahead or 0) < 0:
@@ -75,9 +93,32 @@ class Hierarchy:
     def match_policy(self, level: int) -> str:
         return self.match_policies[min(level, len(self.match_policies) - 1)]
 
+    def sizes_of(self, level: int) -> tuple[int, ...]:
+        """The sizes of the children of an instance of a level; empty if they are equal."""
+        return self.sizes[level] if level < len(self.sizes) else ()
+
     def divides(self, level: int) -> str:
         """What an instance of a level divides; empty to choose automatically."""
         return self.divide[min(level, len(self.divide) - 1)] if self.divide else ""
+
+
+def topology(text: str) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+    """Fan-outs, and the sizes of unequal children, by level, from a text.
+
+    Errors: UsageError.
+
+    >>> topology("2x4"), topology("16+8+8x2")
+    (((2, 4), ()), ((3, 2), ((16, 8, 8), ())))
+    """
+    words = text.lower().split("x")
+    sizes = [word.split("+") for word in words]
+    if all(len(own) == 1 for own in sizes):
+        return fan_outs(text), ()
+    for word in (word for own in sizes if len(own) > 1 for word in own):
+        if not (word.isdecimal() and len(word) < 10 and int(word)):
+            raise UsageError(f"expected sizes such as 16+8+8, got {text!r:.80}", where="hierarchy")
+    made = fan_outs("x".join(own[0] if len(own) == 1 else str(len(own)) for own in sizes))
+    return made, tuple(tuple(map(int, own)) if len(own) > 1 else () for own in sizes)
 
 
 def fan_outs(text: str) -> tuple[int, ...]:
@@ -151,6 +192,20 @@ def shares(graph: ResourceGraph, number: int, where: str, *, by: str = "", fines
     raise InfeasibleRequest(
         f"{number} children requested, but there are at most {most.units} of type {most.type} to divide", where=where, hint=hint
     )
+
+
+def require_units(graph: ResourceGraph, unit: str, sizes: Sequence[int], where: str) -> None:
+    """Refuse children of given sizes for which a machine has not enough.
+
+    Errors: InfeasibleRequest.
+    """
+    structure = graph.structure
+    vertices = structure.of_type(unit) if unit in structure.types else np.zeros(0, np.int32)
+    own = vertices[(structure.flags[vertices] & WAY) == 0]
+    units = int(structure.size[own].sum())
+    if sum(sizes) > units:
+        message = f"children of {'+'.join(map(str, sizes))} requested, but there are {units} of type {unit} to divide"
+        raise InfeasibleRequest(message, where=where, hint="use smaller sizes")
 
 
 class _Divisible(NamedTuple):

@@ -14,10 +14,13 @@ A YAML or JSON list, or a mapping with the list under `jobs`:
       dependencies: [afterok:other]      # ids of this list
       status: 0                          # wait status at its end
       count: 10                          # ten equal jobs, with ids prepare.0 to prepare.9
+      level: 0                           # of the instance that runs it, 0 for the outermost; by default an innermost one
+      jobs: [...]                        # instead of run: of an instance made for this job, on what it holds, ended with them
 
 
-Of jobs submitted at the same moment, those that others depend on are submitted first.  A job cannot depend on one that is
-submitted later, and cycles are refused.
+Times of jobs of an instance count from its begin, and their dependencies concern each other.  Of jobs submitted at the same
+moment, those that others depend on are submitted first.  A job cannot depend on one that is submitted later, and cycles are
+refused.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from fluxres.documents.document import Place
 from fluxres.documents.source import Source
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.instance.job import BEGIN, SCHEMES, SINGLETON
-from fluxres.simulation.workload import Submission, Workload, name_of
+from fluxres.simulation.workload import Submission, Workload, name_of, of_list
 from fluxres.syntax import duration as durations
 from fluxres.syntax import jobspec
 from fluxres.syntax.jobspec import Request, as_request
@@ -49,6 +52,8 @@ KEYS: Final = (
     "dependencies",
     "status",
     "count",
+    "level",
+    "jobs",
 )
 
 
@@ -63,22 +68,30 @@ def read(source: Source) -> Workload:
     if isinstance(values, Mapping):
         place.mapping(values, ("jobs", "processors"), ("jobs",))
         place, values = place.at("jobs"), values["jobs"]
+    found = of_list(_listed(values, place, {}))
+    found.name, found.has_requests = name_of(source.file), True
+    return found
+
+
+def _listed(values: object, place: Place, spots: dict[str, Place]) -> list[Submission]:
+    """The jobs of a list, in the order of their submission.
+
+    Args:
+        spots: by id, the places of all jobs so far, in any list.
+    """
     found: list[Submission] = []
-    spots: dict[str, Place] = {}
     for number, entry in enumerate(place.sequence(values, "a list of jobs")):
-        for job in _jobs(entry, place.at(number), number):
+        for job in _jobs(entry, place.at(number), number, spots):
             if str(job.id) in spots:
                 raise place.at(number).error(f"the id {job.id!r} occurs twice")
             spots[str(job.id)] = place.at(number)
             found.append(job)
-        if len(found) > limits.JOBS_LISTED_MAX:
+        if len(spots) > limits.JOBS_LISTED_MAX:
             raise LimitExceeded(f"more than {limits.JOBS_LISTED_MAX} jobs", where=str(place), hint="use a generator")
-    has_dependencies = any(job.dependencies for job in found)
-    ordered = _in_order(found, spots) if has_dependencies else sorted(found, key=lambda job: job.submit)
-    return Workload(name_of(source.file), ordered, has_dependencies=has_dependencies, has_requests=True)
+    return _in_order(found, spots) if any(job.dependencies for job in found) else sorted(found, key=lambda job: job.submit)
 
 
-def _jobs(entry: object, place: Place, number: int) -> Iterator[Submission]:
+def _jobs(entry: object, place: Place, number: int, spots: dict[str, Place]) -> Iterator[Submission]:
     given = place.mapping(entry, KEYS, ("request",))
     request = _request(given["request"], place.at("request"))
     limit = _time(given["duration"], place.at("duration")) if "duration" in given else None
@@ -86,7 +99,9 @@ def _jobs(entry: object, place: Place, number: int) -> Iterator[Submission]:
         limit = FOREVER if request.duration_s is None else ticks(request.duration_s)
     if limit < 1:
         raise place.at("duration").expected("a time above 0", given["duration"])
-    run = _time(given["run"], place.at("run")) if "run" in given else limit
+    if "jobs" in given and ("run" in given or "count" in given):
+        raise place.error("'run' and 'count' cannot be combined with 'jobs', whose instance ends with the last of them")
+    run = 1 if "jobs" in given else _time(given["run"], place.at("run")) if "run" in given else limit
     if run >= FOREVER:
         raise place.error("neither a run time nor a limit, so it would never end", "give run")
     job = given.get("id", number)
@@ -104,6 +119,8 @@ def _jobs(entry: object, place: Place, number: int) -> Iterator[Submission]:
         place.at("urgency").integer(given.get("urgency", 16), 0, 31),
         tuple(_dependencies(given.get("dependencies", ()), place.at("dependencies"))),
         place.at("status").integer(given.get("status", 0), 0),
+        level=place.at("level").integer(given["level"], 0, limits.INSTANCE_DEPTH_MAX) if "level" in given else None,
+        jobs=tuple(_listed(given["jobs"], place.at("jobs"), spots)) if "jobs" in given else (),
     )
     if "count" not in given:
         yield one

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -37,9 +37,11 @@ from fluxres.instance.queue import Endless, QueuePolicy
 from fluxres.instance.runner import STOPPED
 from fluxres.instance.states import RUNNING, State
 from fluxres.model import matching
+from fluxres.simulation import balance as balances
+from fluxres.simulation.balance import Family, Move
 from fluxres.simulation.cost import Cost, Decision, Fitted
 from fluxres.simulation.cost import parse as cost_of
-from fluxres.simulation.hierarchy import Hierarchy, shares
+from fluxres.simulation.hierarchy import Hierarchy, require_units, shares
 from fluxres.simulation.machine import Machine
 from fluxres.simulation.machine import read as read_machine
 from fluxres.simulation.metrics import Metrics, RunningMetrics
@@ -48,7 +50,7 @@ from fluxres.simulation.reading import read
 from fluxres.simulation.schedule import Finished, Schedule, Sink
 from fluxres.simulation.sites import Child, InstanceRow, Site
 from fluxres.simulation.watchdog import watching
-from fluxres.simulation.workload import Submission, Workload, share
+from fluxres.simulation.workload import Submission, Workload, of_list, share
 from fluxres.syntax.jobspec import Request, parse_shape
 
 if TYPE_CHECKING:
@@ -62,11 +64,12 @@ BOOT: Final = 1
 TIMER: Final = 2
 END: Final = 3
 PASS: Final = 4
+DEAL: Final = 5
 """Kinds of events. Those of one kind at one moment are handled in the order in which they were caused: ends in that of starts."""
 
 EVENT_ORDERS: Final[dict[str, tuple[int, ...]]] = {
-    "sequential": (PASS, SUBMIT, BOOT, TIMER, END),
-    "batched": (END, BOOT, TIMER, SUBMIT, PASS),
+    "sequential": (PASS, SUBMIT, BOOT, TIMER, END, DEAL),
+    "batched": (END, BOOT, TIMER, SUBMIT, DEAL, PASS),
 }
 """The order of the kinds of events at one moment. sequential, as in PySS: each event is followed by its pass. batched, as in
 Batsim: one pass follows all events."""
@@ -255,6 +258,13 @@ class Simulator:
         self._starting: list[Job] | None = None if cost is None else []
         self._begin_at = FOREVER
         """The first submission."""
+        self._balance = balances.parse(self.hierarchy.balance)
+        self._families: dict[Site, Family] = {}
+        """By parent, the innermost instances below it, if jobs may move between them."""
+        self._active_at = 0
+        """When an event last had a consequence."""
+        self._deals = self._never = 0
+        """Periods that are scheduled, and jobs that were never submitted because the instance of their job had ended."""
         self._made = self._submitted = self._ended = self._handled = self._supplies_seen = 0
 
     # -- the runner of the instances -----------------------------------------------------------------------------------
@@ -268,9 +278,10 @@ class Simulator:
 
     def _begin(self, job: Job, moment: int) -> None:
         what = job.payload
-        if isinstance(what, Submission):
-            self.events.push(min(moment + what.run, job.limit), END, job)
-        else:
+        is_instance = not isinstance(what, Submission) or what.jobs
+        if isinstance(what, Submission) and (not is_instance or job.limit < FOREVER):
+            self.events.push(job.limit if is_instance else min(moment + what.run, job.limit), END, job)
+        if is_instance:
             self.events.push(moment + ticks(self.hierarchy.boot_s), BOOT, job)
 
     def stop(self, job: Job, why: str) -> None:
@@ -288,20 +299,21 @@ class Simulator:
         Errors: InputError for a workload that is not sorted, or depends on jobs that were not submitted before; the results until
         then are in the sinks. A queue policy that raises ends its instance, and `Result.errors` reports it.
         """
-        self._workload = workload
+        self._workload = of_list(workload) if isinstance(workload, list | tuple) else workload
         handlers: dict[int, Callable[[Any], None]] = {
             SUBMIT: self._submit,
             TIMER: self._timer,
             BOOT: self._boot,
             END: self._end,
             PASS: self._pass,
+            DEAL: self._deal,
         }
         events, clock = self.events, self.clock
         used = [self.instance.policy, *map(policy, self.hierarchy.queue_policies)]
         ours = all(type(each).__module__.startswith("fluxres.instance.") for each in used)
         try:
             with watching(lambda: [site.instance for site in list(self._sites.values())], needed=not ours):
-                self._site(self.instance, self.machine, Child(0, 0), None)
+                self._site(self.instance, self.machine, Child(0, 0), None, self._share(Child(0, 0)))
                 while len(events):
                     clock.now, kind, what = events.pop()
                     self._handled += 1
@@ -315,7 +327,7 @@ class Simulator:
             for sink in self.sinks:
                 sink.close()
         for site in list(self._sites.values()):
-            self.rows.append(site.row(self._begin_at, clock.now))
+            self.rows.append(site.row(self._begin_at, self._active_at))
         return self.result()
 
     def result(self) -> Result:
@@ -323,25 +335,34 @@ class Simulator:
         jobs: Any = self._workload.submissions if isinstance(self._workload, Workload) else self._workload
         if hasattr(jobs, "__len__"):  # including those of instances that have ended or never started
             left += len(jobs) - self._submitted
+        left += self._never + sum(site.drain() for site in self._sites.values() if site.place < 0)
         rows = sorted(self.rows, key=lambda row: row.number)
         return Result(self.schedule, self.running.metrics(), self.refusals, self.errors, left, self._handled, rows)
 
-    def _site(self, instance: Instance, machine: Machine, what: Child, job: Job | None) -> None:
-        """Start an instance: it makes its children, or takes its share of the workload."""
-        hierarchy = self.hierarchy
+    def _share(self, what: Child) -> Iterator[Submission]:
+        """The jobs that are submitted to an instance of the hierarchy."""
+        hierarchy, workload = self.hierarchy, self._workload
         is_leaf = what.level == hierarchy.levels - 1
-        feed = share(self._workload, what.place, hierarchy.leaves) if is_leaf else iter(())
-        site = Site(self._made, instance, machine, what.level, feed, self._ahead(machine), self.clock.now)
+        if not getattr(workload, "has_levels", False):
+            return share(workload, what.place, hierarchy.leaves) if is_leaf else iter(())
+        assert isinstance(workload, Workload)
+        return workload.share_of_level(what.level, what.place, hierarchy.fan_outs)
+
+    def _site(self, instance: Instance, machine: Machine, what: Child, job: Job | None, feed: Iterator[Submission]) -> None:
+        """Start an instance: it makes its children, and takes its share of the workload."""
+        hierarchy, is_nested = self.hierarchy, what.place < 0
+        site = Site(self._made, instance, machine, what, feed, 0 if is_nested else self._ahead(machine), self.clock.now)
         self._made += 1
         self._sites[instance] = site
         # Ids are remembered only if later jobs may name them: for a million jobs they take most of the memory.
         instance.dependencies.remembers = not isinstance(self._workload, Workload) or self._workload.has_dependencies
         if job is not None:
             site.parent, site.job = self._sites[job.instance], job
-        if is_leaf:
-            self._announce(site)
-        else:
+            if (family := self._families.get(site.parent)) is not None and not is_nested:
+                family.add(site)
+        if not is_nested and what.level < hierarchy.levels - 1:
             self._divide(site, what)
+        self._announce(site)
         self._settle(site)
 
     def _ahead(self, machine: Machine) -> int:
@@ -357,8 +378,16 @@ class Simulator:
             self.hierarchy.divides(what.level),
             "" if getattr(self._workload, "has_requests", False) else self.machine.unit,
         )
-        unit, sizes = shares(site.machine.graph, number, site.instance.address, by=by, finest=finest)
+        sizes: Sequence[int] = self.hierarchy.sizes_of(what.level)
+        if sizes:
+            unit = by or self.machine.unit
+            require_units(site.machine.graph, unit, sizes, site.instance.address)
+        else:
+            unit, sizes = shares(site.machine.graph, number, site.instance.address, by=by, finest=finest)
         site.children_left = number
+        if self._balance.is_needed and what.level == self.hierarchy.levels - 2:
+            self._families[site] = Family(number)
+            self._plan_deal(site)
         for child, size in enumerate(sizes):
             request = Request(parse_shape(f"slot={size}/{unit}"), attributes={"system": {"queue": None}})  # of any partition
             self._enter(site, request, FOREVER, Child(what.level + 1, what.place * number + child))
@@ -386,22 +415,41 @@ class Simulator:
         if job is None or site.instance.is_closed:
             return  # its instance or one above was stopped after the event was queued
         site.take_next()
-        self._submitted += 1
+        self._submitted += site.place >= 0
         self._begin_at = min(self._begin_at, job.submit)
-        request = site.machine.asking(job.ask) if isinstance(job.ask, int) else job.ask
-        try:
-            made = self._enter(site, request, job.limit, job, job)
-        # never, undecided even on the idle machine, or not accepted by its partition
-        except (InfeasibleRequest, InsufficientResources, LimitExceeded) as error:
-            self.refusals.add(job.id, error.message)
+        problem = self._take(site, job)
+        if problem is not None and not self._pass_on(site, job):
+            self.refusals.add(job.id, problem)
             if site.instance.dependencies.remembers:
                 site.names[str(job.id)] = None
-        else:
-            site.jobs += 1
-            if site.instance.dependencies.remembers:
-                site.names[str(job.id)] = made.id
         self._announce(site)
         self._settle(site)
+
+    def _take(self, site: Site, job: Submission) -> str | None:
+        """Submit a job to an instance; returns why it can never run there, or None."""
+        try:
+            made = self._enter(site, site.request(job), job.limit, job, job)
+        # never, undecided even on the idle machine, or not accepted by its partition
+        except (InfeasibleRequest, InsufficientResources, LimitExceeded) as error:
+            return error.message
+        site.jobs += not job.jobs
+        if site.instance.dependencies.remembers:
+            site.names[str(job.id)] = made.id
+        return None
+
+    def _pass_on(self, site: Site, job: Submission) -> bool:
+        """Submit a job that its instance can never run to the next sibling that can, else to the parent, and so on."""
+        if self.hierarchy.larger != "up" or job.dependencies:
+            return False
+        while (parent := site.parent) is not None:
+            siblings = [each for each in self._sites.values() if each.parent is parent and min(each.place, site.place) >= 0]
+            siblings.sort(key=lambda each: (each.place <= site.place, each.place))
+            for other in (*(each for each in siblings if each is not site and not each.is_ending), parent):
+                if not other.instance.is_closed and self._take(other, job) is None:
+                    self._settle(other)
+                    return True
+            site = parent
+        return False
 
     def _resolved(self, site: Site, job: Submission) -> Iterable[str]:
         for dependency in job.dependencies:
@@ -427,32 +475,56 @@ class Simulator:
             self._settle(site)
 
     def _boot(self, job: Job) -> None:
-        what: Child = job.payload
-        if job.state is not State.RUN:
-            # It failed before its instance started: the jobs of that part of the tree are never submitted.
-            site = self._sites.get(job.instance)
-            if site is not None:
+        given: Child | Submission = job.payload
+        site = self._sites.get(job.instance)
+        if job.state is not State.RUN or site is None:
+            # It ended before its instance started: the jobs of that part of the tree are never submitted.
+            if isinstance(given, Submission):
+                self._never += given.number
+            elif site is not None:
+                self._miss(site)
                 site.children_left -= 1
                 self._settle(site)
             return
-        hierarchy = self.hierarchy
-        child = self._sites[job.instance].instance.spawn(
-            job, queue_policy=hierarchy.queue_policy(what.level), match_policy=hierarchy.match_policy(what.level)
+        if isinstance(given, Submission):
+            site.children_left += 1
+            what, now = Child(site.level + 1, -1), self.clock.now
+            feed = iter([each._replace(submit=now + each.submit) for each in given.jobs])
+        else:
+            what, feed = given, self._share(given)
+        child = site.instance.spawn(
+            job, queue_policy=self.hierarchy.queue_policy(what.level), match_policy=self.hierarchy.match_policy(what.level)
         )
-        self._site(child, Machine(child._graph, self.machine.unit), what, job)
+        self._site(child, Machine(child._graph, self.machine.unit), what, job, feed)
 
     def _end(self, job: Job) -> None:
         if job.state not in RUNNING:
+            if job.ended == self.clock.now and (parent := self._sites.get(job.instance)) is not None:
+                self._settle(parent)  # its instance has expired just before
             return
         site, given = self._sites[job.instance], job.payload
-        if job.child is not None:
-            self.rows.append(self._sites.pop(job.child).row(self._begin_at, self.clock.now))
-            site.children_left -= 1
-        if isinstance(given, Submission) and job.started + given.run > self.clock.now:
+        below = None if job.child is None else self._sites.get(job.child)
+        is_nested = isinstance(given, Submission) and bool(given.jobs)
+        is_done = below.is_ending if below is not None else not is_nested
+        if not is_done or (isinstance(given, Submission) and not is_nested and job.started + given.run > self.clock.now):
             job.instance.exception(job, "timelimit", note="the limit is reached")
         else:
             job.instance.finish(job, given.status if isinstance(given, Submission) else 0)
+        if below is not None and below.instance in self._sites:
+            self._close(site, below)
         self._settle(site)
+
+    def _close(self, site: Site, below: Site) -> None:
+        """Note what an instance did that has ended, and all below it."""
+        for each in [each for each in self._sites.values() if each.parent is below]:
+            self._close(below, each)
+        self._never += below.drain() if below.place < 0 else 0
+        self.rows.append(below.row(self._begin_at, self.clock.now))
+        del self._sites[below.instance]
+        site.children_left -= 1
+        self._families.pop(below, None)
+        if (family := self._families.get(site)) is not None:
+            family.remove(below)
 
     def _pass(self, site: Site) -> None:
         """One decision and its cost, or a complete pass if decisions cost nothing."""
@@ -501,12 +573,15 @@ class Simulator:
     def _settle(self, site: Site, *, passed: bool = False) -> None:
         """After an event at an instance: schedule its next pass and timers, or end it; offer released resources to all."""
         time = self.instance.time
+        self._active_at = self.clock.now
         if time.has_suppliers and self._supplies_seen != time.returned:
             self._supplies_seen = time.returned
             for other in list(self._sites.values()):
                 if other is not site and not other.instance.is_closed:
                     other.instance.supply_changed()
                     self._settle_one(other, passed=False)
+        if self._families:
+            self._balance_around(site)
         self._settle_one(site, passed=passed)
 
     def _settle_one(self, site: Site, *, passed: bool) -> None:
@@ -521,9 +596,72 @@ class Simulator:
         if due < site.timer and (due > self.clock.now or site.pass_at == FOREVER):
             site.timer = due
             self.events.push(max(due, self.clock.now), TIMER, site)
-        if site.job is not None and site.is_done and not site.is_ending:
+        if site.job is not None and site.is_done and not site.is_ending and not self._may_get_more(site):
             site.is_ending = True
             self.events.push(self.clock.now, END, site.job)
+
+    # -- jobs that move between siblings -------------------------------------------------------------------------------
+
+    def _family_of(self, site: Site) -> Family | None:
+        return None if site.parent is None or site.place < 0 else self._families.get(site.parent)
+
+    def _may_get_more(self, site: Site) -> bool:
+        family = self._family_of(site)
+        return family is not None and not family.is_exhausted
+
+    def _balance_around(self, site: Site) -> None:
+        """Move jobs as the policy says, after an event at an instance; and end instances that can get no more jobs."""
+        family = self._family_of(site)
+        if family is None:
+            return
+        while (found := self._balance.move(family)) is not None:
+            self._withdraw(found)
+            self._put(found)
+        if family.is_exhausted:
+            for other in list(family.sites):
+                if other is not site:
+                    self._settle_one(other, passed=False)
+
+    def _miss(self, parent: Site) -> None:
+        """Expect one instance less below a parent."""
+        if (family := self._families.get(parent)) is not None:
+            family.awaited -= 1
+            for other in list(family.sites):
+                self._settle_one(other, passed=False)
+
+    def _withdraw(self, move: Move) -> None:
+        job, source, _ = move
+        given, job.payload = job.payload, None
+        source.instance.exception(job, "cancel", note="it goes to another instance")
+        job.payload = given
+        source.jobs -= not given.jobs
+        self._settle_one(source, passed=False)
+
+    def _put(self, move: Move) -> None:
+        self._take(move.target, move.job.payload)
+        self._settle_one(move.target, passed=False)
+
+    def _plan_deal(self, parent: Site) -> None:
+        period_s = self._balance.period_s
+        if period_s is not None:
+            self._deals += 1
+            self.events.push(self.clock.now + ticks(period_s), DEAL, parent)
+
+    def _deal(self, parent: Site) -> None:
+        """The end of a period: deal the waiting jobs of the instances below a parent anew."""
+        self._deals -= 1
+        family = self._families.get(parent)
+        if family is None or (family.is_exhausted and not family.awaited):
+            return
+        moves = self._balance.deal(family)
+        for move in reversed(moves):  # the latest first, so that none starts because one before it has gone
+            self._withdraw(move)
+        for move in moves:
+            self._put(move)
+        if len(self.events) > self._deals:  # otherwise nothing will ever happen again
+            self._plan_deal(parent)
+
+    # -- the end -------------------------------------------------------------------------------------------------------
 
     def _stop(self, what: Site | Job, error: BaseException) -> None:
         """End the instance of a policy that raised; everything else goes on."""
@@ -544,6 +682,11 @@ class Simulator:
     def _over(self, job: Job) -> None:
         given = job.payload
         if not isinstance(given, Submission):
+            return
+        if given.jobs:
+            self._never += given.number if job.started < 0 else 0
+            if job.child is not None and (below := self._sites.get(job.child)) is not None:
+                self._close(self._sites[job.instance], below)
             return
         instance = job.instance
         claim, inventory = job.claim, instance.inventory

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fluxres.instance import Instance, Job, JobId
     from fluxres.simulation.machine import Machine
     from fluxres.simulation.workload import Submission
+    from fluxres.syntax.jobspec import Request
 
 
 class Child(NamedTuple):
@@ -25,7 +26,11 @@ class Child(NamedTuple):
 
 @dataclass(frozen=True)
 class InstanceRow:
-    """What one instance did; times in seconds."""
+    """What one instance did; times in seconds.
+
+    Args:
+        wait_s: how long its job waited in the parent for resources; 0 for the outermost.
+    """
 
     number: int
     address: str
@@ -36,6 +41,7 @@ class InstanceRow:
     end_s: float
     busy_s: float
     decisions: int
+    wait_s: float = 0.0
 
 
 def _checked(job: Submission | None) -> Submission | None:
@@ -62,7 +68,7 @@ class Site:
     Args:
         number: 0 for the outermost, then in the order in which they start.
         instance, machine: the instance, and the meaning of numbers on its machine.
-        level: 0 for the outermost.
+        what: its level, 0 for the outermost, and its place among the instances of that level, -1 if it was made for a job.
         feed: its share of the workload, ascending by submission.
         ahead: how many of its jobs may wait before it takes the next one; 0 for any number.
     """
@@ -86,17 +92,25 @@ class Site:
         "number",
         "parent",
         "pass_at",
+        "place",
         "timer",
         "upcoming",
     )
 
     def __init__(
-        self, number: int, instance: Instance, machine: Machine, level: int, feed: Iterator[Submission], ahead: int, begin: int
+        self,
+        number: int,
+        instance: Instance,
+        machine: Machine,
+        what: Child,
+        feed: Iterator[Submission],
+        ahead: int,
+        begin: int,
     ) -> None:
         self.number = number
         self.instance = instance
         self.machine = machine
-        self.level = level
+        self.level, self.place = what
         self.feed = feed
         self.ahead = ahead
         self.begin = begin
@@ -126,6 +140,16 @@ class Site:
             )
         self.upcoming = found
 
+    def request(self, job: Submission) -> Request:
+        """What a job requests here."""
+        return self.machine.asking(job.ask) if isinstance(job.ask, int) else job.ask
+
+    def drain(self) -> int:
+        """Drop the jobs that were not submitted; returns their number."""
+        left = 0 if self.upcoming is None else self.upcoming.number + sum(job.number for job in self.feed)
+        self.upcoming = None
+        return left
+
     @property
     def wants_more(self) -> bool:
         """Whether the next submission may be taken."""
@@ -152,4 +176,5 @@ class Site:
             seconds(end),
             seconds(self.busy_ticks),
             self.decisions,
+            0.0 if self.job is None else seconds(self.job.started - self.job.submitted),
         )

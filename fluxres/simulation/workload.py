@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from math import prod
 from typing import Any, Final, NamedTuple
 
 from fluxres import limits
@@ -28,6 +29,9 @@ class Submission(NamedTuple):
         urgency: of RFC 30.
         dependencies: such as ``afterok:ID`` with ids of this workload.
         status: its wait status at its end.
+        level: of the instance that runs it, 0 for the outermost; None for an innermost one.
+        jobs: those of an instance that is made for this job, on what it holds; their times count from the begin of that
+            instance, which ends with the last of them, or at the limit.
     """
 
     id: int | str
@@ -40,6 +44,13 @@ class Submission(NamedTuple):
     urgency: int = 16
     dependencies: tuple[str, ...] = ()
     status: int = 0
+    level: int | None = None
+    jobs: tuple[Submission, ...] = ()
+
+    @property
+    def number(self) -> int:
+        """The number of jobs, those of its instance in its place."""
+        return sum(job.number for job in self.jobs) if self.jobs else 1
 
 
 @dataclass
@@ -53,6 +64,7 @@ class Workload:
         header: further metadata.
         has_dependencies: whether jobs name others, so that their ids must be remembered.
         has_requests: whether jobs request more than a number, so that their size must be measured.
+        has_levels: whether jobs name the level of their instance.
         left_out: number of unreadable jobs, by reason.
         notes: number of jobs that were read differently than written, by reason.
     """
@@ -63,6 +75,7 @@ class Workload:
     header: Mapping[str, str] = field(default_factory=dict)
     has_dependencies: bool = False
     has_requests: bool = False
+    has_levels: bool = False
     left_out: Counter[str] = field(default_factory=Counter)
     notes: Counter[str] = field(default_factory=Counter)
     _dealt: list[list[int]] = field(default_factory=list, repr=False)
@@ -81,11 +94,34 @@ class Workload:
         assert isinstance(jobs, list)  # made so above
         return (jobs[at] for at in self._dealt[index])
 
+    def share_of_level(self, level: int, place: int, fan_outs: Sequence[int]) -> Iterator[Submission]:
+        """The jobs for one instance, if jobs name levels: those of its level are dealt to its instances in turns.
+
+        Args:
+            fan_outs: of the hierarchy; jobs that name no level are for the innermost.
+        """
+        innermost, number = len(fan_outs), prod(fan_outs[:level])
+        wanted = [job for job in self.submissions if min(innermost if job.level is None else job.level, innermost) == level]
+        if not self.has_dependencies:
+            return islice(wanted, place, None, number)
+        return (wanted[at] for at in dealt(wanted, number)[place])
+
     @property
     def count(self) -> int | None:
         """The number of jobs, if it is known in advance."""
         found: Any = self.submissions
         return len(found) if hasattr(found, "__len__") else None
+
+
+def of_list(jobs: Sequence[Submission]) -> Workload:
+    """A workload of jobs whose dependencies and levels are found by looking at each."""
+    has_dependencies = any(map(_has_dependencies, jobs))
+    has_levels = any(job.level is not None for job in jobs)
+    return Workload("jobs", jobs, has_dependencies=has_dependencies, has_levels=has_levels)
+
+
+def _has_dependencies(job: Submission) -> bool:
+    return bool(job.dependencies) or any(map(_has_dependencies, job.jobs))
 
 
 def share(jobs: Iterable[Submission], index: int, number: int) -> Iterator[Submission]:

@@ -54,7 +54,11 @@ if TYPE_CHECKING:
     help="first (default), low, high, …; by level: low:high.",
 )
 @click.option(
-    "-T", "--topology", "hierarchy", metavar="FANOUTS", help="Instances per level: 2x4 is two with four each. Default: one."
+    "-T",
+    "--topology",
+    "hierarchy",
+    metavar="FANOUTS",
+    help="Instances per level: 2x4 is two with four each, 16+8 two of these sizes. Default: one.",
 )
 @click.option("--boot", type=Duration(), metavar="D", help="Time that an instance takes to start. Default: 0.")
 @click.option(
@@ -62,6 +66,18 @@ if TYPE_CHECKING:
     type=click.IntRange(0),
     metavar="N",
     help="Number of queued jobs up to which an innermost instance gets more; 0 for no limit.",
+)
+@click.option(
+    "--larger",
+    type=click.Choice(("refuse", "up")),
+    metavar="W",
+    help="A job too large for its instance: refuse (default), up (to the next sibling that can hold it, else to the parent).",
+)
+@click.option(
+    "--balance",
+    metavar="P",
+    shell_complete=completing.balance,
+    help="Waiting jobs between siblings: none (default), steal (by an idle one), redeal:SECONDS (all, from time to time).",
 )
 @click.option("--cut", is_flag=True, help="Reduce jobs larger than the machine to its size. Default: refuse them.")
 @click.option("--cost", metavar="C", help="Time of a decision: none (default), fixed:S, fitted:PART=S,…, measured.")
@@ -127,7 +143,7 @@ def _simulate(settings: Settings, workload: str, given: dict[str, Any]) -> None:
             cost=fit or cost,
             inventory=given["inventory"] or "auto",
             event_order=given["event_order"],
-            sinks=_sinks(settings, jobs, machine, is_nested=hierarchy is not None),
+            sinks=_sinks(settings, jobs, machine, is_nested=hierarchy is not None or jobs.has_requests),
             keep=False,
             **({} if hierarchy else _policies(given)),
         )
@@ -183,6 +199,7 @@ def _made(settings: Settings, workload: str, machine: Machine, given: dict[str, 
     size = counted(machine.count, machine.unit)
     queue, match = (given["queue_policies"] or ("easy",))[0], given["match_policy"] or "first"
     nested = f", {given['hierarchy']} instances" if given["hierarchy"] else ""
+    nested += "".join(f", {name} {given[name]}" for name in ("larger", "balance") if given[name])
     order = "" if given["event_order"] == "sequential" else f", events {given['event_order']}"
     model = "" if given["format_name"] or ":" not in workload else f", seed {given['seed']}"
     return {
@@ -201,16 +218,21 @@ def _policies(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _hierarchy(given: dict[str, Any]) -> Any:
-    from fluxres.simulation.hierarchy import Hierarchy, by_level, fan_outs
+    from fluxres.simulation.hierarchy import Hierarchy, by_level, topology
 
-    if all(given[key] is None for key in ("hierarchy", "boot", "ahead")):
+    if all(given[key] is None for key in ("hierarchy", "boot", "ahead", "larger", "balance")):
         return None
+    fan_outs, sizes = topology(given["hierarchy"] or "1")
     return Hierarchy(
-        fan_outs(given["hierarchy"] or "1"),
+        fan_outs,
         by_level(next(iter(given["queue_policies"]), "easy")),
         by_level(given["match_policy"] or "first"),
         given["boot"] or 0.0,
         given["ahead"],
+        (),
+        sizes,
+        given["larger"] or "refuse",
+        given["balance"] or "none",
     )
 
 

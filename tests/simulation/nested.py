@@ -1,0 +1,348 @@
+"""Nested FCFS schedulers that only count units, as simply as possible, and random cases for them.
+
+Times are microseconds. Events of one moment: submissions, begins of instances, ends, periods; those of one kind in the order in
+which they were caused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from random import Random
+
+from fluxres.clock import FOREVER
+from fluxres.simulation.workload import Submission
+
+SUBMIT, BOOT, END, PERIOD = range(4)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is simulated; the jobs are given as fluxres has them."""
+
+    units: int
+    fan_outs: tuple[int, ...]
+    sizes: tuple[tuple[int, ...], ...]
+    larger: str
+    balance: str
+    boot: int
+    jobs: tuple[Submission, ...]
+
+    @property
+    def has_levels(self) -> bool:
+        return any(job.level is not None for job in self.jobs)
+
+
+@dataclass(eq=False)
+class Task:
+    """A job, or the place of an instance, in the queue of a node."""
+
+    size: int
+    given: Submission | None
+    level: int = 0
+    place: int = -1
+    start: int = -1
+    end: int = -1
+    below: Node | None = None
+
+
+@dataclass(eq=False)
+class Node:
+    """An instance."""
+
+    number: int
+    size: int
+    level: int
+    place: int
+    above: Node | None
+    task: Task | None
+    feed: list[Submission]
+    queue: list[Task] = field(default_factory=list)
+    running: list[Task] = field(default_factory=list)
+    is_ending: bool = False
+    is_over: bool = False
+
+    @property
+    def free(self) -> int:
+        return self.size - sum(task.size for task in self.running)
+
+
+class Oracle:
+    """Runs a case; `times` has start, end and number of the instance of each job that was submitted and not refused."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.heap: list[tuple[int, int, int, object]] = []
+        self.nodes: list[Node] = []
+        self.times: dict[int | str, tuple[int, int, int]] = {}
+        self.refused: list[int | str] = []
+        self.now = 0
+        self.made = 0
+
+    def push(self, moment: int, kind: int, what: object) -> None:
+        self.made += 1
+        heappush(self.heap, (moment, kind, self.made, what))
+
+    def run(self) -> None:
+        self.begin(self.case.units, 0, 0, None, None, self.share(0, 0))
+        while self.heap:
+            self.now, kind, _, what = heappop(self.heap)
+            (self.submit, self.boot, self.end, self.period)[kind](what)  # type: ignore[operator]  # by kind
+
+    # -- instances -------------------------------------------------------------------------------------------------------
+
+    def share(self, level: int, place: int) -> list[Submission]:
+        innermost, number = len(self.case.fan_outs), 1
+        for children in self.case.fan_outs[:level]:
+            number *= children
+        mine = [job for job in self.case.jobs if (innermost if job.level is None else min(job.level, innermost)) == level]
+        return mine[place::number]
+
+    def begin(self, size: int, level: int, place: int, above: Node | None, task: Task | None, feed: list[Submission]) -> None:
+        node = Node(len(self.nodes), size, level, place, above, task, list(feed))
+        self.nodes.append(node)
+        if task is not None:
+            task.below = node
+        if place >= 0 and level < len(self.case.fan_outs):
+            number = self.case.fan_outs[level]
+            parts = self.case.sizes[level] if level < len(self.case.sizes) else ()
+            for child in range(number):
+                part = parts[child] if parts else size // number + (child < size % number)
+                self.enter(node, Task(part, None, level + 1, place * number + child))
+            if self.case.balance.startswith("redeal") and level == len(self.case.fan_outs) - 1:
+                self.push(self.now + int(float(self.case.balance[7:]) * 1_000_000), PERIOD, node)
+        self.announce(node)
+        self.settle(node)
+
+    def announce(self, node: Node) -> None:
+        if node.feed:
+            self.push(max(node.feed[0].submit, self.now), SUBMIT, node)
+
+    def boot(self, task: Task) -> None:
+        node = self.holder(task)
+        if node is None or node.is_over:
+            return
+        if task.given is None:
+            self.begin(task.size, task.level, task.place, node, task, self.share(task.level, task.place))
+        else:
+            feed = [job._replace(submit=job.submit + self.now) for job in task.given.jobs]
+            self.begin(task.size, node.level + 1, -1, node, task, feed)
+
+    def holder(self, task: Task) -> Node | None:
+        return next((node for node in self.nodes if task in node.running), None)
+
+    # -- jobs ------------------------------------------------------------------------------------------------------------
+
+    def submit(self, node: Node) -> None:
+        if node.is_over:
+            return
+        job = node.feed.pop(0)
+        target = self.target(node, job)
+        if target is None:
+            self.refused.append(job.id)
+        else:
+            self.enter(target, Task(self.ask(job), job))
+        self.announce(node)
+        if target not in (None, node):
+            self.settle(target)
+        self.settle(node)
+
+    def ask(self, job: Submission) -> int:
+        assert isinstance(job.ask, int)
+        return job.ask
+
+    def target(self, node: Node, job: Submission) -> Node | None:
+        size = self.ask(job)
+        if size <= node.size:
+            return node
+        if self.case.larger != "up":
+            return None
+        while node.above is not None:
+            near = [
+                each
+                for each in self.nodes
+                if each.above is node.above and node.place >= 0 and each.place >= 0 and not (each.is_over or each.is_ending)
+            ]
+            after = sorted((each for each in near if each.place > node.place), key=lambda each: each.place)
+            before = sorted((each for each in near if each.place < node.place), key=lambda each: each.place)
+            for each in [*after, *before, node.above]:
+                if size <= each.size:
+                    return each
+            node = node.above
+        return None
+
+    def enter(self, node: Node, task: Task) -> None:
+        node.queue.append(task)
+        self.schedule(node)
+
+    def schedule(self, node: Node) -> None:
+        while node.queue and node.queue[0].size <= node.free and not node.is_over:
+            task = node.queue.pop(0)
+            task.start = self.now
+            node.running.append(task)
+            job = task.given
+            if job is not None and not job.jobs:
+                self.push(self.now + min(job.run, job.limit), END, task)
+                continue
+            if job is not None and job.limit < FOREVER:
+                self.push(self.now + job.limit, END, task)
+            self.push(self.now + self.case.boot, BOOT, task)
+
+    def end(self, task: Task) -> None:
+        node = self.holder(task)
+        if node is None:
+            return
+        below = task.below
+        if below is not None and not below.is_ending:
+            self.kill(below)
+        node.running.remove(task)
+        self.note(task, node)
+        if below is not None:
+            below.is_over = True
+        self.schedule(node)
+        self.settle(node)
+
+    def kill(self, node: Node) -> None:
+        for task in list(node.running):
+            if task.below is not None:
+                self.kill(task.below)
+            node.running.remove(task)
+            self.note(task, node)
+        for task in node.queue:
+            self.note(task, node)
+        node.queue.clear()
+        node.feed.clear()
+        node.is_over = True
+
+    def note(self, task: Task, node: Node) -> None:
+        if task.given is not None and not task.given.jobs:
+            self.times[task.given.id] = (task.start, self.now, node.number)
+
+    # -- siblings --------------------------------------------------------------------------------------------------------
+
+    def family(self, node: Node) -> list[Node] | None:
+        """The innermost instances of the same parent that live; None if jobs do not move."""
+        if self.case.balance == "none" or node.place < 0 or node.level != len(self.case.fan_outs) or node.above is None:
+            return None
+        return self.below(node.above)
+
+    def below(self, above: Node) -> list[Node]:
+        return sorted(
+            (each for each in self.nodes if each.above is above and each.place >= 0 and not each.is_over),
+            key=lambda each: each.place,
+        )
+
+    def is_exhausted(self, above: Node) -> bool:
+        awaited = any(task.given is None and task.below is None for task in (*above.queue, *above.running))
+        return not awaited and not any(each.feed or each.queue for each in self.below(above))
+
+    def settle(self, node: Node) -> None:
+        siblings = self.family(node)
+        if siblings is not None:
+            assert node.above is not None
+            if self.case.balance == "steal":
+                while self.steal(siblings):
+                    pass
+            if self.is_exhausted(node.above):
+                for each in siblings:
+                    self.may_end(each)
+        self.may_end(node)
+
+    def may_end(self, node: Node) -> None:
+        if node.task is None or node.is_ending or node.is_over or node.feed or node.queue or node.running:
+            return
+        if self.family(node) is not None and node.above is not None and not self.is_exhausted(node.above):
+            return
+        node.is_ending = True
+        self.push(self.now, END, node.task)
+
+    def steal(self, siblings: list[Node]) -> bool:
+        victims = sorted((each for each in siblings if each.queue), key=lambda each: -len(each.queue))
+        for thief in siblings:
+            if thief.queue or thief.is_ending or not thief.free:
+                continue
+            for victim in victims:
+                for task in reversed(victim.queue):
+                    if task.size <= thief.free:
+                        self.move(task, victim, thief)
+                        return True
+        return False
+
+    def move(self, task: Task, source: Node, target: Node) -> None:
+        source.queue.remove(task)
+        self.schedule(source)
+        self.enter(target, task)
+
+    def period(self, above: Node) -> None:
+        if above.is_over or self.is_exhausted(above):
+            return
+        siblings = [each for each in self.below(above) if not each.is_ending]
+        waiting = [(task, each) for each in siblings for task in each.queue]
+        waiting.sort(key=lambda each: (each[0].given.submit if each[0].given else 0, each[1].place))
+        load = dict.fromkeys(siblings, 0)
+        moves = []
+        for task, source in waiting:
+            fitting = [each for each in siblings if task.size <= each.size]
+            target = min(fitting, key=lambda each: (load[each] / each.size, each.place))
+            load[target] += task.size
+            if target is not source:
+                moves.append((task, source, target))
+        for task, source, _ in reversed(moves):
+            source.queue.remove(task)
+            self.schedule(source)
+        for task, _, target in moves:
+            self.enter(target, task)
+        if any(kind != PERIOD for _, kind, _, _ in self.heap):
+            self.push(self.now + int(float(self.case.balance[7:]) * 1_000_000), PERIOD, above)
+
+
+# -- random cases --------------------------------------------------------------------------------------------------------
+
+
+class Source:
+    """Draws cases in which no two times are equal by chance."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.ids = iter(range(10**6))
+
+    def time(self, most_s: int) -> int:
+        return self.random.randint(1, most_s * 1_000_000)
+
+    def case(self) -> Case:
+        random = self.random
+        fan_outs, sizes, units = (), (), random.randint(4, 24)
+        if random.random() < 0.9:
+            fan_outs, sizes = self.levels(units)
+        made = self.jobs(random.randint(3, 25), units, len(fan_outs), 2)
+        balance = random.choice(["none", "none", "steal", "steal", f"redeal:{random.randint(5, 60)}"]) if fan_outs else "none"
+        boot = random.choice([0, self.time(5)])
+        return Case(units, fan_outs, sizes, random.choice(["refuse", "up", "up"]), balance, boot, tuple(made))
+
+    def levels(self, units: int) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+        random = self.random
+        number = random.randint(1, min(4, units))
+        sizes: tuple[tuple[int, ...], ...] = ()
+        least = units // number
+        if random.random() < 0.5:
+            left, parts = units - random.choice([0, 0, random.randint(0, units - number)]), []
+            for child in range(number):
+                parts.append(random.randint(1, left - (number - child - 1)))
+                left -= parts[-1]
+            sizes, least = (tuple(parts),), min(parts)
+        if random.random() < 0.3 and least > 1:
+            return (number, random.randint(1, min(3, least))), sizes
+        return (number,), sizes
+
+    def jobs(self, number: int, units: int, innermost: int, depth: int) -> Iterator[Submission]:
+        random = self.random
+        for submit in sorted(self.time(100) for _ in range(number)):
+            size = random.randint(1, units) if random.random() < 0.3 else random.randint(1, max(units // 4, 1))
+            limit = self.time(60) if random.random() < 0.2 else FOREVER
+            level = random.randint(0, innermost) if innermost and random.random() < 0.15 else None
+            inner: tuple[Submission, ...] = ()
+            if depth and random.random() < 0.2:
+                inner = tuple(self.jobs(random.randint(1, 6), size, 0, depth - 1))
+            name = next(self.ids)
+            yield Submission(name, submit, 1 if inner else self.time(40), limit, size, level=level, jobs=inner)

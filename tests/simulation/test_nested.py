@@ -1,0 +1,125 @@
+"""Jobs of inner instances, instances made for jobs, unequal children, and jobs that move between siblings."""
+
+from __future__ import annotations
+
+import pytest
+
+from fluxres import InputError
+from fluxres.documents.source import Source
+from fluxres.errors import InfeasibleRequest, UsageError
+from fluxres.simulation import balance, jobspecs
+from fluxres.simulation.hierarchy import Hierarchy
+from fluxres.simulation.machine import of_number, of_shape
+from fluxres.simulation.simulator import Result, simulate
+from fluxres.simulation.workload import Workload
+from tests.simulation.nested_run import INVENTORIES, differences
+from tests.simulation.test_simulator import job
+
+S = 1_000_000
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
+@pytest.mark.parametrize("seed", range(40, 45))
+def test_nested_simulations_equal_the_oracle_and_hold_nothing_twice(seed: int, inventory: str) -> None:
+    assert differences(seed, inventory) == []
+
+
+def starts(result: Result) -> dict[int | str, tuple[float, int]]:
+    """By job, its start in seconds, and the number of the instance that ran it."""
+    schedule = result.schedule
+    assert schedule is not None
+    columns = zip(schedule.ids, schedule.start, schedule.instance, strict=True)
+    return {name: (start / S, number) for name, start, number in columns}
+
+
+def test_a_job_larger_than_its_instance_goes_to_the_lowest_one_that_can_hold_it() -> None:
+    work = [job(0, 0, 10, 1, 10), job(1, 0, 10, 3, 10), job(2, 0, 10, 5, 10)]
+    levels = Hierarchy((2,), ("fcfs",), sizes=((2, 4),))
+    result = simulate(work, 8, hierarchy=levels)
+    assert (result.refusals.ids, result.metrics.jobs) == ([2], 2)  # job 1 is dealt to the child of 4
+    up = Hierarchy((2,), ("fcfs",), sizes=((4, 2),), larger="up")
+    # Job 1 goes to the sibling of 4, and job 2 to the outermost instance, where 2 units are nobody's until the children end.
+    assert starts(simulate(work, 8, hierarchy=up)) == {0: (0.0, 1), 1: (0.0, 1), 2: (10.0, 0)}
+
+
+def test_jobs_with_a_level_run_there() -> None:
+    work = [job(n, 0, 10, 1, 10)._replace(level=0 if n % 2 else None) for n in range(4)]
+    levels = Hierarchy((2,), ("fcfs",), sizes=((1, 1),))
+    found = starts(simulate(Workload("x", work, has_levels=True), 3, hierarchy=levels))
+    assert found == {0: (0.0, 1), 1: (0.0, 0), 2: (0.0, 2), 3: (10.0, 0)}
+
+
+def test_an_instance_is_made_for_a_stage_of_a_workflow_and_ends_with_it() -> None:
+    text = """
+    - {id: prepare, request: slot=2/core, jobs: [{id: p, request: slot=1/core, run: 3, count: 4}]}
+    - {id: solve, request: slot=4/core, dependencies: ['afterok:prepare'], jobs: [
+        {id: s, request: slot=1/core, run: 5, count: 4}, {id: t, request: slot=4/core, run: 1, submit: 2}]}
+    """
+    result = simulate(jobspecs.read(Source(text.encode(), "jobs.yaml")), of_shape("core=4"), queue_policy="fcfs")
+    assert starts(result) == {
+        **{f"p.{n}": (3.0 * (n // 2), 1) for n in range(4)},
+        **{f"s.{n}": (6.0, 2) for n in range(4)},
+        "t": (11.0, 2),
+    }
+    rows = [(row.level, row.size, row.jobs, row.begin_s, row.end_s, row.wait_s) for row in result.instances]
+    assert rows == [(0, 4, 0, 0.0, 12.0, 0.0), (1, 2, 4, 0.0, 6.0, 0.0), (1, 4, 5, 6.0, 12.0, 6.0)]
+
+
+def test_an_instance_of_a_job_ends_at_its_limit_with_its_jobs() -> None:
+    inner = tuple(job(f"i{n}", n, 10, 1, 10) for n in range(4))
+    work = [job("outer", 0, 1, 2)._replace(limit=2 * S, jobs=inner), job("next", 0, 1, 4, 1)]
+    result = simulate(work, 4, queue_policy="fcfs")
+    schedule = result.schedule
+    assert schedule is not None
+    assert dict(zip(schedule.ids, schedule.end, strict=True)) == {"i0": 2 * S, "i1": 2 * S, "next": 3 * S, "i2": 2 * S}
+    assert (result.left, result.instances[0].end_s) == (1, 3.0)  # i3 is never submitted
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("{id: a, request: slot=1/core, run: 1, jobs: [{id: b, request: slot=1/core, run: 1}]}", "cannot be combined"),
+        ("{id: a, request: slot=1/core, jobs: [{id: a, request: slot=1/core, run: 1}]}", "occurs twice"),
+        ("{id: a, request: slot=1/core, jobs: []}", "a list of jobs"),
+        ("{id: a, request: slot=1/core, run: 1, level: -1}", "level"),
+    ],
+)
+def test_wrong_instances_of_jobs_are_refused(entry: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        jobspecs.read(Source(f"[{entry}]".encode(), "jobs.yaml"))
+
+
+def test_an_idle_instance_steals_the_latest_job_that_fits_and_lives_while_there_may_be_more() -> None:
+    work = [job(0, 0, 100, 2), job(1, 0, 1, 1), job(2, 0.5, 10, 2), job(3, 50, 1, 1)]
+    levels = Hierarchy((2,), ("fcfs",), balance="steal")
+    assert starts(simulate(work, 4, hierarchy=levels)) == {0: (0.0, 1), 1: (0.0, 2), 2: (1.0, 2), 3: (50.0, 2)}
+    assert starts(simulate(work, 4, hierarchy=Hierarchy((2,), ("fcfs",))))[2] == (100.0, 1)
+
+
+def test_waiting_jobs_are_dealt_anew_by_load() -> None:
+    work = [job(n, 0, 100 if n % 2 else 10, 2) for n in range(7)]
+    found = starts(simulate(work, 4, hierarchy=Hierarchy((2,), ("fcfs",), balance="redeal:15")))
+    # At 15 s jobs 4 and 6 wait in the first child, 3 and 5 in the second: dealt in turns, 6 and 3 change places.
+    # At 30 s job 5 goes to the first child, in which none waits.
+    assert found == {0: (0.0, 1), 1: (0.0, 2), 2: (10.0, 1), 3: (30.0, 1), 4: (20.0, 1), 5: (130.0, 1), 6: (100.0, 2)}
+
+
+def test_jobs_that_others_depend_on_stay() -> None:
+    work = [job(0, 0, 100, 2), job(1, 0, 1, 1), job(2, 0, 10, 2), job(3, 0, 1, 1, dependencies=("afterok:1",))]
+    workload = Workload("x", work, has_dependencies=True)
+    assert starts(simulate(workload, 4, hierarchy=Hierarchy((2,), ("fcfs",), balance="steal")))[2] == (100.0, 1)
+
+
+@pytest.mark.parametrize("text", ["steel", "redeal", "redeal:0", "redeal:x", "steal:2"])
+def test_unknown_balances_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="expected"):
+        balance.parse(text)
+
+
+def test_wrong_hierarchies_are_refused() -> None:
+    with pytest.raises(UsageError, match="larger: expected refuse or up"):
+        Hierarchy((2,), larger="down")
+    with pytest.raises(UsageError, match="expected the sizes of 2 children"):
+        Hierarchy((2,), sizes=((1, 2, 3),))
+    with pytest.raises(InfeasibleRequest, match=r"children of 3\+2 requested, but there are 4 of type core"):
+        simulate([], of_number(4), hierarchy=Hierarchy((2,), sizes=((3, 2),)))
