@@ -314,6 +314,9 @@ def test_the_searches_of_one_explanation_share_what_they_may_take_back(monkeypat
         spend(budget)
 
     made = matcher(Recipe("node", 40, children=(Recipe("core", 16), Recipe("gpu", 4))))
+    for node in range(35):
+        for core in range(3):
+            made.planner.hold(made.structure.vertex(f"/cluster/node{node}/core{core}"), 1, 0, 100 * S)
     slots = [(30, 9, 1), (20, 5, 2), (25, 7, 0)]
     resources = [
         {"type": "slot", "count": count, "label": f"s{cores}", "with": [{"type": "core", "count": cores}]}
