@@ -310,6 +310,10 @@ class Matcher:
             raise undecided[0]
         return found
 
+    def prepare(self) -> None:
+        """Count what is held by node, which the first match would do otherwise.  Cost: O(pools and spans)."""
+        _ = self._node_table.is_flat
+
     def no_start_before(self, request: Request, duration: int, after: int, how: str | Policy = "first") -> int:
         """A moment, `after` or later, before which no match of that duration starts, from counts alone; FOREVER for never.
 

@@ -55,6 +55,8 @@ class Served:
         assert graph.attachment is not None
         self.writer = Writer(graph.attachment, self.feed.wake, graph.name)
         self._refreshed = stopwatch()
+        with graph.lock:
+            graph.matcher.prepare()  # seconds on a large machine, and no part of a question
 
     def refresh(self) -> None:
         """Catch up with what other processes wrote, unless that has been done just now."""
@@ -176,6 +178,9 @@ class Site:
         Returns: the answer, and the revision it is of.
         Errors: those of the question; UnknownGraph; Unavailable.
         """
+
+        if name not in self._open:
+            await self.run(self._asking, lambda: self.served(name))  # reading a large graph is not the question
 
         def answer() -> tuple[T, str]:
             graph = self._current(name).graph
