@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 import fluxres
-from fluxres.store import open_store
+from fluxres.store import open_store, upkeep
 from tests.service.conftest import DEMO, running
 
 _TOGETHER = 2_000
@@ -72,10 +72,8 @@ def main() -> int:
     opened = open_store(store)
     with fluxres.open(store):
         lap("`fluxres.open`")
-    from fluxres.store import upkeep
 
-    print(upkeep.__doc__.splitlines()[0] if upkeep.__doc__ else "")
-    opened.compact("demo")
+    upkeep.compact(opened)
     lap("compact")
     print(f"{Path(given.store).stat().st_size >> 20} MB", flush=True)
     return 0

@@ -151,9 +151,9 @@ def test_no_token_goes_to_an_address_that_was_found_in_a_store(led_store: Server
     sent: list[dict[str, str]] = []
     original = Connection._once
 
-    def once(self: Connection, at: Any, method: str, path: str, body: bytes | None, headers: Any) -> Any:
-        sent.append(dict(headers))
-        return original(self, at, method, path, body, headers)
+    def once(self: Connection, at: Any, request: Request) -> Any:
+        sent.append({**self._headers, **request.headers})
+        return original(self, at, request)
 
     monkeypatch.setattr(Connection, "_once", once)
     assert tag(led_store.store) == 0

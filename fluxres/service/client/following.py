@@ -41,10 +41,10 @@ class Following:
     def event(self, line: bytes) -> dict[str, Any] | None:
         """The event that a line completes."""
         self._heard()
-        if line.startswith(b"id: "):
+        if line.startswith(b": following ") and self._after is None:  # where a stream of what is to come begins
+            self._after = int(line[12:])
+        elif line.startswith(b"id: "):
             self._number = int(line[4:])
-            if self._after is None:  # where a stream of what is to come begins
-                self._after = self._number
         elif line.startswith(b"data: "):
             self._after = self._number
             return {"number": self._number, **msgspec.json.decode(line[6:])}
