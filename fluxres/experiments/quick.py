@@ -34,7 +34,7 @@ def study_of(
         policies: of queues, by level as `easy:fcfs`.
         machine: a number, a shape or a source.
         options: of `fluxres simulate`: `hierarchy`, `boot`, `ahead`, `larger`, `balance`, `match_policy`, `cost`, `inventory`,
-            `event_order`, `processors` and `cut`; None for the default.
+            `event_order`, `accounting`, `processors` and `cut`; None for the default.
 
     Errors: UsageError for a policy that is given twice; those of a study.
     """
@@ -63,6 +63,7 @@ def study_of(
         "hierarchy": {key: value for key, value in hierarchy.items() if value is not None},
         "cost": _cost(options.get("cost")),
         "event_order": options.get("event_order") or "sequential",
+        "accounting": None if options.get("accounting") is None else str(Path(options["accounting"]).resolve()),
         "repeats": repeats,
         "seed": seed,
         "vary": {"hierarchy.queue_policy": names},

@@ -38,19 +38,22 @@ from fluxres.instance.counted import CountedInventory
 from fluxres.instance.dependencies import Dependencies, Verdict
 from fluxres.instance.graph_inventory import GraphInventory
 from fluxres.instance.holding import KEPT_TICKS, Holdings
-from fluxres.instance.inventory import Ask, Inventory, NotUniform
+from fluxres.instance.inventory import Ask, Inventory, NotUniform, requested_units
 from fluxres.instance.job import (
     BEGIN,
     URGENCY_DEFAULT,
     URGENCY_HELD,
     AnyJob,
+    Charged,
     Dependency,
     Failure,
     Job,
     JobEvent,
     JobIds,
+    Limiter,
     require_urgency,
 )
+from fluxres.instance.ledger import Ledger
 from fluxres.instance.named import NamedInventory
 from fluxres.instance.policy import policy as require_queue_policy
 from fluxres.instance.queue import Guard, Queue, QueuePolicy
@@ -68,6 +71,7 @@ from fluxres.syntax import fluid
 from fluxres.syntax.jobspec import Request, Wanted, as_request
 
 if TYPE_CHECKING:
+    from fluxres.instance.accounting import Accounting
     from fluxres.model import ResourceGraph
 
 
@@ -126,7 +130,7 @@ class Instance(Tabular):
     announced = FOREVER
     """When the next event is due, as announced to the Timekeeper."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one option each
         self,
         graph: ResourceGraph,
         *,
@@ -139,6 +143,7 @@ class Instance(Tabular):
         sink: Callable[[Job], None] | None = None,
         events: Callable[[Job, JobEvent], None] | bool = True,
         passes: str = "event",
+        accounting: Accounting | None = None,
     ) -> None:
         if passes not in ("event", "manual"):
             raise UsageError(f"passes: expected event or manual, got {passes!r:.80}")
@@ -163,6 +168,8 @@ class Instance(Tabular):
         self.runner: Runner = runner if runner is not None else Unattended()
         self.keeps_limits: bool = getattr(self.runner, "keeps_limits", False)
         self.passes = passes
+        self.ledger = None if accounting is None else Ledger(accounting)
+        """Counts for the limits of the accounting; None without."""
         self.queue = Queue(self)
         self.dependencies = Dependencies()
         self._sink = sink
@@ -252,6 +259,11 @@ class Instance(Tabular):
         return self._jobs
 
     @property
+    def limiter(self) -> Limiter | None:
+        """The limits that may keep a waiting job from starting."""
+        return self.ledger
+
+    @property
     def is_active(self) -> bool:
         """Whether there are jobs that have not ended."""
         return bool(self._jobs)
@@ -269,6 +281,9 @@ class Instance(Tabular):
         user: str | None = None,
         dependencies: Iterable[Dependency | str | Mapping[str, Any]] = (),
         payload: Any = None,
+        account: str | None = None,
+        qos: str | None = None,
+        partition: str | None = None,
     ) -> Job:
         """Submit a job; it may have started when this returns.
 
@@ -278,14 +293,18 @@ class Instance(Tabular):
             urgency: 0 (held) to 31 (expedited).
             dependencies: ``afterok:ƒA`` and the like, besides those of the jobspec.
             payload: for the runner.
+            account, qos: of the accounting, if the instance has one; it has defaults for them.
+            partition: the same as in the request; without accounting only a name.
 
-        Errors: InfeasibleRequest if the machine can never satisfy the request, or its partition never allows it;
-        InsufficientResources while its partition accepts no jobs; UsageError, InputError; no job is made then.
+        Errors: InfeasibleRequest if the machine can never satisfy the request, or its partition or the accounting never allows
+        it; InsufficientResources while its partition accepts no jobs, or its user has submitted too many; UsageError, InputError;
+        no job is made then.
         """
         now = self.enter()
         request = wanted if isinstance(wanted, Request) else as_request(wanted)
         length = matching.length(self._graph, request) if duration_s is None else _duration(duration_s)
-        return self.submit_request(request, length, now, urgency, name, user, dependencies, payload)
+        charged = Charged(user, account, qos, partition if partition is not None else request.queue)
+        return self.submit_request(request, length, now, urgency, name, user, dependencies, payload, charged)
 
     def submit_request(
         self,
@@ -297,17 +316,29 @@ class Instance(Tabular):
         user: str | None,
         wanted: Iterable[Dependency | str | Mapping[str, Any]],
         payload: Any,
+        charged: Charged | None = None,
     ) -> Job:
-        """`submit` after `enter`, for callers that have a Request and a duration in ticks."""
+        """`submit` after `enter`, for callers that have a Request and a duration in ticks.
+
+        Args:
+            charged: None for the user alone.
+        """
         if self.is_ending:
             raise StaleHandle("this instance is ending")
+        if self.ledger is not None:
+            size = requested_units(request, self.inventory.measure)
+            charged, duration = self.ledger.admit(Charged(user) if charged is None else charged, size, duration)
         if self._graph.structure.partitions:
+            if charged is not None and charged.partition is not None:
+                request = matching.in_partition(self._graph, request, charged.partition)
+            if self.ledger is not None and duration >= FOREVER:
+                duration = matching.length(self._graph, request)
             matching.require_accepted(self._graph, request, duration)
         ask = self._ask(request)
         given: Iterable[Dependency] = ()
         if wanted or request.attributes:
             given = [deps.parse(one) for one in (*wanted, *request.system.get("dependencies", ()))]
-        job = Job(self, self._new_id(now), request, duration, now, require_urgency(urgency), name, user, payload)
+        job = Job(self, self._new_id(now), request, duration, now, require_urgency(urgency), name, user, payload, charged)
         job.ask = ask
         job.dependencies = tuple(given)
         with Guard(self.policy):
@@ -315,6 +346,8 @@ class Instance(Tabular):
         if waiting is not job:
             return self._active(waiting)
         self._jobs[job.number] = job
+        if self.ledger is not None:
+            self.ledger.submitted(job)
         if name is not None:
             self.dependencies.register(job)
         if self._log:
@@ -394,6 +427,8 @@ class Instance(Tabular):
         except FluxresError:
             self.dependencies.ended(job, False, False)
             del self._jobs[job.number]
+            if self.ledger is not None:
+                self.ledger.left(job)
             raise
         if never is not None:
             self.raise_exception(job, "dependency", states.FATAL, f"{never} can never be satisfied")
@@ -466,6 +501,8 @@ class Instance(Tabular):
             self.announce(limit)
         if self._log:
             self._log_event(job, "start")
+        if self.ledger is not None:
+            self.ledger.started(job)
         with Guard(self.policy):
             self.policy.started(job, seconds(self.now))
         try:
@@ -520,6 +557,8 @@ class Instance(Tabular):
         job.ended = now
         self._post(job, "clean")
         del self._jobs[job.number]
+        if self.ledger is not None:
+            self.ledger.left(job)
         succeeded = job.status == 0 and not any(failure.severity == states.FATAL for failure in job.exceptions)
         ready, never = self.dependencies.ended(job, succeeded, job.started >= 0)
         self._keep_finished(job)

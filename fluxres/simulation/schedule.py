@@ -28,6 +28,8 @@ class Finished(NamedTuple):
         instance: number of the instance that ran it, 0 for the outermost.
         claim, inventory: what it held, rendered on demand by `allocated`.
         ask: what it requested.
+        account, qos, partition: to which it was charged; from the workload, or by the accounting.
+        queue: from the workload.
     """
 
     id: int | str
@@ -43,6 +45,10 @@ class Finished(NamedTuple):
     claim: Claim
     inventory: Inventory
     ask: int | Request = 0
+    account: str | None = None
+    qos: str | None = None
+    partition: str | None = None
+    queue: str | None = None
 
     def allocated(self) -> str:
         """What it held, as an idset of unit numbers; empty if units have no numbers."""

@@ -31,7 +31,7 @@ from fluxres.errors import (
     UsageError,
 )
 from fluxres.instance import Instance, Job
-from fluxres.instance.job import Scheduler
+from fluxres.instance.job import Charged, Scheduler
 from fluxres.instance.policy import policy
 from fluxres.instance.queue import Endless, QueuePolicy
 from fluxres.instance.runner import STOPPED
@@ -54,6 +54,7 @@ from fluxres.simulation.workload import Submission, Workload, of_list, share
 from fluxres.syntax.jobspec import Request, parse_shape
 
 if TYPE_CHECKING:
+    from fluxres.instance.accounting import Accounting
     from fluxres.model import ResourceGraph
 
 
@@ -176,6 +177,7 @@ class Result:
         refusals: jobs that can never run here.
         errors: queue policies that failed, by the address of the instance they ended.
         left: jobs still waiting when nothing more could happen, or never submitted because their instance had ended.
+        left_reasons: how many of them a limit of the accounting keeps from starting, by limit.
         events: number of events handled.
         instances: what each instance did.
     """
@@ -187,6 +189,7 @@ class Result:
     left: int
     events: int
     instances: list[InstanceRow]
+    left_reasons: Counter[str] = field(default_factory=Counter)
 
 
 # -- the simulator ------------------------------------------------------------------------------------------------------
@@ -205,6 +208,7 @@ class Simulator:
         hierarchy: levels of instances.
         cost: cost model of decisions; None for no cost.
         event_order: of the events of one moment, a key of `EVENT_ORDERS`.
+        accounting: partitions, QOS, accounts and users with limits, if there is one instance.
         sinks: receive every finished job.
         keep: whether to keep the schedule.
     """
@@ -221,6 +225,7 @@ class Simulator:
         hierarchy: Hierarchy | None = None,
         cost: Cost | None = None,
         event_order: str = "sequential",
+        accounting: Accounting | None = None,
         sinks: Iterable[Sink] = (),
         keep: bool = True,
     ) -> None:
@@ -230,7 +235,11 @@ class Simulator:
             cost = None
         self.machine = machine if isinstance(machine, Machine) else Machine(machine)
         self.hierarchy = hierarchy if hierarchy is not None else Hierarchy()
+        if accounting is not None and self.hierarchy.levels > 1:
+            raise UsageError("accounting: limits are those of one queue", hint="use one instance, without a topology")
         self.cost = cost
+        self.accounting = accounting
+        self._known_charged: dict[tuple[str | None, ...], Charged] = {}
         self.clock = SimulatedClock()
         self.events = Events(EVENT_ORDERS[event_order])
         self._is_stepped = cost is not None or event_order == "batched"
@@ -245,6 +254,7 @@ class Simulator:
             sink=self._over,
             events=False,
             passes="manual" if self._is_stepped else "event",
+            accounting=accounting,
         )
         self.instance.measure_in(self.machine.unit)
         self.schedule = Schedule() if keep else None
@@ -337,7 +347,9 @@ class Simulator:
             left += len(jobs) - self._submitted
         left += self._never + sum(site.drain() for site in self._sites.values() if site.place < 0)
         rows = sorted(self.rows, key=lambda row: row.number)
-        return Result(self.schedule, self.running.metrics(), self.refusals, self.errors, left, self._handled, rows)
+        waiting = (job.limit_reached for one in self._sites.values() for job in one.instance.jobs())
+        reasons = Counter(filter(None, waiting))
+        return Result(self.schedule, self.running.metrics(), self.refusals, self.errors, left, self._handled, rows, reasons)
 
     def _share(self, what: Child) -> Iterator[Submission]:
         """The jobs that are submitted to an instance of the hierarchy."""
@@ -395,12 +407,22 @@ class Simulator:
     def _enter(self, site: Site, request: Request, limit: int, payload: Any, given: Submission | None = None) -> Job:
         instance = site.instance
         now = instance.enter()
-        if limit >= FOREVER and site.machine.graph.structure.partitions:
+        if limit >= FOREVER and site.machine.graph.structure.partitions and instance.ledger is None:
             limit = matching.length(site.machine.graph, request)
         if given is None:
             return instance.submit_request(request, limit, now, 16, None, None, (), payload)
         wanted = list(self._resolved(site, given)) if given.dependencies else ()
-        return instance.submit_request(request, limit, now, given.urgency, given.name, given.user, wanted, payload)
+        charged = self._charged(given) if given.user is not None or self.accounting is not None else None
+        return instance.submit_request(request, limit, now, given.urgency, given.name, given.user, wanted, payload, charged)
+
+    def _charged(self, job: Submission) -> Charged:
+        """To whom a job is charged; equal ones are one object."""
+        by_queue = self.accounting is None or self.accounting.partition_of_jobs == "queue"
+        key = (job.user, job.account, job.qos, job.queue if by_queue else job.partition)
+        found = self._known_charged.get(key)
+        if found is None:
+            found = self._known_charged[key] = Charged(*key)
+        return found
 
     # -- events ------------------------------------------------------------------------------------------------------
 
@@ -431,7 +453,7 @@ class Simulator:
             made = self._enter(site, site.request(job), job.limit, job, job)
         # never, undecided even on the idle machine, or not accepted by its partition
         except (InfeasibleRequest, InsufficientResources, LimitExceeded) as error:
-            return error.message
+            return f"{error.where}: {error.message}" if self.accounting is not None and error.where else error.message
         site.jobs += not job.jobs
         if site.instance.dependencies.remembers:
             site.names[str(job.id)] = made.id
@@ -707,6 +729,10 @@ class Simulator:
             claim,
             inventory,
             given.ask,
+            job.account if self.accounting is not None else given.account,
+            job.qos if self.accounting is not None else given.qos,
+            job.partition if self.accounting is not None else given.partition,
+            given.queue,
         )
         self._ended += 1
         for sink in self.sinks:

@@ -95,6 +95,12 @@ if TYPE_CHECKING:
     default="requested",
     help="Processors of a job of an SWF trace: requested (default), allocated, or the larger.",
 )
+@click.option(
+    "--accounting",
+    metavar="FILE",
+    type=click.Path(),
+    help="Partitions, QOS, accounts and users with limits, shares and priorities (YAML).",
+)
 @click.option("--inventory", metavar="I", help="auto (default), graph, named, counted.")
 @click.option(
     "--format",
@@ -124,6 +130,7 @@ def simulate_command(settings: Settings, /, workload: str, **given: Any) -> int 
 
 def _simulate(settings: Settings, workload: str, given: dict[str, Any]) -> None:
     from fluxres.experiments.parts import Changed
+    from fluxres.instance import accounting
     from fluxres.simulation.cost import Fit
     from fluxres.simulation.cost import parse as cost_of
     from fluxres.simulation.simulator import Simulator
@@ -143,6 +150,7 @@ def _simulate(settings: Settings, workload: str, given: dict[str, Any]) -> None:
             cost=fit or cost,
             inventory=given["inventory"] or "auto",
             event_order=given["event_order"],
+            accounting=None if given["accounting"] is None else accounting.load(given["accounting"]),
             sinks=_sinks(settings, jobs, machine, is_nested=hierarchy is not None or jobs.has_requests),
             keep=False,
             **({} if hierarchy else _policies(given)),
@@ -182,6 +190,8 @@ def _read(workload: str, given: dict[str, Any]) -> tuple[Workload, Machine]:
 def _note_left_out(jobs: Workload, result: Result) -> None:
     for reason, number in (*jobs.left_out.items(), *((f"refused: {why}", n) for why, n in result.refusals.reasons.items())):
         note(f"{plural(number, 'job')} left out, {reason}")
+    for reason, number in result.left_reasons.items():
+        note(f"{plural(number, 'job')} never started, {reason}")
     if len(result.refusals):
         note(f"refused: job{'s' * (len(result.refusals) > 1)} {result.refusals.listed()}")
     for reason, number in jobs.notes.items():
@@ -258,6 +268,7 @@ def _document(jobs: Workload, machine: Any, result: Result) -> dict[str, Any]:
         "size": machine.count,
         **result.metrics.to_dict(),
         "left": result.left,
+        "left_reasons": dict(result.left_reasons),
         "left_out": dict(jobs.left_out),
         "refused": dict(result.refusals.reasons),
         "refused_ids": result.refusals.ids,
