@@ -694,10 +694,15 @@ class Simulator:
 
     def _deal(self, family: Family, by: Balance) -> None:
         moves = by.deal(family)
-        for move in reversed(moves):  # the latest first, so that none starts because one before it has gone
-            self._withdraw(move)
+        places = {job: at for site in family.sites for at, job in enumerate(site.instance.queue)}
+        gone = set()
+        for move in sorted(moves, key=lambda each: -places[each.job]):  # so that none starts because one before it has gone
+            if move.job.state is State.SCHED:
+                self._withdraw(move)
+                gone.add(move.job)
         for move in moves:
-            self._put(move)
+            if move.job in gone:
+                self._put(move)
 
     # -- elastic instances ---------------------------------------------------------------------------------------------
 

@@ -307,9 +307,10 @@ class Oracle:
             load[target] += task.size
             if target is not source:
                 moves.append((task, source, target))
-        for task, source, _ in reversed(moves):
-            source.queue.remove(task)
-            self.schedule(source)
+        for node in siblings:
+            for task in [each for each in reversed(node.queue) if any(moved is each for moved, _, _ in moves)]:
+                node.queue.remove(task)
+                self.schedule(node)
         for task, _, target in moves:
             self.enter(target, task)
 
