@@ -21,6 +21,8 @@ from fluxres import limits
 from fluxres.documents.source import Source
 from fluxres.errors import InfeasibleRequest, LimitExceeded, UsageError
 from fluxres.formats import registry
+from fluxres.instance import accounting as accountings
+from fluxres.instance.accounting import Accounting
 from fluxres.instance.policy import IN_FILE
 from fluxres.simulation import external, reading
 from fluxres.simulation import machine as machines
@@ -263,6 +265,25 @@ def asking(text: str, size: int) -> Request:
     return Request(parse_shape(_SIZE.sub(lambda found: str(-(-size // int(found[1] or 1))), text)))
 
 
+# -- the rules of the site ---------------------------------------------------------------------------------------------
+
+
+def accounting_file(entry: Accounting | str | None, folder: Path) -> Path | None:
+    return folder / entry if isinstance(entry, str) else None
+
+
+def accounting(run: Run) -> Accounting | None:
+    """The partitions, QOS, accounts and users of a run; None without.
+
+    Errors: InputError with the line of what is wrong.
+    """
+    given = run.page.accounting
+    path = accounting_file(given, run.folder)
+    if path is not None:
+        return accountings.load(path)
+    return given.require_valid() if isinstance(given, Accounting) else None
+
+
 # -- the hierarchy and the cost --------------------------------------------------------------------------------------
 
 
@@ -305,6 +326,7 @@ def hierarchy(entry: HierarchyEntry, units: int, folder: Path = Path()) -> Hiera
         topology(str(entry.topology))[1],
         entry.larger,
         entry.balance,
+        entry.elastic,
     )
 
 

@@ -28,6 +28,7 @@ from fluxres.documents import typed, yaml_document
 from fluxres.documents.document import Document, Key, path_text, shown
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.experiments.figures import FIGURES, SHOWN
+from fluxres.instance.accounting import Accounting
 from fluxres.simulation.reading import DAYS_MAX
 
 # -- the page ----------------------------------------------------------------------------------------------------------
@@ -106,6 +107,7 @@ class HierarchyEntry(Struct, forbid_unknown_fields=True):
     divide: Policies | None = None
     larger: Literal["refuse", "up"] = "refuse"
     balance: Word = "none"
+    elastic: Word = "none"
 
 
 class FittedCost(Struct, forbid_unknown_fields=True):
@@ -211,6 +213,7 @@ class StudyDocument(Struct, forbid_unknown_fields=True, rename={"version": "flux
     cost: Literal["none", "measured"] | CostEntry = "none"
     event_order: Literal["sequential", "batched"] = "sequential"
     disturbances: DisturbancesEntry = msgspec.field(default_factory=DisturbancesEntry)
+    accounting: Accounting | Word | None = None
     repeats: Annotated[int, Meta(ge=1, le=10_000)] = 1
     seed: Annotated[int, Meta(ge=0, le=2**31)] = 0
     vary: dict[str, Annotated[list[Any], Meta(min_length=1)]] = {}

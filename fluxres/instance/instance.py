@@ -13,6 +13,7 @@ the resources of its job return to the parent.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -38,19 +39,22 @@ from fluxres.instance.counted import CountedInventory
 from fluxres.instance.dependencies import Dependencies, Verdict
 from fluxres.instance.graph_inventory import GraphInventory
 from fluxres.instance.holding import KEPT_TICKS, OVERTIME_S, Holdings
-from fluxres.instance.inventory import Ask, Inventory, NotUniform
+from fluxres.instance.inventory import Ask, Inventory, NotUniform, requested_units
 from fluxres.instance.job import (
     BEGIN,
     URGENCY_DEFAULT,
     URGENCY_HELD,
     AnyJob,
+    Charged,
     Dependency,
     Failure,
     Job,
     JobEvent,
     JobIds,
+    Limiter,
     require_urgency,
 )
+from fluxres.instance.ledger import Ledger
 from fluxres.instance.named import NamedInventory
 from fluxres.instance.policy import policy as require_queue_policy
 from fluxres.instance.queue import Guard, Queue, QueuePolicy
@@ -68,6 +72,7 @@ from fluxres.syntax import fluid
 from fluxres.syntax.jobspec import Request, Wanted, as_request, parse_shape
 
 if TYPE_CHECKING:
+    from fluxres.instance.accounting import Accounting
     from fluxres.model import ResourceGraph
 
 
@@ -126,7 +131,7 @@ class Instance(Tabular):
     announced = FOREVER
     """When the next event is due, as announced to the Timekeeper."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one option each
         self,
         graph: ResourceGraph,
         *,
@@ -139,6 +144,7 @@ class Instance(Tabular):
         sink: Callable[[Job], None] | None = None,
         events: Callable[[Job, JobEvent], None] | bool = True,
         passes: str = "event",
+        accounting: Accounting | None = None,
     ) -> None:
         if passes not in ("event", "manual"):
             raise UsageError(f"passes: expected event or manual, got {passes!r:.80}")
@@ -163,6 +169,8 @@ class Instance(Tabular):
         self.runner: Runner = runner if runner is not None else Unattended()
         self.keeps_limits: bool = getattr(self.runner, "keeps_limits", False)
         self.passes = passes
+        self.ledger = None if accounting is None else Ledger(accounting)
+        """Counts for the limits of the accounting; None without."""
         self.queue = Queue(self)
         self.dependencies = Dependencies()
         self._sink = sink
@@ -252,6 +260,11 @@ class Instance(Tabular):
         return self._jobs
 
     @property
+    def limiter(self) -> Limiter | None:
+        """The limits that may keep a waiting job from starting."""
+        return self.ledger
+
+    @property
     def is_active(self) -> bool:
         """Whether there are jobs that have not ended."""
         return bool(self._jobs)
@@ -269,6 +282,9 @@ class Instance(Tabular):
         user: str | None = None,
         dependencies: Iterable[Dependency | str | Mapping[str, Any]] = (),
         payload: Any = None,
+        account: str | None = None,
+        qos: str | None = None,
+        partition: str | None = None,
     ) -> Job:
         """Submit a job; it may have started when this returns.
 
@@ -278,14 +294,18 @@ class Instance(Tabular):
             urgency: 0 (held) to 31 (expedited).
             dependencies: ``afterok:ƒA`` and the like, besides those of the jobspec.
             payload: for the runner.
+            account, qos: of the accounting, if the instance has one; it has defaults for them.
+            partition: the same as in the request; without accounting only a name.
 
-        Errors: InfeasibleRequest if the machine can never satisfy the request, or its partition never allows it;
-        InsufficientResources while its partition accepts no jobs; UsageError, InputError; no job is made then.
+        Errors: InfeasibleRequest if the machine can never satisfy the request, or its partition or the accounting never allows
+        it; InsufficientResources while its partition accepts no jobs, or its user has submitted too many; UsageError, InputError;
+        no job is made then.
         """
         now = self.enter()
         request = wanted if isinstance(wanted, Request) else as_request(wanted)
         length = matching.length(self._graph, request) if duration_s is None else _duration(duration_s)
-        return self.submit_request(request, length, now, urgency, name, user, dependencies, payload)
+        charged = Charged(user, account, qos, partition if partition is not None else request.queue)
+        return self.submit_request(request, length, now, urgency, name, user, dependencies, payload, charged)
 
     def submit_request(
         self,
@@ -297,17 +317,29 @@ class Instance(Tabular):
         user: str | None,
         wanted: Iterable[Dependency | str | Mapping[str, Any]],
         payload: Any,
+        charged: Charged | None = None,
     ) -> Job:
-        """`submit` after `enter`, for callers that have a Request and a duration in ticks."""
+        """`submit` after `enter`, for callers that have a Request and a duration in ticks.
+
+        Args:
+            charged: None for the user alone.
+        """
         if self.is_ending:
             raise StaleHandle("this instance is ending")
+        if self.ledger is not None:
+            size = requested_units(request, self.inventory.measure)
+            charged, duration = self.ledger.admit(Charged(user) if charged is None else charged, size, duration)
         if self._graph.structure.partitions:
+            if charged is not None and charged.partition is not None:
+                request = matching.in_partition(self._graph, request, charged.partition)
+            if self.ledger is not None and duration >= FOREVER:
+                duration = matching.length(self._graph, request)
             matching.require_accepted(self._graph, request, duration)
         ask = self._ask(request)
         given: Iterable[Dependency] = ()
         if wanted or request.attributes:
             given = [deps.parse(one) for one in (*wanted, *request.system.get("dependencies", ()))]
-        job = Job(self, self._new_id(now), request, duration, now, require_urgency(urgency), name, user, payload)
+        job = Job(self, self._new_id(now), request, duration, now, require_urgency(urgency), name, user, payload, charged)
         job.ask = ask
         job.dependencies = tuple(given)
         with Guard(self.policy):
@@ -315,6 +347,8 @@ class Instance(Tabular):
         if waiting is not job:
             return self._active(waiting)
         self._jobs[job.number] = job
+        if self.ledger is not None:
+            self.ledger.submitted(job)
         if name is not None:
             self.dependencies.register(job)
         if self._log:
@@ -481,6 +515,8 @@ class Instance(Tabular):
         except FluxresError:
             self.dependencies.ended(job, False, False)
             del self._jobs[job.number]
+            if self.ledger is not None:
+                self.ledger.left(job)
             raise
         if never is not None:
             self.raise_exception(job, "dependency", states.FATAL, f"{never} can never be satisfied")
@@ -553,6 +589,8 @@ class Instance(Tabular):
             self.announce(limit)
         if self._log:
             self._log_event(job, "start")
+        if self.ledger is not None and not job.is_booking:
+            self.ledger.started(job)
         with Guard(self.policy):
             self.policy.started(job, seconds(self.now))
         try:
@@ -617,6 +655,8 @@ class Instance(Tabular):
         job.ended = now
         self._post(job, "clean")
         del self._jobs[job.number]
+        if self.ledger is not None and not job.is_booking:
+            self.ledger.left(job)
         succeeded = job.status == 0 and not any(failure.severity == states.FATAL for failure in job.exceptions)
         ready, never = self.dependencies.ended(job, succeeded, job.started >= 0)
         self._keep_finished(job)
@@ -671,6 +711,9 @@ class Instance(Tabular):
         self.queue.request_round()
         self._free(job)
         job.is_requeued, job.claim, job.started, job.limit = False, None, -1, FOREVER
+        if self.ledger is not None:
+            self.ledger.left(job)
+            self.ledger.submitted(job)
         self._post(job, "requeue")
         self.queue.sort()  # it may still be listed where it was
         with Guard(self.policy):
@@ -1379,12 +1422,14 @@ class Instance(Tabular):
         self.enter()
         self._require_not_ending()
         parent._advance_to(self.now)
-        parent.use_graph()
+        parent._ask_of_growth(wanted)
         self._make_owed_passes()  # the parent renews its reservations before anything is taken
         self._require_open()
         self._require_not_ending()
         try:
-            parent.use_graph()
+            ask = parent._ask_of_growth(wanted)
+            if ask is not None:
+                return parts.grow_interchangeably(self, upstream, parent, ask)
             return parts.grow(self, upstream, wanted, parent.match_policy)
         finally:
             self._follow_up()
@@ -1394,9 +1439,9 @@ class Instance(Tabular):
         """Return pools to the parent (RFC 4 Unlink), which may allocate them immediately.
 
         Args:
-            wanted: pools without jobs, with all their units, by path or handle.
+            wanted: pools without jobs, with all their units, by path or handle; or free units of one pool with nothing below it.
 
-        Errors: UsageError without a parent or for some units of a pool; NotHeld for pass-through pools; StillHeld; nothing
+        Errors: UsageError without a parent, or for some units of other pools; NotHeld for pass-through pools; StillHeld; nothing
         changes then.
         """
         parent, upstream = self._require_parent()
@@ -1412,6 +1457,27 @@ class Instance(Tabular):
         finally:
             self._follow_up()  # renews the dropped reservations
 
+    @writing
+    def shrink_idle(self, units: int) -> int:
+        """Return at most that many units that are free now to the parent, of the type in which sizes are measured.
+
+        Returns: their number. Errors: as `shrink`.
+        """
+        self.enter()
+        self.queue.unreserve()
+        pools = self.inventory.idle(units, self.now) if units > 0 else []
+        if pools:
+            self.shrink(dict(pools))
+        return sum(amount for _, amount in pools)
+
+    def _ask_of_growth(self, wanted: Targets | Wanted) -> Ask | None:
+        """What a child wants in the form of an inventory of interchangeable units; None if the resource graph is used for it."""
+        if self.inventory.kind != "graph" and targets.is_request(wanted, self._graph):
+            with suppress(NotUniform):
+                return self.inventory.ask(as_request(wanted))
+        self.use_graph()
+        return None
+
     def use_graph(self) -> None:
         """Have the records of the graph hold everything that jobs hold, which a change of its shape requires.
 
@@ -1420,7 +1486,7 @@ class Instance(Tabular):
         if self.inventory.kind != "graph":
             if not self.is_adaptive:
                 raise UsageError(
-                    f"an instance on inventory {self.inventory.kind} cannot grow or shrink its children",
+                    f"an instance on inventory {self.inventory.kind} can give and take only whole interchangeable pools",
                     where=self.address,
                     hint="use inventory='graph' or 'auto'",
                 )

@@ -152,15 +152,25 @@ class OverTime(NamedTuple):
     starts: NDArray[np.float64]
 
 
+class Owner(NamedTuple):
+    """To whom a job belongs, for classes of jobs."""
+
+    user: str | None
+    account: str | None
+    qos: str | None
+    partition: str | None
+    queue: str | None
+
+
 class Series:
     """A sink that stores what curves, percentiles and classes are computed from: 40 bytes per job."""
 
     def __init__(self) -> None:
         self._submit, self._start, self._end, self._size = array("q"), array("q"), array("q"), array("q")
-        self._user = array("l")
+        self._owner = array("l")
+        self._owners: dict[Owner, int] = {}
         self._earlier = array("q")
         """Start, end and size of each interrupted attempt."""
-        self._users: dict[str | None, int] = {}
 
     def __len__(self) -> int:
         return len(self._submit)
@@ -170,7 +180,8 @@ class Series:
         self._start.append(job.start)
         self._end.append(job.end)
         self._size.append(job.size)
-        self._user.append(self._users.setdefault(job.user, len(self._users)))
+        owner = Owner(job.user, job.account, job.qos, job.partition, job.queue)
+        self._owner.append(self._owners.setdefault(owner, len(self._owners)))
         for each in job.earlier:
             self._earlier += array("q", (each.start, each.end, each.size))
 
@@ -179,7 +190,13 @@ class Series:
 
     def users(self) -> tuple[list[str | None], Numbers]:
         """The names of users, and by job the index of its user."""
-        return list(self._users), np.array(self._user, np.int64)
+        return self.by("user")
+
+    def by(self, field: str) -> tuple[list[str | None], Numbers]:
+        """The names of users, accounts, QOS, partitions or queues, and by job the index of its own."""
+        index: dict[str | None, int] = {}
+        of_owner = [index.setdefault(getattr(owner, field), len(index)) for owner in self._owners]
+        return list(index), np.array(of_owner, np.int64)[np.array(self._owner, np.int64)]
 
     def columns(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
         """submit, start, end (ticks; start -1 for a job that never ran) and size, in the order of the ends."""

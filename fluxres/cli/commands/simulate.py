@@ -79,6 +79,12 @@ if TYPE_CHECKING:
     shell_complete=completing.balance,
     help="Waiting jobs between siblings: none (default), steal (by an idle one), redeal:SECONDS (all, from time to time).",
 )
+@click.option(
+    "--elastic",
+    metavar="P",
+    shell_complete=completing.elastic,
+    help="Innermost instances grow and shrink: none (default), demand (after each event), share:SECONDS (by their work).",
+)
 @click.option("--cut", is_flag=True, help="Reduce jobs larger than the machine to its size. Default: refuse them.")
 @click.option("--cost", metavar="C", help="Time of a decision: none (default), fixed:S, fitted:PART=S,…, measured.")
 @click.option(
@@ -109,6 +115,12 @@ if TYPE_CHECKING:
     help="What happens to the jobs on pools that fail: fail (default), requeue.",
 )
 @click.option("--checkpoint", metavar="C", help="How jobs save their work: interval=1h,save=5m,restart=2m.")
+@click.option(
+    "--accounting",
+    metavar="FILE",
+    type=click.Path(),
+    help="Partitions, QOS, accounts and users with limits, shares and priorities (YAML).",
+)
 @click.option("--inventory", metavar="I", help="auto (default), graph, named, counted.")
 @click.option(
     "--format",
@@ -138,6 +150,7 @@ def simulate_command(settings: Settings, /, workload: str, **given: Any) -> int 
 
 def _simulate(settings: Settings, workload: str, given: dict[str, Any]) -> None:
     from fluxres.experiments.parts import Changed
+    from fluxres.instance import accounting
     from fluxres.simulation.cost import Fit
     from fluxres.simulation.cost import parse as cost_of
     from fluxres.simulation.simulator import Simulator
@@ -158,6 +171,7 @@ def _simulate(settings: Settings, workload: str, given: dict[str, Any]) -> None:
             inventory=given["inventory"] or "auto",
             event_order=given["event_order"],
             disturbances=_disturbances(given, machine),
+            accounting=None if given["accounting"] is None else accounting.load(given["accounting"]),
             sinks=_sinks(settings, jobs, machine, is_nested=hierarchy is not None or jobs.has_requests),
             keep=False,
             **({} if hierarchy else _policies(given)),
@@ -197,6 +211,8 @@ def _read(workload: str, given: dict[str, Any]) -> tuple[Workload, Machine]:
 def _note_left_out(jobs: Workload, result: Result) -> None:
     for reason, number in (*jobs.left_out.items(), *((f"refused: {why}", n) for why, n in result.refusals.reasons.items())):
         note(f"{plural(number, 'job')} left out, {reason}")
+    for reason, number in result.left_reasons.items():
+        note(f"{plural(number, 'job')} never started, {reason}")
     if len(result.refusals):
         note(f"refused: job{'s' * (len(result.refusals) > 1)} {result.refusals.listed()}")
     for reason, number in (*jobs.notes.items(), *result.notes.items()):
@@ -214,7 +230,7 @@ def _made(settings: Settings, workload: str, machine: Machine, given: dict[str, 
     size = counted(machine.count, machine.unit)
     queue, match = (given["queue_policies"] or ("easy",))[0], given["match_policy"] or "first"
     nested = f", {given['hierarchy']} instances" if given["hierarchy"] else ""
-    nested += "".join(f", {name} {given[name]}" for name in ("larger", "balance") if given[name])
+    nested += "".join(f", {name} {given[name]}" for name in ("larger", "balance", "elastic") if given[name])
     order = "" if given["event_order"] == "sequential" else f", events {given['event_order']}"
     model = "" if given["format_name"] or ":" not in workload else f", seed {given['seed']}"
     return {
@@ -248,7 +264,7 @@ def _policies(given: dict[str, Any]) -> dict[str, Any]:
 def _hierarchy(given: dict[str, Any]) -> Any:
     from fluxres.simulation.hierarchy import Hierarchy, by_level, topology
 
-    if all(given[key] is None for key in ("hierarchy", "boot", "ahead", "larger", "balance")):
+    if all(given[key] is None for key in ("hierarchy", "boot", "ahead", "larger", "balance", "elastic")):
         return None
     fan_outs, sizes = topology(given["hierarchy"] or "1")
     return Hierarchy(
@@ -261,6 +277,7 @@ def _hierarchy(given: dict[str, Any]) -> Any:
         sizes,
         given["larger"] or "refuse",
         given["balance"] or "none",
+        given["elastic"] or "none",
     )
 
 
@@ -287,6 +304,7 @@ def _document(jobs: Workload, machine: Any, result: Result) -> dict[str, Any]:
         **result.metrics.to_dict(),
         **({} if result.losses is None else result.losses.to_dict()),
         "left": result.left,
+        "left_reasons": dict(result.left_reasons),
         "left_out": dict(jobs.left_out),
         "refused": dict(result.refusals.reasons),
         "refused_ids": result.refusals.ids,
