@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit, urlunsplit
@@ -297,6 +297,9 @@ class AdvisoryLock:
 
     def close(self) -> None:
         if self._db is not None:
+            # A server learns some time later that a connection is closed; the lock is to be free when this returns.
+            with suppress(StoreError), self._database.translated():
+                self._db.execute("SELECT pg_advisory_unlock_all()")
             self._db.close()
             self._db = None
 
