@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from fluxres.model import Allocation, Pool, Problem, ResourceGraph, Selection, Span, Stage
     from fluxres.model.match import Match
     from fluxres.service.client import connect
+    from fluxres.service.client.async_graph import aconnect
     from fluxres.store.attached import open
     from fluxres.store.files import dumps, load, loads, save
     from fluxres.syntax.hostlist import Hostlist
@@ -101,6 +102,7 @@ __all__ = [
     "UnknownType",
     "UsageError",
     "__version__",
+    "aconnect",
     "build",
     "connect",
     "dumps",
@@ -114,6 +116,7 @@ _MODULE = {
     **dict.fromkeys(("ResourceGraph", "Pool", "Selection", "Allocation", "Span", "Stage", "Problem"), "fluxres.model"),
     **dict.fromkeys(("dumps", "load", "loads", "save"), "fluxres.store.files"),
     **dict.fromkeys(("Instance", "Job", "QueuePolicy"), "fluxres.instance"),
+    "aconnect": "fluxres.service.client.async_graph",
     "connect": "fluxres.service.client",
     "open": "fluxres.store.attached",
     "Match": "fluxres.model.match",

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 from fluxres import clock, limits
 from fluxres.clock import stopwatch
-from fluxres.errors import RevisionConflict, StoreConflict, Unavailable, UsageError
+from fluxres.errors import RevisionConflict, StoreConflict, StoreError, Unavailable, UsageError
 from fluxres.model import ResourceGraph
 from fluxres.service.access import Caller
 from fluxres.service.caretaker import Caretaker
@@ -55,6 +55,8 @@ class Served:
         assert graph.attachment is not None
         self.writer = Writer(graph.attachment, self.feed.wake, graph.name)
         self._refreshed = stopwatch()
+        with graph.lock:
+            graph.matcher.prepare()  # seconds on a large machine, and no part of a question
 
     def refresh(self) -> None:
         """Catch up with what other processes wrote, unless that has been done just now."""
@@ -177,6 +179,9 @@ class Site:
         Errors: those of the question; UnknownGraph; Unavailable.
         """
 
+        if name not in self._open:
+            await self.run(self._asking, lambda: self.served(name))  # reading a large graph is not the question
+
         def answer() -> tuple[T, str]:
             graph = self._current(name).graph
             with graph.lock:
@@ -217,8 +222,22 @@ class Site:
                 return found, revision
 
         with self._counted():
-            made: tuple[T, str] = await served.writer.submit(make)
+            try:
+                made: tuple[T, str] = await served.writer.submit(make)
+            except Unavailable:
+                raise
+            except StoreError as error:
+                if keep is not None and await self._is_superseded():
+                    raise self.leadership.fence.refusal() from error
+                raise
             return made
+
+    async def _is_superseded(self) -> bool:
+        """Whether another server leads by now: a request with an idempotency key is done once, also if this one did it."""
+        try:
+            return await self.run(self._asking, self.leadership.is_superseded)
+        except StoreError:
+            return False
 
     async def in_store(self, name: str, operation: Callable[[Store], T]) -> T:
         """Do something in a thread that writes to the store and not to the graph in memory, which catches up afterwards."""
