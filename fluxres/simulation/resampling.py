@@ -1,7 +1,8 @@
 """New workloads out of a recorded one, by drawing parts of it again (Zakay and Feitelson, Workload resampling, 2014).
 
 Parts are moved by whole weeks, so that the cycles of the day and of the week remain.  Either the weeks of a trace are drawn, one
-after another, or its users: each has all jobs of the user in the trace, moved by a random number of weeks around the new length.
+after another, or as many users as it has: each with all jobs of the user in the trace, moved by a random number of weeks around
+its length.  The first `weeks` of the result are kept; a longer workload consists of several such drawings.
 """
 
 from __future__ import annotations
@@ -84,16 +85,15 @@ class Resample:
         for job in self.jobs:
             users.setdefault(job.user, []).append(job)
         names, length = list(users), self.weeks * WEEK
-        recorded = self.jobs[-1].submit // WEEK - self.jobs[0].submit // WEEK + 1
-        count = max(1, round(len(names) * self.weeks / recorded)) if self.weeks > recorded else len(names)
+        first = self.jobs[0].submit // WEEK * WEEK
+        around = (self.jobs[-1].submit // WEEK + 1) * WEEK - first
         found = []
-        for number in range(count):
+        for number in range(len(names) * -(-length // around)):
             name = drawn.choice(names)
-            moved = drawn.randrange(self.weeks) * WEEK
+            begin, moved = number // len(names) * around, drawn.randrange(around // WEEK) * WEEK
             who = None if name is None else f"{name}.{number}"
-            first = users[name][0].submit // WEEK * WEEK
             for job in users[name]:
-                at = job.submit - first
+                at = begin + (job.submit - first + moved) % around
                 if at < length:
-                    found.append(job._replace(submit=(at + moved) % length, user=who))
+                    found.append(job._replace(submit=at, user=who))
         return found
