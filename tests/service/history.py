@@ -62,10 +62,11 @@ def main() -> int:
             found = graph.log(job=f"j{given.jobs // 2}")
             lap(f"`log` of one job in the middle ({len(found)} events)")
             last = graph.log(limit=1)[0]["number"]
-            first = next(graph.events(after=0))["number"]
-            lap(f"the first event of a stream from the start (number {first})")
-            number = sum(1 for _ in islice(graph.events(after=first - 1), last - first + 1))
-            lap(f"a stream from there, {number:,} events")
+            begin = next(graph.events(after=0))
+            known = begin["context"]["last"] if begin["name"] == "gap" else 0
+            lap(f"the first event of a stream from the start ({begin['name']}: {known:,} are forgotten)")
+            number = sum(1 for _ in islice(graph.events(after=known), last - known))
+            lap(f"a stream of the other {number:,} events")
         memory = Path(f"/proc/{server.process.pid}/statm").read_text(encoding="ascii").split()[1]
         print(f"memory of the server: {int(memory) * 4096 >> 20} MB", flush=True)
     begun = time.monotonic()

@@ -23,7 +23,7 @@ from fluxres.service import leadership
 from fluxres.service.access import Caller, Role
 from fluxres.service.kept import KeptAnswers
 from fluxres.service.leadership import Leadership
-from fluxres.service.site import Site
+from fluxres.service.site import Served, Site
 from fluxres.store import Store, lease, open_store, upkeep
 from fluxres.store.attached import Attached
 from fluxres.store.lease import Fence, Lease
@@ -290,5 +290,22 @@ def test_a_change_that_fails_while_another_server_leads_is_one_for_that_server(
     try:
         assert asyncio.run(main()) == ["made", "StoreError", "NotLeader", "StoreError"]
         assert site.leadership.leader == "http://second"
+    finally:
+        site.close()
+
+
+def test_reading_a_large_graph_is_no_part_of_the_time_of_a_question(demo: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    site, opened = Site(demo, 0.2, LIFE_S), Served.__init__
+
+    def slow(*given: Any) -> None:
+        until_s = clock.stopwatch() + 0.5
+        while clock.stopwatch() < until_s:  # as a computation, which the limit could end
+            pass
+        opened(*given)
+
+    monkeypatch.setattr(Served, "__init__", slow)
+    site.leadership.begin("http://first", is_open=True, may_stand_by=True)
+    try:
+        assert asyncio.run(site.ask("demo", len))[0] == 75
     finally:
         site.close()
