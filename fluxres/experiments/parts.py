@@ -323,6 +323,7 @@ def hierarchy(entry: HierarchyEntry, units: int, folder: Path = Path()) -> Hiera
         topology(str(entry.topology))[1],
         entry.larger,
         entry.balance,
+        entry.elastic,
     )
 
 

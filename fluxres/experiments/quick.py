@@ -33,8 +33,8 @@ def study_of(
         workload: a file or a model with its parameters.
         policies: of queues, by level as `easy:fcfs`.
         machine: a number, a shape or a source.
-        options: of `fluxres simulate`: `hierarchy`, `boot`, `ahead`, `larger`, `balance`, `match_policy`, `cost`, `inventory`,
-            `event_order`, `accounting`, `processors` and `cut`; None for the default.
+        options: of `fluxres simulate`: `hierarchy`, `boot`, `ahead`, `larger`, `balance`, `elastic`, `match_policy`, `cost`,
+            `inventory`, `event_order`, `accounting`, `processors` and `cut`; None for the default.
 
     Errors: UsageError for a policy that is given twice; those of a study.
     """
@@ -51,6 +51,7 @@ def study_of(
         "ahead": options.get("ahead"),
         "larger": options.get("larger"),
         "balance": options.get("balance"),
+        "elastic": options.get("elastic"),
     }
     values: dict[str, Any] = {
         "fluxres-experiment": 1,

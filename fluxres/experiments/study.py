@@ -107,6 +107,7 @@ class HierarchyEntry(Struct, forbid_unknown_fields=True):
     divide: Policies | None = None
     larger: Literal["refuse", "up"] = "refuse"
     balance: Word = "none"
+    elastic: Word = "none"
 
 
 class FittedCost(Struct, forbid_unknown_fields=True):

@@ -254,6 +254,29 @@ class CountedInventory:
         self._disputed[key] = wanted  # to be held again when the others have freed it
         return [self.structure.path(self.vertex)]
 
+    def idle(self, number: int, now: int) -> list[tuple[str, int]]:
+        """At most that many units that are free now."""
+        units = min(number, self.free_units)
+        return [(self.structure.path(self.vertex), units)] if units > 0 else []
+
+    def join(self, claim: Hold, more: Hold) -> None:
+        """Add what a claim with the same end holds to another one."""
+        self.clear()
+        self.running.release(more)
+        claim.count += more.count
+
+    def part_of(self, claim: Hold, pools: list[tuple[str, int]]) -> int | None:
+        """The part of a claim that these units are, for `reduce`; None if it does not hold them, or other pools are named."""
+        units = sum(amount for _, amount in pools)
+        is_own = not self.is_gone and all(self.structure.vertex(path) == self.vertex for path, _ in pools)
+        return units if is_own and 0 < units < claim.count else None
+
+    def reduce(self, claim: Hold, part: int) -> None:
+        """Free a part of a claim."""
+        self.clear()
+        claim.count -= part
+        self.free += part
+
     def _given_to(self, claim: Hold) -> int:
         """All units allocated to a job, including those that others hold by now."""
         return self._disputed.get(claim.key, claim.count)

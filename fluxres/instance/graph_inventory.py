@@ -120,6 +120,21 @@ class GraphInventory:
     def free_units(self) -> int:
         return self.graph.aggregate().get(self.measure, 0)
 
+    def idle(self, number: int, now: int) -> list[tuple[str, int]]:
+        """At most that many units of `measure` that nobody holds now: whole pools, the last ones, else units of one pool."""
+        structure = self.graph.structure
+        found: list[tuple[str, int]] = []
+        for v in reversed(structure.of_type(self.measure).tolist() if self.measure in structure.types else []):
+            if structure.is_way(v) or structure.unavailable_above(v) >= 0:
+                continue
+            free, size = self.graph.planner.free(v, now, now + 1), structure.size.item(v)
+            if size == free <= number or (not found and size > 1 and free):
+                found.append((structure.path(v), min(free, number)))
+                number -= found[-1][1]
+                if found[-1][1] < size:
+                    break
+        return found
+
     def start(self, key: int, ask: Request, now: int, end: int) -> Hold | None:
         wanted, length = self._wants.of(ask), end - now
         if self._failed.includes(wanted, length) or self._undecided.get(wanted, FOREVER + 1) <= length:

@@ -13,6 +13,7 @@ the resources of its job return to the parent.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -1266,12 +1267,14 @@ class Instance(Tabular):
         self.enter()
         self._require_not_ending()
         parent._advance_to(self.now)
-        parent.use_graph()
+        parent._ask_of_growth(wanted)
         self._make_owed_passes()  # the parent renews its reservations before anything is taken
         self._require_open()
         self._require_not_ending()
         try:
-            parent.use_graph()
+            ask = parent._ask_of_growth(wanted)
+            if ask is not None:
+                return parts.grow_interchangeably(self, upstream, parent, ask)
             return parts.grow(self, upstream, wanted, parent.match_policy)
         finally:
             self._follow_up()
@@ -1281,9 +1284,9 @@ class Instance(Tabular):
         """Return pools to the parent (RFC 4 Unlink), which may allocate them immediately.
 
         Args:
-            wanted: pools without jobs, with all their units, by path or handle.
+            wanted: pools without jobs, with all their units, by path or handle; or free units of one pool with nothing below it.
 
-        Errors: UsageError without a parent or for some units of a pool; NotHeld for pass-through pools; StillHeld; nothing
+        Errors: UsageError without a parent, or for some units of other pools; NotHeld for pass-through pools; StillHeld; nothing
         changes then.
         """
         parent, upstream = self._require_parent()
@@ -1299,6 +1302,27 @@ class Instance(Tabular):
         finally:
             self._follow_up()  # renews the dropped reservations
 
+    @writing
+    def shrink_idle(self, units: int) -> int:
+        """Return at most that many units that are free now to the parent, of the type in which sizes are measured.
+
+        Returns: their number. Errors: as `shrink`.
+        """
+        self.enter()
+        self.queue.unreserve()
+        pools = self.inventory.idle(units, self.now) if units > 0 else []
+        if pools:
+            self.shrink(dict(pools))
+        return sum(amount for _, amount in pools)
+
+    def _ask_of_growth(self, wanted: Targets | Wanted) -> Ask | None:
+        """What a child wants in the form of an inventory of interchangeable units; None if the resource graph is used for it."""
+        if self.inventory.kind != "graph" and targets.is_request(wanted, self._graph):
+            with suppress(NotUniform):
+                return self.inventory.ask(as_request(wanted))
+        self.use_graph()
+        return None
+
     def use_graph(self) -> None:
         """Have the records of the graph hold everything that jobs hold, which a change of its shape requires.
 
@@ -1307,7 +1331,7 @@ class Instance(Tabular):
         if self.inventory.kind != "graph":
             if not self.is_adaptive:
                 raise UsageError(
-                    f"an instance on inventory {self.inventory.kind} cannot grow or shrink its children",
+                    f"an instance on inventory {self.inventory.kind} can give and take only whole interchangeable pools",
                     where=self.address,
                     hint="use inventory='graph' or 'auto'",
                 )

@@ -135,6 +135,9 @@ class Inventory(Protocol):
         Returns: whether anything has changed; then all reservations were dropped.
         """
 
+    def idle(self, number: int, now: int) -> list[tuple[str, int]]:
+        """The paths and units of what nobody holds now, at most that many units of `measure`."""
+
     def forget_failures(self) -> None:
         """Try requests again that found nothing before, since something may have been freed."""
 
@@ -178,6 +181,24 @@ class Counting(Protocol):
 
     def held(self, claim: Claim) -> list[tuple[str, int]]:
         """As `pools`, without what others hold of it."""
+
+    def start(self, key: int, ask: Ask, now: int, end: int) -> Claim | None:
+        """As of `Inventory`."""
+
+    def pools(self, claim: Claim) -> list[tuple[str, int]]:
+        """As of `Inventory`."""
+
+    def finish(self, key: int, claim: Claim, now: int) -> None:
+        """As of `Inventory`."""
+
+    def join(self, claim: Claim, more: Claim) -> None:
+        """Add what a claim with the same end holds to another one; drops all reservations."""
+
+    def part_of(self, claim: Claim, pools: list[tuple[str, int]]) -> int | None:
+        """The part of a claim that these pools or units are; None if only the resource graph can free them."""
+
+    def reduce(self, claim: Claim, part: int) -> None:
+        """Free a part of a claim; drops all reservations."""
 
     def reserve_count(self, key: int, ask: Ask, now: int) -> int | None:
         """Reserve a number of units, without choosing them, from the earliest moment at which that many are free."""

@@ -318,6 +318,38 @@ class NamedInventory:
             self._disputed.pop(key, None)
         return self._paths(missing)
 
+    def idle(self, number: int, now: int) -> list[tuple[str, int]]:
+        """At most that many pools that are free now, the last ones."""
+        free = members(self.free & self._usable)
+        chosen = self.vertex_numbers[free[max(len(free) - number, 0) :]].tolist()
+        return [(self.structure.path(v), 1) for v in chosen] if self._measure == self.type else []
+
+    def join(self, claim: Hold, more: Hold) -> None:
+        """Add what a claim with the same end holds to another one."""
+        self.clear()
+        self.running.release(more)
+        claim.units |= more.units
+        claim.count += more.count
+
+    def part_of(self, claim: Hold, pools: list[tuple[str, int]]) -> int | None:
+        """The part of a claim that these pools are, for `reduce`; None if they are not some of its pools, whole."""
+        found = 0
+        for path, _ in pools:
+            v = self.structure.vertex(path)
+            at = int(np.searchsorted(self.vertex_numbers, v))
+            if at == self.size or self.vertex_numbers.item(at) != v:
+                return None
+            found |= 1 << at
+        return found if found and not found & ~claim.units else None
+
+    def reduce(self, claim: Hold, part: int) -> None:
+        """Free a part of a claim."""
+        self.clear()
+        claim.units &= ~part
+        claim.count = claim.units.bit_count()
+        self.free |= part
+        self.free_count = self._usable_count(self.free)
+
     def _given_to(self, claim: Hold) -> int:
         """All pools allocated to a job, including those that others hold by now."""
         return self._disputed.get(claim.key, claim.units)

@@ -31,6 +31,7 @@ from fluxres.errors import (
     UsageError,
 )
 from fluxres.instance import Instance, Job
+from fluxres.instance.inventory import requested_units
 from fluxres.instance.job import Charged, Scheduler
 from fluxres.instance.policy import policy
 from fluxres.instance.queue import Endless, QueuePolicy
@@ -38,7 +39,8 @@ from fluxres.instance.runner import STOPPED
 from fluxres.instance.states import RUNNING, State
 from fluxres.model import matching
 from fluxres.simulation import balance as balances
-from fluxres.simulation.balance import Family, Move
+from fluxres.simulation import elastic as elastics
+from fluxres.simulation.balance import Balance, Family, Move
 from fluxres.simulation.cost import Cost, Decision, Fitted
 from fluxres.simulation.cost import parse as cost_of
 from fluxres.simulation.hierarchy import Hierarchy, require_units, shares
@@ -65,12 +67,12 @@ BOOT: Final = 1
 TIMER: Final = 2
 END: Final = 3
 PASS: Final = 4
-DEAL: Final = 5
+PERIOD: Final = 5
 """Kinds of events. Those of one kind at one moment are handled in the order in which they were caused: ends in that of starts."""
 
 EVENT_ORDERS: Final[dict[str, tuple[int, ...]]] = {
-    "sequential": (PASS, SUBMIT, BOOT, TIMER, END, DEAL),
-    "batched": (END, BOOT, TIMER, SUBMIT, DEAL, PASS),
+    "sequential": (PASS, SUBMIT, BOOT, TIMER, END, PERIOD),
+    "batched": (END, BOOT, TIMER, SUBMIT, PERIOD, PASS),
 }
 """The order of the kinds of events at one moment. sequential, as in PySS: each event is followed by its pass. batched, as in
 Batsim: one pass follows all events."""
@@ -269,11 +271,12 @@ class Simulator:
         self._begin_at = FOREVER
         """The first submission."""
         self._balance = balances.parse(self.hierarchy.balance)
+        self._elastic = elastics.parse(self.hierarchy.elastic)
         self._families: dict[Site, Family] = {}
-        """By parent, the innermost instances below it, if jobs may move between them."""
+        """By parent, the innermost instances below it, if jobs may move between them or they grow and shrink."""
         self._active_at = 0
         """When an event last had a consequence."""
-        self._deals = self._never = 0
+        self._periods = self._never = 0
         """Periods that are scheduled, and jobs that were never submitted because the instance of their job had ended."""
         self._made = self._submitted = self._ended = self._handled = self._supplies_seen = 0
 
@@ -316,7 +319,7 @@ class Simulator:
             BOOT: self._boot,
             END: self._end,
             PASS: self._pass,
-            DEAL: self._deal,
+            PERIOD: self._end_period,
         }
         events, clock = self.events, self.clock
         used = [self.instance.policy, *map(policy, self.hierarchy.queue_policies)]
@@ -397,9 +400,10 @@ class Simulator:
         else:
             unit, sizes = shares(site.machine.graph, number, site.instance.address, by=by, finest=finest)
         site.children_left = number
-        if self._balance.is_needed and what.level == self.hierarchy.levels - 2:
+        if (self._balance.is_needed or self._elastic.is_needed) and what.level == self.hierarchy.levels - 2:
             self._families[site] = Family(number)
-            self._plan_deal(site)
+            self._plan(site, self._balance)
+            self._plan(site, self._elastic)
         for child, size in enumerate(sizes):
             request = Request(parse_shape(f"slot={size}/{unit}"), attributes={"system": {"queue": None}})  # of any partition
             self._enter(site, request, FOREVER, Child(what.level + 1, what.place * number + child))
@@ -440,6 +444,8 @@ class Simulator:
         self._submitted += site.place >= 0
         self._begin_at = min(self._begin_at, job.submit)
         problem = self._take(site, job)
+        if problem is not None and self._make_room(site, job):
+            problem = self._take(site, job)
         if problem is not None and not self._pass_on(site, job):
             self.refusals.add(job.id, problem)
             if site.instance.dependencies.remembers:
@@ -603,7 +609,11 @@ class Simulator:
                     other.instance.supply_changed()
                     self._settle_one(other, passed=False)
         if self._families:
-            self._balance_around(site)
+            if self._balance.is_needed:
+                self._balance_around(site)
+            if self._elastic.is_needed and self._elastic.period_s is None:
+                self._resize(site.parent)
+                self._resize(site)
         self._settle_one(site, passed=passed)
 
     def _settle_one(self, site: Site, *, passed: bool) -> None:
@@ -629,7 +639,7 @@ class Simulator:
 
     def _may_get_more(self, site: Site) -> bool:
         family = self._family_of(site)
-        return family is not None and not family.is_exhausted
+        return self._balance.is_needed and family is not None and not family.is_exhausted
 
     def _balance_around(self, site: Site) -> None:
         """Move jobs as the policy says, after an event at an instance; and end instances that can get no more jobs."""
@@ -663,25 +673,78 @@ class Simulator:
         self._take(move.target, move.job.payload)
         self._settle_one(move.target, passed=False)
 
-    def _plan_deal(self, parent: Site) -> None:
-        period_s = self._balance.period_s
-        if period_s is not None:
-            self._deals += 1
-            self.events.push(self.clock.now + ticks(period_s), DEAL, parent)
+    def _plan(self, parent: Site, by: Balance | elastics.Elastic) -> None:
+        """Schedule the end of the next period of a policy for the instances below a parent."""
+        if by.period_s is not None:
+            self._periods += 1
+            self.events.push(self.clock.now + ticks(by.period_s), PERIOD, (parent, by))
 
-    def _deal(self, parent: Site) -> None:
-        """The end of a period: deal the waiting jobs of the instances below a parent anew."""
-        self._deals -= 1
+    def _end_period(self, what: tuple[Site, Balance | elastics.Elastic]) -> None:
+        parent, by = what
+        self._periods -= 1
         family = self._families.get(parent)
-        if family is None or (family.is_exhausted and not family.awaited):
+        if family is None or not (family.sites or family.awaited):
             return
-        moves = self._balance.deal(family)
-        for move in reversed(moves):  # the latest first, so that none starts because one before it has gone
-            self._withdraw(move)
+        if isinstance(by, Balance):
+            self._deal(family, by)
+        else:
+            self._resize(parent)
+        if len(self.events) > self._periods:  # otherwise nothing will ever happen again
+            self._plan(parent, by)
+
+    def _deal(self, family: Family, by: Balance) -> None:
+        moves = by.deal(family)
+        places = {job: at for site in family.sites for at, job in enumerate(site.instance.queue)}
+        gone = set()
+        for move in sorted(moves, key=lambda each: -places[each.job]):  # so that none starts because one before it has gone
+            if move.job.state is State.SCHED:
+                self._withdraw(move)
+                gone.add(move.job)
         for move in moves:
-            self._put(move)
-        if len(self.events) > self._deals:  # otherwise nothing will ever happen again
-            self._plan_deal(parent)
+            if move.job in gone:
+                self._put(move)
+
+    # -- elastic instances ---------------------------------------------------------------------------------------------
+
+    def _make_room(self, site: Site, job: Submission) -> bool:
+        """Let an elastic instance grow by what a job lacks that is too large for it, if its parent has that."""
+        if not self._elastic.is_needed or site.parent is None or self._family_of(site) is None:
+            return False
+        above, inventory = site.parent.instance, site.instance.inventory
+        units = job.ask if isinstance(job.ask, int) else requested_units(job.ask, inventory.measure)
+        if len(above.queue) or not 0 < units - inventory.size <= above.inventory.free_units:
+            return False
+        try:
+            site.instance.grow(site.machine.asking(units - inventory.size))
+        except (InsufficientResources, InfeasibleRequest):  # reserved, or in pieces that do not fit
+            return False
+        site.size = max(site.size, elastics.size(site))
+        return True
+
+    def _resize(self, parent: Site | None) -> None:
+        """Let the innermost instances below a parent shrink and grow: first all that return something, then the others."""
+        if parent is None or (family := self._families.get(parent)) is None or parent.instance.is_closed:
+            return
+        sites = [site for site in family.sites if not site.is_ending and not site.instance.is_closed]
+        above = parent.instance
+        targets = self._elastic.targets(sites, 0 if len(above.queue) else above.inventory.free_units)
+        changed = []
+        for site, target in zip(sites, targets, strict=True):
+            least = max(target, 1, *elastics.waiting(site))
+            surplus = min(elastics.size(site) - least, elastics.idle(site))
+            if surplus > 0 and site.instance.shrink_idle(surplus):
+                changed.append(site)
+        for site, target in zip(sites, targets, strict=True):
+            more = 0 if len(above.queue) else self._elastic.gets(site, target, above.inventory.free_units)
+            if more > 0:
+                with suppress(InsufficientResources, InfeasibleRequest):  # reserved, or in pieces that do not fit
+                    site.instance.grow(site.machine.asking(more))
+                    changed.append(site)
+        for site in changed:
+            site.size = max(site.size, elastics.size(site))
+            self._settle_one(site, passed=False)
+        if changed:
+            self._settle_one(parent, passed=False)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

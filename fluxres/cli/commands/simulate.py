@@ -79,6 +79,12 @@ if TYPE_CHECKING:
     shell_complete=completing.balance,
     help="Waiting jobs between siblings: none (default), steal (by an idle one), redeal:SECONDS (all, from time to time).",
 )
+@click.option(
+    "--elastic",
+    metavar="P",
+    shell_complete=completing.elastic,
+    help="Innermost instances grow and shrink: none (default), demand (after each event), share:SECONDS (by their work).",
+)
 @click.option("--cut", is_flag=True, help="Reduce jobs larger than the machine to its size. Default: refuse them.")
 @click.option("--cost", metavar="C", help="Time of a decision: none (default), fixed:S, fitted:PART=S,…, measured.")
 @click.option(
@@ -209,7 +215,7 @@ def _made(settings: Settings, workload: str, machine: Machine, given: dict[str, 
     size = counted(machine.count, machine.unit)
     queue, match = (given["queue_policies"] or ("easy",))[0], given["match_policy"] or "first"
     nested = f", {given['hierarchy']} instances" if given["hierarchy"] else ""
-    nested += "".join(f", {name} {given[name]}" for name in ("larger", "balance") if given[name])
+    nested += "".join(f", {name} {given[name]}" for name in ("larger", "balance", "elastic") if given[name])
     order = "" if given["event_order"] == "sequential" else f", events {given['event_order']}"
     model = "" if given["format_name"] or ":" not in workload else f", seed {given['seed']}"
     return {
@@ -230,7 +236,7 @@ def _policies(given: dict[str, Any]) -> dict[str, Any]:
 def _hierarchy(given: dict[str, Any]) -> Any:
     from fluxres.simulation.hierarchy import Hierarchy, by_level, topology
 
-    if all(given[key] is None for key in ("hierarchy", "boot", "ahead", "larger", "balance")):
+    if all(given[key] is None for key in ("hierarchy", "boot", "ahead", "larger", "balance", "elastic")):
         return None
     fan_outs, sizes = topology(given["hierarchy"] or "1")
     return Hierarchy(
@@ -243,6 +249,7 @@ def _hierarchy(given: dict[str, Any]) -> Any:
         sizes,
         given["larger"] or "refuse",
         given["balance"] or "none",
+        given["elastic"] or "none",
     )
 
 
