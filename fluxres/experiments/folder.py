@@ -198,7 +198,8 @@ def _identity(study: Study) -> dict[str, Any]:
         others: list[tuple[str, Path | None]] = [(str(path), path) for path in parts.policy_files(run.page.hierarchy, run.folder)]
         others.append((str(run.page.disturbances.events), parts.event_file(run)))
         others.append((str(run.page.accounting), parts.accounting_file(run.page.accounting, run.folder)))
-        for name, path in ((str(run.page.machine), machine), (str(run.workload.file), workload), *others):
+        jobs = str(run.workload.file or run.workload.model), workload
+        for name, path in ((str(run.page.machine), machine), jobs, *others):
             if path is not None and name not in files:
                 files[name] = hashlib.sha256(path.read_bytes()).hexdigest()
     return {"study": msgspec.to_builtins(study.page), "inputs": files}
@@ -226,6 +227,8 @@ def _plain(study: Study) -> Any:
     for entry in [*entries, *vary.get("workload", ())]:
         if isinstance(entry, dict) and "file" in entry:
             entry["file"] = str((study.folder / entry["file"]).resolve())
+        if isinstance(entry, dict) and "model" in entry:
+            entry["model"] = parts.placed_model(entry["model"], study.folder)
     return values
 
 
