@@ -197,7 +197,8 @@ def _identity(study: Study) -> dict[str, Any]:
         machine, workload = parts.machine_file(run.page.machine, run.folder), parts.workload_file(run.workload, run.folder)
         policies = [(str(path), path) for path in parts.policy_files(run.page.hierarchy, run.folder)]
         rules = str(run.page.accounting), parts.accounting_file(run.page.accounting, run.folder)
-        for name, path in ((str(run.page.machine), machine), (str(run.workload.file), workload), rules, *policies):
+        jobs = str(run.workload.file or run.workload.model), workload
+        for name, path in ((str(run.page.machine), machine), jobs, rules, *policies):
             if path is not None and name not in files:
                 files[name] = hashlib.sha256(path.read_bytes()).hexdigest()
     return {"study": msgspec.to_builtins(study.page), "inputs": files}
@@ -225,6 +226,8 @@ def _plain(study: Study) -> Any:
     for entry in [*entries, *vary.get("workload", ())]:
         if isinstance(entry, dict) and "file" in entry:
             entry["file"] = str((study.folder / entry["file"]).resolve())
+        if isinstance(entry, dict) and "model" in entry:
+            entry["model"] = parts.placed_model(entry["model"], study.folder)
     return values
 
 

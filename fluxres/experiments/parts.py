@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 _SIZE: Final = re.compile(r"\{size(?:/([1-9][0-9]{0,8}))?\}")
 
 
+_FILE_OF_MODEL: Final = re.compile(r"([:,]file=)([^,]+)")
 CUT: Final = "a job larger than the machine was cut to it"
 """The note on such a job."""
 
@@ -74,7 +75,7 @@ def machine(run: Run) -> Machine:
 
 
 def workload_file(entry: WorkloadEntry, folder: Path) -> Path | None:
-    return folder / entry.file if entry.file is not None else None
+    return folder / entry.file if entry.file is not None else _resampled(entry.model, folder)
 
 
 def workload(run: Run, size: int) -> Workload:
@@ -134,9 +135,11 @@ def _rate(entry: WorkloadEntry, jobs: Iterable[Submission], size: int) -> float:
 
 
 def _source(entry: WorkloadEntry, run: Run, size: int) -> Workload:
-    given = [form for form in (entry.file, entry.ensemble, entry.lublin, entry.bursts) if form is not None]
+    given = [form for form in (entry.file, entry.ensemble, entry.lublin, entry.bursts, entry.model) if form is not None]
     if len(given) != 1:
-        raise UsageError("expected one of file, ensemble, lublin and bursts", where="workload")
+        raise UsageError("expected one of file, ensemble, lublin, bursts and model", where="workload")
+    if entry.model is not None:
+        return _by_text(entry.model, run)
     if entry.file is not None:
         return reading.read(str(run.folder / entry.file), processors=entry.processors)
     if entry.jobs is not None or entry.days is not None:
@@ -156,6 +159,24 @@ def _source(entry: WorkloadEntry, run: Run, size: int) -> Workload:
     assert bursts is not None  # one of the four is there
     made = Bursts(_jobs(bursts), bursts.on_s, bursts.off_s, bursts.interval_s, bursts.run_s, bursts.size, seed)
     return Workload(entry.name or "bursts", _days(bursts, made))
+
+
+def _by_text(text: str, run: Run) -> Workload:
+    """A model as on the command line; a file in it is relative to the page."""
+    text = placed_model(text, run.folder)
+    if not reading.is_model(text.partition(":")[0]):
+        raise UsageError(f"no model {text!r:.80}", where="workload.model", hint=f"there is {', '.join(reading.models())}")
+    return reading.read(text, seed=run.seed)
+
+
+def placed_model(text: str, folder: Path) -> str:
+    """A model as text, with the path of its file resolved."""
+    return _FILE_OF_MODEL.sub(lambda found: f"{found[1]}{(folder / found[2]).resolve()}", text)
+
+
+def _resampled(text: str | None, folder: Path) -> Path | None:
+    found = None if text is None else _FILE_OF_MODEL.search(text)
+    return None if found is None else folder / found[2]
 
 
 def _jobs(model: LublinModel | BurstsModel) -> int:

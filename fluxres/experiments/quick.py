@@ -78,6 +78,8 @@ def study_of(
 def _entry(workload: str, options: Mapping[str, Any]) -> dict[str, Any]:
     name, _, rest = workload.partition(":")
     cut = bool(options.get("cut"))
+    if name == "resample" or (name not in reading.MODELS and reading.is_model(name)):
+        return {"model": workload, "cut": cut}
     if name not in reading.MODELS:
         return {"file": str(Path(workload).resolve()), "cut": cut, "processors": options.get("processors") or "requested"}
     given, days = reading.model_values(name, rest)

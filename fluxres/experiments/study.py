@@ -84,6 +84,7 @@ class WorkloadEntry(Struct, forbid_unknown_fields=True):
     ensemble: EnsembleModel | None = None
     lublin: LublinModel | None = None
     bursts: BurstsModel | None = None
+    model: Word | None = None
     jobs: Jobs | None = None
     days: Days | None = None
     load: Above | None = None

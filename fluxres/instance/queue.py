@@ -606,7 +606,7 @@ class Queue:
             self._restore_delayed()
         if self._instance.limiter is not None:
             for job in list(self._reserved.values()):
-                self._is_barred(job)
+                self.changed |= self._is_barred(job)  # others may get the reservation
 
     def _end_round(self, again: bool) -> None:
         """Clean up after a call of the policy.

@@ -187,7 +187,10 @@ class Site:
             with graph.lock:
                 return question(graph), self.revision(graph)
 
-        return await self.run(self._asking, lambda: TimeLimit(self.question_s).run(answer))
+        limit = TimeLimit(self.question_s)
+        asked = asyncio.ensure_future(self.run(self._asking, lambda: limit.run(answer)))
+        await limit.cut_if_gone(asked)
+        return await asked
 
     async def change(
         self,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import http.client
 import json
 import logging
+import re
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
@@ -467,3 +469,37 @@ def test_a_log_that_nobody_reads_drops_lines_and_counts_them(monkeypatch: pytest
     dropped = next(int(line.split()[2]) for line in written if "dropped" in line)
     assert dropped + sum(line.startswith("line") for line in written) == 50
     assert dropped >= 45
+
+
+def test_a_question_ends_when_its_client_closes_the_connection(start: Any) -> None:
+    """The search would take the time of a question, half a minute, and have the graph all the while."""
+    server = start("--question-time", "30")
+    machine = {"type": "node", "count": 40, "with": [{"type": "core", "count": 16}, {"type": "gpu", "count": 4}]}
+    send(server, "POST", "/v1/graphs?name=hard", {"fluxres": 1, "name": "hard", "resources": [machine]})
+    taken = [f"/hard/node{node}/core{core}" for node in range(35) for core in range(3)]
+    assert send(server, "POST", "/v1/graphs/hard/allocate", {"wanted": taken, "job": "j1"})[0] == 200
+    slots = [(30, "a", 9, 1), (20, "b", 5, 2), (25, "c", 7, 1)]
+    resources = [
+        {
+            "type": "slot",
+            "count": count,
+            "label": label,
+            "with": [{"type": "core", "count": a}, {"type": "gpu", "count": b}],
+        }
+        for count, label, a, b in slots
+    ]
+    tasks = [{"command": ["x"], "slot": "a", "count": {"per_slot": 1}}]
+    asked = {"version": 1, "resources": resources, "tasks": tasks, "attributes": {"system": {"duration": 10}}}
+    opened = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=30)
+    body = json.dumps({"wanted": asked}).encode()
+    opened.request("POST", "/v1/graphs/hard/match", body, {"content-type": "application/json"})
+    time.sleep(0.5)
+    opened.close()
+    pattern, found = re.compile(r'requests_total\{.*operation="match".*status="(\d+)"'), None
+    until_s = time.monotonic() + 60.0
+    while found is None and time.monotonic() < until_s:
+        time.sleep(0.1)
+        found = pattern.search(send(server, "GET", "/metrics")[1].decode())
+    assert found is not None
+    assert found[1] == "503"  # by itself it would be refused, or end after half a minute
+    assert send(server, "GET", "/v1/graphs/hard/jobs")[1]["count"] == 1
