@@ -338,6 +338,9 @@ QUEUE_ASK_SECONDS: Final = 5.0
 """Seconds after which a waiting process asks a store in a database server how it stands: processes of other users and machines
 cannot wake it."""
 
+IDLE_EVENTS_MAX: Final = 10_000
+"""External events, such as failures of a model without end, in a row that leave nothing to wait for but the next one."""
+
 START_WAIT_SECONDS: Final = 60.0
 """Seconds after which a run starts although others are starting: one of them may be stopped."""
 

@@ -149,6 +149,7 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
             inventory=run.page.inventory,
             cost=fit or cost,
             event_order=run.page.event_order,
+            disturbances=parts.disturbances(run, machine),
             accounting=parts.accounting(run),
             sinks=sinks,
             keep=False,

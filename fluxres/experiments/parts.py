@@ -24,10 +24,13 @@ from fluxres.formats import registry
 from fluxres.instance import accounting as accountings
 from fluxres.instance.accounting import Accounting
 from fluxres.instance.policy import IN_FILE
+from fluxres.simulation import external, reading
 from fluxres.simulation import machine as machines
-from fluxres.simulation import reading
 from fluxres.simulation import workload as workloads
+from fluxres.simulation.attempts import NOTHING_SAVED, Checkpoint
 from fluxres.simulation.cost import Cost, Fitted, Measured
+from fluxres.simulation.external import Disturbances
+from fluxres.simulation.failures import Failures
 from fluxres.simulation.hierarchy import Hierarchy, require_units, topology
 from fluxres.simulation.machine import Machine
 from fluxres.simulation.models import Bursts, Ensemble, Lublin
@@ -393,6 +396,28 @@ def require_room(machine: Machine, levels: Hierarchy, *, has_requests: bool = Fa
 
 def _depth(structure: Structure, name: str) -> int:
     return structure.depth.item(int(structure.of_type(name)[0]))
+
+
+def event_file(run: Run) -> Path | None:
+    """The file of external events."""
+    given = run.page.disturbances.events
+    return None if given is None else run.folder / given
+
+
+def disturbances(run: Run, machine: Machine) -> Disturbances:
+    """The external events of a run, and what they do to jobs.
+
+    Errors: those of reading them; UsageError for a type that the machine does not have.
+    """
+    entry, file = run.page.disturbances, event_file(run)
+    events: Any = [] if file is None else external.read(Source.named(str(file)))
+    if (model := entry.failures) is not None:
+        made = Failures(model.mtbf_s, model.mttr_s, model.shape, model.repair_shape, model.each, run.seed)
+        made.require(machine.graph.structure)
+        events = external.merged(events, made.events(machine.graph.structure))
+    saving = entry.checkpoint
+    how = NOTHING_SAVED if saving is None else Checkpoint(saving.interval_s, saving.save_s, saving.restart_s)
+    return Disturbances(events, entry.on_failure, how)
 
 
 def cost(entry: CostEntry | str) -> Cost | None:

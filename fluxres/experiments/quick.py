@@ -12,7 +12,7 @@ import yaml
 from fluxres.documents import yaml_document
 from fluxres.errors import UsageError
 from fluxres.experiments.study import Study, of_document
-from fluxres.simulation import reading
+from fluxres.simulation import attempts, failures, reading
 from fluxres.simulation.cost import Fitted, Measured, parse
 from fluxres.simulation.hierarchy import by_level
 
@@ -64,6 +64,7 @@ def study_of(
         "hierarchy": {key: value for key, value in hierarchy.items() if value is not None},
         "cost": _cost(options.get("cost")),
         "event_order": options.get("event_order") or "sequential",
+        "disturbances": _disturbances(options),
         "accounting": None if options.get("accounting") is None else str(Path(options["accounting"]).resolve()),
         "repeats": repeats,
         "seed": seed,
@@ -91,3 +92,16 @@ def _cost(text: str | None) -> Any:
     if isinstance(found, Measured):
         return {"measured": {"factor": found.factor}}
     return {"fitted": asdict(found)} if isinstance(found, Fitted) else "none"
+
+
+def _disturbances(options: Mapping[str, Any]) -> dict[str, Any] | None:
+    found: dict[str, Any] = {}
+    if options.get("events") is not None:
+        found["events"] = str(Path(options["events"]).resolve())
+    if options.get("failures") is not None:
+        found["failures"] = {name: value for name, value in asdict(failures.parse(options["failures"])).items() if name != "seed"}
+    if options.get("checkpoint") is not None:
+        found["checkpoint"] = {name: value for name, value in asdict(attempts.parse(options["checkpoint"])).items() if value}
+    if found and options.get("on_failure"):
+        found["on_failure"] = options["on_failure"]
+    return found or None

@@ -137,6 +137,33 @@ class CostEntry(Struct, forbid_unknown_fields=True):
     measured: MeasuredCost | None = None
 
 
+class FailuresModel(Struct, forbid_unknown_fields=True):
+    """Failures and repairs of all pools of a type (`failures.Failures`)."""
+
+    mtbf_s: Above
+    mttr_s: Above
+    shape: Annotated[float, Meta(ge=0.1, le=100)] = 1.0
+    repair_shape: Annotated[float, Meta(ge=0.1, le=100)] = 1.0
+    each: Word = "node"
+
+
+class CheckpointEntry(Struct, forbid_unknown_fields=True):
+    """How jobs save their work (`attempts.Checkpoint`)."""
+
+    interval_s: Above
+    save_s: Seconds = 0.0
+    restart_s: Seconds = 0.0
+
+
+class DisturbancesEntry(Struct, forbid_unknown_fields=True):
+    """Failures, reservations and other external events, and what they do to jobs (`external.Disturbances`)."""
+
+    events: Word | None = None
+    failures: FailuresModel | None = None
+    on_failure: Literal["fail", "requeue"] = "fail"
+    checkpoint: CheckpointEntry | None = None
+
+
 class TrimEntry(Struct, forbid_unknown_fields=True):
     """The fractions of the jobs, in order of submission, that are in no metric (`distribution.Trim`)."""
 
@@ -186,6 +213,7 @@ class StudyDocument(Struct, forbid_unknown_fields=True, rename={"version": "flux
     hierarchy: HierarchyEntry = msgspec.field(default_factory=HierarchyEntry)
     cost: Literal["none", "measured"] | CostEntry = "none"
     event_order: Literal["sequential", "batched"] = "sequential"
+    disturbances: DisturbancesEntry = msgspec.field(default_factory=DisturbancesEntry)
     accounting: Accounting | Word | None = None
     repeats: Annotated[int, Meta(ge=1, le=10_000)] = 1
     seed: Annotated[int, Meta(ge=0, le=2**31)] = 0

@@ -38,7 +38,7 @@ from fluxres.instance.choice import fastest, make_inventory
 from fluxres.instance.counted import CountedInventory
 from fluxres.instance.dependencies import Dependencies, Verdict
 from fluxres.instance.graph_inventory import GraphInventory
-from fluxres.instance.holding import KEPT_TICKS, Holdings
+from fluxres.instance.holding import KEPT_TICKS, OVERTIME_S, Holdings
 from fluxres.instance.inventory import Ask, Inventory, NotUniform, requested_units
 from fluxres.instance.job import (
     BEGIN,
@@ -69,7 +69,7 @@ from fluxres.model.resource_graph import writing
 from fluxres.model.targets import Targets
 from fluxres.shown import Tabular
 from fluxres.syntax import fluid
-from fluxres.syntax.jobspec import Request, Wanted, as_request
+from fluxres.syntax.jobspec import Request, Wanted, as_request, parse_shape
 
 if TYPE_CHECKING:
     from fluxres.instance.accounting import Accounting
@@ -359,6 +359,91 @@ class Instance(Tabular):
         self._follow_up()
         return job
 
+    # -- advance reservations ----------------------------------------------------------------------------------------
+
+    @writing
+    def reserve(
+        self,
+        wanted: Wanted | None = None,
+        *,
+        start_s: Time,
+        duration_s: Length,
+        pools: Targets | None = None,
+        name: str | None = None,
+        user: str | None = None,
+        payload: Any = None,
+    ) -> Job:
+        """Reserve resources ahead: a job that starts at a given time, on what no other job gets until its end.
+
+        Other jobs use these resources before only if they end by their limit.  The job is in DEPEND until its start; then it runs
+        like any other, and the runner starts it.  `cancel` gives the reservation up.
+
+        Args:
+            wanted: a request; or else
+            pools: these pools with everything below them, in service or not.
+
+        Errors: InsufficientResources if jobs hold too much at that time, or their limits allow them to; UsageError for a start in
+        the past; those of `submit`.
+        """
+        now, start, length = self.enter(), ticks(start_s, "start_s"), _duration(duration_s)
+        if start <= now:
+            raise UsageError(f"start_s: expected a time after {seconds(now)}, got {seconds(start)}", where=self.address)
+        if self.is_ending:
+            raise StaleHandle("this instance is ending")
+        if (wanted is None) == (pools is None):
+            raise UsageError("expected a request or pools", where=self.address)
+        one = Request(parse_shape(f"slot=1/{self._measure or 'node'}")) if wanted is None else as_request(wanted)
+        if pools is None:
+            ask = self._ask(one)
+        elif self.is_adaptive and not self._jobs and self._measure is not None:
+            self._adapt(one)
+        job = Job(self, self._new_id(now), one, length, now, URGENCY_DEFAULT, name, user, payload)
+        job.is_booking = True
+        end = min(start + length, FOREVER)
+        self.queue.unreserve()
+        if pools is None:
+            job.ask = ask
+            is_reserved = self.inventory.reserve_ahead(job.number, ask, start, end, now)
+        else:
+            is_reserved = self._reserve_pools(job.number, targets.pools(self._graph, pools, "no tags"), start, end)
+        self.queue.reservations_dropped()
+        if not is_reserved:
+            self._follow_up()
+            what = "jobs hold some of it at that time, or their limits allow them to"
+            raise InsufficientResources(f"cannot be reserved from {seconds(start)} s on: {what}", where=self.address)
+        job.dependencies = (Dependency(BEGIN, start),)
+        self._jobs[job.number] = job
+        if name is not None:
+            self.dependencies.register(job)
+        if self._log:
+            self._log_event(job, "submit", urgency=job.urgency, userid=user, flags=0, version=1)
+        self._post(job, "validate")
+        self._wait_until(start, job)
+        self._follow_up()
+        return job
+
+    def _reserve_pools(self, number: int, vertices: list[int], start: int, end: int) -> bool:
+        try:
+            return self.inventory.reserve_pools_ahead(number, vertices, start, end, self.now)
+        except NotUniform as error:
+            if not self.is_adaptive:
+                raise UsageError(str(error), where=self.address, hint="use inventory='graph' or 'auto'") from None
+        self._adapt(None)
+        return self.inventory.reserve_pools_ahead(number, vertices, start, end, self.now)
+
+    def _begin_ahead(self, job: Job) -> None:
+        """Start the job of an advance reservation, or try again soon if a job that is late holds some of it."""
+        self._free_lapsed(self.now)
+        claim = self.inventory.begin_ahead(job.number, self.now)
+        if claim is None:
+            self._wait_until(self.now + ticks(OVERTIME_S), job)
+            return
+        self.queue.reservations_dropped()
+        self._post(job, "depend")
+        self._post(job, "priority")
+        self.queue.admit(job)
+        self.start_job(job, claim, claim.end)
+
     def _ask(self, request: Request) -> Ask:
         if self.is_adaptive and not self._jobs and self.inventory.kind == "graph":
             self._adapt(request)
@@ -404,6 +489,8 @@ class Instance(Tabular):
             if job.claim is not None:
                 is_disputed = job.number in self.holdings.disputed
                 job.claim = made.adopt(job.number, job.claim, before.pools(job.claim), is_disputed=is_disputed)
+        for number, hold in before.ahead.items():
+            made.reserve_pools_ahead(number, before.vertices(hold), hold.start, hold.end, self.now)
         self.inventory = made
         self.holdings.recorded.clear()
 
@@ -502,7 +589,7 @@ class Instance(Tabular):
             self.announce(limit)
         if self._log:
             self._log_event(job, "start")
-        if self.ledger is not None:
+        if self.ledger is not None and not job.is_booking:
             self.ledger.started(job)
         with Guard(self.policy):
             self.policy.started(job, seconds(self.now))
@@ -538,27 +625,37 @@ class Instance(Tabular):
         self._follow_up()
 
     def _finish(self, job: Job, status: int) -> None:
+        if job.is_requeued:
+            self._return_to_queue(job)
+            return
         job.status = status
         self._post(job, "finish", status=status)
         if job.child is None or self._end_child(job):
             self._clean(job)
+
+    def _free(self, job: Job) -> None:
+        """Free what a job holds."""
+        self.inventory.finish(job.number, job.claim, self.now)
+        self.holdings.forget(job)
+        self.time.has_returned = True
+        self.queue.changed = True
+        if self._log:
+            self._log_event(job, "release", ranks="all", final=True)
+            self._log_event(job, "free")
 
     def _clean(self, job: Job) -> None:
         """Free the resources of a job, and hand it to the sink."""
         now = self.now
         self.queue.request_round()
         if job.claim is not None:
-            self.inventory.finish(job.number, job.claim, now)
-            self.holdings.forget(job)
-            self.time.has_returned = True
-            self.queue.changed = True
-            if self._log:
-                self._log_event(job, "release", ranks="all", final=True)
-                self._log_event(job, "free")
+            self._free(job)
+        elif job.number in self.inventory.ahead:
+            self.inventory.drop_ahead(job.number)
+            self.queue.reservations_dropped()
         job.ended = now
         self._post(job, "clean")
         del self._jobs[job.number]
-        if self.ledger is not None:
+        if self.ledger is not None and not job.is_booking:
             self.ledger.left(job)
         succeeded = job.status == 0 and not any(failure.severity == states.FATAL for failure in job.exceptions)
         ready, never = self.dependencies.ended(job, succeeded, job.started >= 0)
@@ -581,6 +678,48 @@ class Instance(Tabular):
         self._finished[job.number] = job
         if len(self._finished) > limits.FINISHED_KEPT:
             del self._finished[next(iter(self._finished))]
+
+    # -- requeuing ---------------------------------------------------------------------------------------------------
+
+    @writing
+    def requeue(self, job: AnyJob, note: str = "", *, kind: str = "requeue") -> None:
+        """Stop a running job, and let it wait again in its place of the queue, as the same job.
+
+        It waits as soon as its runner has reported its end, whatever the status; dependencies on it stay open.
+
+        Args:
+            kind: for the runner: why it is stopped.
+
+        Errors: UnknownJob; UsageError for a job that is not running, or has a child.
+        """
+        self.enter()
+        found = self._running(job)
+        if found.child is not None:
+            raise UsageError(f"job {found.id} has a child", where=self.address, hint="close the child first")
+        self.requeue_job(found, kind, note)
+        self._follow_up()
+
+    def requeue_job(self, job: Job, kind: str, note: str) -> None:
+        """`requeue` after `enter`, for a running job without a child."""
+        if job.is_requeued:
+            return
+        job.is_requeued = True
+        self._note_exception(job, kind, states.WARNING, note)
+        self._stop(job, kind)
+
+    def _return_to_queue(self, job: Job) -> None:
+        self.queue.request_round()
+        self._free(job)
+        job.is_requeued, job.claim, job.started, job.limit = False, None, -1, FOREVER
+        if self.ledger is not None:
+            self.ledger.left(job)
+            self.ledger.submitted(job)
+        self._post(job, "requeue")
+        self.queue.sort()  # it may still be listed where it was
+        with Guard(self.policy):
+            self.policy.finished(job, seconds(self.now))
+        self._prioritize(job)
+        self.time.note_return()
 
     # -- exceptions and changes of jobs ------------------------------------------------------------------------------
 
@@ -615,19 +754,24 @@ class Instance(Tabular):
                 child.shut("the job that holds its resources is being stopped")
                 if job.state is State.INACTIVE:  # its child was closed by that, and the job has ended
                     return
-            try:
-                self.runner.stop(job, kind)
-            except (StoreError, PolicyError):
-                raise
-            except Exception as error:  # noqa: BLE001  # it may still run, and keeps its resources until `finish` (rule T1)
-                note = f"the runner could not stop it: {type(error).__name__}: {error}"
-                self.raise_exception(job, states.EXEC, states.WARNING, note)
+            job.is_requeued = False  # it was being stopped to wait again, and ends instead
+            self._stop(job, kind)
             return
         if before is State.SCHED and job.urgency != URGENCY_HELD:
             self.inventory.unreserve(job.number)
             self.queue.leave(job)
             self.queue.changed = True
         self._clean(job)
+
+    def _stop(self, job: Job, kind: str) -> None:
+        """Ask the runner of a job to stop it."""
+        try:
+            self.runner.stop(job, kind)
+        except (StoreError, PolicyError):
+            raise
+        except Exception as error:  # noqa: BLE001  # it may still run, and keeps its resources until `finish` (rule T1)
+            note = f"the runner could not stop it: {type(error).__name__}: {error}"
+            self.raise_exception(job, states.EXEC, states.WARNING, note)
 
     def _note_exception(self, job: Job, kind: str, severity: int, note: str) -> State:
         """Add an exception to a job; a fatal one changes its state.  Returns the state before."""
@@ -829,7 +973,11 @@ class Instance(Tabular):
                 return  # the inventory would free claims at limits that have not been handled yet
         if ends and ends[0] <= now and (self.holdings.overtime or self._children or not self.keeps_limits):
             self.holdings.keep_at_limit()
-        lapsed = inventory.advance(now)
+        self._free_lapsed(now)
+
+    def _free_lapsed(self, now: int) -> None:
+        """Let what jobs hold be free from their limit on, if it has come."""
+        lapsed = self.inventory.advance(now)
         if lapsed:
             self.queue.elapsed = True
             self.time.has_returned = True
@@ -939,7 +1087,11 @@ class Instance(Tabular):
     def _end_wait(self) -> None:
         """Handle the begin time of a job."""
         job = self._jobs.get(heappop(self._timers)[1])
-        if job is not None and job.state is State.DEPEND and self.dependencies.due(job, self.now):
+        if job is None or job.state is not State.DEPEND:
+            return
+        if job.number in self.inventory.ahead:
+            self._begin_ahead(job)
+        elif self.dependencies.due(job, self.now):
             self._depend(job)
 
     def _find_late(self) -> None:
@@ -1050,11 +1202,14 @@ class Instance(Tabular):
         return self._graph
 
     @writing
-    def set_state(self, where: Targets, state: str) -> None:
+    def set_state(self, where: Targets, state: str, *, requeue: bool = False) -> None:
         """Set the state of pools (RFC 4), here and in the children that have them.
 
         Jobs on these pools continue, unless the state is down: then they fail. A job with a child continues, and the jobs of the
         child fail.
+
+        Args:
+            requeue: let the jobs wait again, instead of failing.
 
         Errors: UsageError for pools that are out of service in the parent and would be put in service; nothing changes then.
         """
@@ -1063,16 +1218,16 @@ class Instance(Tabular):
             pool_states.require_in_service_above(self, where, state)
         for one in self.walk():
             one._advance_to(one.time.now)
-        pool_states.set_state(self, targets.pools(self._graph, where, "state and no tags"), state)
+        pool_states.set_state(self, targets.pools(self._graph, where, "state and no tags"), state, requeue=requeue)
         self._follow_up()
 
     def drain(self, where: Targets) -> None:
         """Start no new jobs on pools; running jobs continue."""
         self.set_state(where, "drain")
 
-    def down(self, where: Targets) -> None:
-        """Mark pools as failed; jobs that run on them fail."""
-        self.set_state(where, "down")
+    def down(self, where: Targets, *, requeue: bool = False) -> None:
+        """Mark pools as failed; jobs that run on them fail, or wait again."""
+        self.set_state(where, "down", requeue=requeue)
 
     def up(self, where: Targets) -> None:
         """Put pools back in service."""

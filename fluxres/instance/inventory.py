@@ -53,6 +53,8 @@ class Inventory(Protocol):
     """The last known revision of the graph; if the graph has another one, others have changed it."""
     running: Running
     """What is held, sorted by end; without reservations."""
+    ahead: dict[int, Hold]
+    """Advance reservations that have not begun, by key; they stay when the reservations of a policy are dropped."""
 
     def ask(self, request: Request) -> Ask:
         """Prepare a request.
@@ -98,6 +100,24 @@ class Inventory(Protocol):
 
     def reserved_starts(self) -> dict[int, int]:
         """By key, the starts of reservations."""
+
+    def reserve_ahead(self, key: int, ask: Ask, start: int, end: int, now: int) -> bool:
+        """Reserve a request over [start, end), which no other job gets; drops all reservations of the policy.
+
+        Returns: whether there is room beside what is held and reserved ahead.
+        """
+
+    def reserve_pools_ahead(self, key: int, vertices: list[int], start: int, end: int, now: int) -> bool:
+        """As `reserve_ahead`, for these pools with everything below them, in service or not.
+
+        Errors: NotUniform if this inventory does not allocate such pools.
+        """
+
+    def begin_ahead(self, key: int, now: int) -> Claim | None:
+        """Turn an advance reservation into a claim; None while a job holds some of it that has not ended in time."""
+
+    def drop_ahead(self, key: int) -> None:
+        """Drop an advance reservation, if there is one."""
 
     def finish(self, key: int, claim: Claim, now: int) -> None:
         """Free a claim from now on."""

@@ -184,6 +184,8 @@ class Job:
         "events",
         "exceptions",
         "instance",
+        "is_booking",
+        "is_requeued",
         "limit",
         "name",
         "number",
@@ -231,6 +233,10 @@ class Job:
         self.limit = FOREVER
         self.ended = -1
         self.status = 0
+        self.is_booking = False
+        """Whether it is an advance reservation, which lasts even if its pools fail."""
+        self.is_requeued = False
+        """Whether it is being stopped, and will wait again."""
         self.child: Scheduler | None = None
         self.dependencies: tuple[Dependency, ...] = ()
         self.exceptions: tuple[Failure, ...] = ()

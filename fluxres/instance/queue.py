@@ -130,6 +130,8 @@ class QueueOwner(Scheduler, Member, Protocol):
 
     def raise_exception(self, job: Job, kind: str, severity: int, note: str) -> None: ...
 
+    def requeue_job(self, job: Job, kind: str, note: str) -> None: ...
+
 
 def _sort_key(job: Job) -> tuple[int, int]:
     return -job.priority, job.number
@@ -364,11 +366,12 @@ class Queue:
     def reserve_count(self, job: Job) -> float | None:
         """Reserve the number of pools that a job needs, without choosing them; returns the start as `reserve`.
 
-        Only one job can have such a reservation.  If pools are not interchangeable, this is the same as `reserve`.
+        Only one job can have such a reservation.  If pools are not interchangeable, or there are advance reservations, this is
+        the same as `reserve`.
         """
         inventory = self._instance.inventory
         reserve = getattr(inventory, "reserve_count", None)
-        if reserve is None:
+        if reserve is None or inventory.ahead:
             return self.reserve(job)
         self._count_action()
         if self._is_barred(job):
@@ -545,6 +548,10 @@ class Queue:
             self._head = 0
 
     # -- passes ------------------------------------------------------------------------------------------------------
+
+    def admit(self, job: Job) -> None:
+        """Count a job that starts at once and never waits, until `leave`."""
+        self._count += 1
 
     def request_round(self) -> None:
         """Add a round to the current pass, if there is one."""

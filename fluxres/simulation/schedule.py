@@ -30,6 +30,8 @@ class Finished(NamedTuple):
         ask: what it requested.
         account, qos, partition: to which it was charged; from the workload, or by the accounting.
         queue: from the workload.
+        work: how long it runs without interruptions, saves and restarts.
+        earlier: its attempts that were interrupted, after each of which it waited again.
     """
 
     id: int | str
@@ -49,6 +51,8 @@ class Finished(NamedTuple):
     qos: str | None = None
     partition: str | None = None
     queue: str | None = None
+    work: int = 0
+    earlier: tuple[Finished, ...] = ()
 
     def allocated(self) -> str:
         """What it held, as an idset of unit numbers; empty if units have no numbers."""

@@ -19,6 +19,7 @@ from heapq import heappop, heappush
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final
 
+from fluxres import limits
 from fluxres.clock import FOREVER, processor_time, seconds, ticks
 from fluxres.documents.document import listed
 from fluxres.errors import (
@@ -40,10 +41,13 @@ from fluxres.instance.states import RUNNING, State
 from fluxres.model import matching
 from fluxres.simulation import balance as balances
 from fluxres.simulation import elastic as elastics
+from fluxres.simulation.attempts import History
 from fluxres.simulation.balance import Balance, Family, Move
 from fluxres.simulation.cost import Cost, Decision, Fitted
 from fluxres.simulation.cost import parse as cost_of
+from fluxres.simulation.external import Booking, Disturbances, External
 from fluxres.simulation.hierarchy import Hierarchy, require_units, shares
+from fluxres.simulation.losses import Losses, LossSink
 from fluxres.simulation.machine import Machine
 from fluxres.simulation.machine import read as read_machine
 from fluxres.simulation.metrics import Metrics, RunningMetrics
@@ -68,11 +72,12 @@ TIMER: Final = 2
 END: Final = 3
 PASS: Final = 4
 PERIOD: Final = 5
+EXTERNAL: Final = 6
 """Kinds of events. Those of one kind at one moment are handled in the order in which they were caused: ends in that of starts."""
 
 EVENT_ORDERS: Final[dict[str, tuple[int, ...]]] = {
-    "sequential": (PASS, SUBMIT, BOOT, TIMER, END, PERIOD),
-    "batched": (END, BOOT, TIMER, SUBMIT, PERIOD, PASS),
+    "sequential": (PASS, SUBMIT, BOOT, TIMER, END, PERIOD, EXTERNAL),
+    "batched": (END, BOOT, TIMER, EXTERNAL, SUBMIT, PERIOD, PASS),
 }
 """The order of the kinds of events at one moment. sequential, as in PySS: each event is followed by its pass. batched, as in
 Batsim: one pass follows all events."""
@@ -182,6 +187,8 @@ class Result:
         left_reasons: how many of them a limit of the accounting keeps from starting, by limit.
         events: number of events handled.
         instances: what each instance did.
+        losses: what failures and preemption cost; None in a run without external events.
+        notes: external events without an effect, by reason.
     """
 
     schedule: Schedule | None
@@ -192,6 +199,8 @@ class Result:
     events: int
     instances: list[InstanceRow]
     left_reasons: Counter[str] = field(default_factory=Counter)
+    losses: Losses | None = None
+    notes: Counter[str] = field(default_factory=Counter)
 
 
 # -- the simulator ------------------------------------------------------------------------------------------------------
@@ -210,6 +219,7 @@ class Simulator:
         hierarchy: levels of instances.
         cost: cost model of decisions; None for no cost.
         event_order: of the events of one moment, a key of `EVENT_ORDERS`.
+        disturbances: failures, repairs, reservations and other events that no job causes.
         accounting: partitions, QOS, accounts and users with limits, if there is one instance.
         sinks: receive every finished job.
         keep: whether to keep the schedule.
@@ -217,7 +227,7 @@ class Simulator:
 
     keeps_limits = True  # as the runner of its instances: no job exceeds its limit
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # the parts of a simulation
         self,
         machine: Machine | ResourceGraph,
         *,
@@ -227,6 +237,7 @@ class Simulator:
         hierarchy: Hierarchy | None = None,
         cost: Cost | None = None,
         event_order: str = "sequential",
+        disturbances: Disturbances | None = None,
         accounting: Accounting | None = None,
         sinks: Iterable[Sink] = (),
         keep: bool = True,
@@ -261,13 +272,25 @@ class Simulator:
         self.instance.measure_in(self.machine.unit)
         self.schedule = Schedule() if keep else None
         self.running = RunningMetrics(self.machine.count)
-        self.sinks: list[Sink] = [self.running, *([self.schedule] if self.schedule is not None else ()), *sinks]
+        self.losses = LossSink()
+        own = (self.running, self.losses, *([self.schedule] if self.schedule is not None else ()))
+        self.sinks: list[Sink] = [*own, *sinks]
         self.refusals = Refusals()
         self.errors: list[str] = []
         self.rows: list[InstanceRow] = []
         self._sites: dict[Scheduler, Site] = {}
         self._workload: Iterable[Submission] = ()
         self._starting: list[Job] | None = None if cost is None else []
+        disturbances = disturbances if disturbances is not None else Disturbances()
+        if disturbances.on_failure == "requeue" and self.hierarchy.balance != "none":
+            raise UsageError("jobs that move between instances cannot be requeued", where="balance", hint="use on_failure: fail")
+        self.checkpoint = disturbances.checkpoint
+        self.histories: dict[Job, History] = {}
+        """Of jobs that were interrupted."""
+        self.external = External(self, disturbances.events, disturbances.on_failure)
+        self.has_external = self.external.next is not None
+        if self.has_external:
+            self.running.area_of = lambda begin, end: self.external.areas(begin, end)[1]
         self._begin_at = FOREVER
         """The first submission."""
         self._balance = balances.parse(self.hierarchy.balance)
@@ -278,7 +301,7 @@ class Simulator:
         """When an event last had a consequence."""
         self._periods = self._never = 0
         """Periods that are scheduled, and jobs that were never submitted because the instance of their job had ended."""
-        self._made = self._submitted = self._ended = self._handled = self._supplies_seen = 0
+        self._made = self._submitted = self._ended = self._handled = self._supplies_seen = self._idle_events = 0
 
     # -- the runner of the instances -----------------------------------------------------------------------------------
 
@@ -291,15 +314,38 @@ class Simulator:
 
     def _begin(self, job: Job, moment: int) -> None:
         what = job.payload
+        if isinstance(what, Booking):
+            self.events.push(job.limit, END, job)
+            return
         is_instance = not isinstance(what, Submission) or what.jobs
         if isinstance(what, Submission) and (not is_instance or job.limit < FOREVER):
-            self.events.push(job.limit if is_instance else min(moment + what.run, job.limit), END, job)
+            end = job.limit if is_instance else min(moment + self._length(job, what), job.limit)
+            if job in self.histories:
+                self.histories[job].ends = end
+            self.events.push(end, END, job)
         if is_instance:
             self.events.push(moment + ticks(self.hierarchy.boot_s), BOOT, job)
 
+    def _length(self, job: Job, given: Submission) -> int:
+        """How long an attempt of a job takes, if nothing interrupts it."""
+        history = self.histories.get(job) if self.histories else None
+        return self.checkpoint.length(given.run, False) if history is None else history.length(self.checkpoint)
+
     def stop(self, job: Job, why: str) -> None:
         """End a job now."""
+        if job.is_requeued and isinstance(job.payload, Submission):
+            self._interrupt(job)
         job.instance.finish(job, STOPPED)
+
+    def _interrupt(self, job: Job) -> None:
+        """Note an attempt of a job that will wait again."""
+        given, now = job.payload, self.clock.now
+        history = self.histories.setdefault(job, History(given.run))
+        elapsed = max(now - job.started, 0)
+        work, is_restart = history.run - history.saved, history.saved > 0
+        history.earlier.append(self._record(job, now, "failed"))
+        history.saved += self.checkpoint.saved(elapsed, work, is_restart)
+        history.ends = -1
 
     # -- the event loop ----------------------------------------------------------------------------------------------
 
@@ -319,6 +365,7 @@ class Simulator:
             BOOT: self._boot,
             END: self._end,
             PASS: self._pass,
+            EXTERNAL: self._external,
             PERIOD: self._end_period,
         }
         events, clock = self.events, self.clock
@@ -326,6 +373,7 @@ class Simulator:
         ours = all(type(each).__module__.startswith("fluxres.instance.") for each in used)
         try:
             with watching(lambda: [site.instance for site in list(self._sites.values())], needed=not ours):
+                self._await_external()
                 self._site(self.instance, self.machine, Child(0, 0), None, self._share(Child(0, 0)))
                 while len(events):
                     clock.now, kind, what = events.pop()
@@ -352,7 +400,18 @@ class Simulator:
         rows = sorted(self.rows, key=lambda row: row.number)
         waiting = (job.limit_reached for one in self._sites.values() for job in one.instance.jobs())
         reasons = Counter(filter(None, waiting))
-        return Result(self.schedule, self.running.metrics(), self.refusals, self.errors, left, self._handled, rows, reasons)
+        return Result(
+            self.schedule,
+            self.running.metrics(),
+            self.refusals,
+            self.errors,
+            left,
+            self._handled,
+            rows,
+            reasons,
+            self.losses.losses(self.external.areas) if self.has_external or self.losses.interruptions else None,
+            self.external.notes,
+        )
 
     def _share(self, what: Child) -> Iterator[Submission]:
         """The jobs that are submitted to an instance of the hierarchy."""
@@ -370,7 +429,9 @@ class Simulator:
         self._made += 1
         self._sites[instance] = site
         # Ids are remembered only if later jobs may name them: for a million jobs they take most of the memory.
-        instance.dependencies.remembers = not isinstance(self._workload, Workload) or self._workload.has_dependencies
+        instance.dependencies.remembers = (
+            not isinstance(self._workload, Workload) or self._workload.has_dependencies or self.has_external
+        )
         if job is not None:
             site.parent, site.job = self._sites[job.instance], job
             if (family := self._families.get(site.parent)) is not None and not is_nested:
@@ -456,7 +517,8 @@ class Simulator:
     def _take(self, site: Site, job: Submission) -> str | None:
         """Submit a job to an instance; returns why it can never run there, or None."""
         try:
-            made = self._enter(site, site.request(job), job.limit, job, job)
+            limit = job.limit if job.jobs else self.checkpoint.limit(job.limit)
+            made = self._enter(site, site.request(job), limit, job, job)
         # never, undecided even on the idle machine, or not accepted by its partition
         except (InfeasibleRequest, InsufficientResources, LimitExceeded) as error:
             return f"{error.where}: {error.message}" if self.accounting is not None and error.where else error.message
@@ -496,6 +558,42 @@ class Simulator:
                 raise InfeasibleRequest("waits for a job that was refused", where=f"job {job.id}")
             yield f"{scheme}:{number}"
 
+    # -- external events ---------------------------------------------------------------------------------------------
+
+    def _await_external(self) -> None:
+        event = self.external.next
+        if event is not None:
+            self.events.push(max(event.at, self.clock.now), EXTERNAL, None)
+
+    def _external(self, _: None) -> None:
+        if not self._has_work:
+            return  # a model of failures has no end
+        self.external.take()
+        self._idle_events = 0 if len(self.events) > self._periods else self._idle_events + 1
+        if self._idle_events < limits.IDLE_EVENTS_MAX:
+            self._await_external()
+        for site in list(self._sites.values()):
+            if not site.instance.is_closed:
+                self._settle(site)
+
+    @property
+    def _has_work(self) -> bool:
+        """Whether jobs wait, run, or are still to come."""
+        for site in self._sites.values():
+            active = site.instance.running_jobs.values()
+            if site.upcoming is not None or site.children_left or any(not isinstance(job.payload, Booking) for job in active):
+                return True
+        return False
+
+    def job_of(self, job: int | str) -> Job | None:
+        """The job of an instance by its id in the workload, if it is active."""
+        for site in self._sites.values():
+            number = site.names.get(str(job))
+            if number is not None:
+                found: Job | None = site.instance.running_jobs.get(number)
+                return found
+        return None
+
     def _timer(self, site: Site) -> None:
         site.timer = FOREVER
         if not site.instance.is_closed:
@@ -531,10 +629,14 @@ class Simulator:
                 self._settle(parent)  # its instance has expired just before
             return
         site, given = self._sites[job.instance], job.payload
+        history = self.histories.get(job) if self.histories else None
+        if history is not None and history.ends != self.clock.now:
+            return  # it was the end of an attempt that was interrupted
         below = None if job.child is None else self._sites.get(job.child)
         is_nested = isinstance(given, Submission) and bool(given.jobs)
         is_done = below.is_ending if below is not None else not is_nested
-        if not is_done or (isinstance(given, Submission) and not is_nested and job.started + given.run > self.clock.now):
+        runs_on = isinstance(given, Submission) and not is_nested and job.started + self._length(job, given) > self.clock.now
+        if not is_done or runs_on:
             job.instance.exception(job, "timelimit", note="the limit is reached")
         else:
             job.instance.finish(job, given.status if isinstance(given, Submission) else 0)
@@ -773,33 +875,39 @@ class Simulator:
             if job.child is not None and (below := self._sites.get(job.child)) is not None:
                 self._close(self._sites[job.instance], below)
             return
-        instance = job.instance
-        claim, inventory = job.claim, instance.inventory
-        size = inventory.count(claim) if claim is not None else 0
         result = job.result
         assert result is not None  # called for finished jobs only
-        record = Finished(
-            given.id,
-            given.submit,
-            job.started,
-            job.ended,
-            job.duration,
-            size,
-            job.status,
-            result,
-            job.user,
-            self._sites[instance].number,
-            claim,
-            inventory,
-            given.ask,
-            job.account if self.accounting is not None else given.account,
-            job.qos if self.accounting is not None else given.qos,
-            job.partition if self.accounting is not None else given.partition,
-            given.queue,
-        )
+        record = self._record(job, job.ended, result)
+        if self.histories:
+            history = self.histories.pop(job, None)
+            if history is not None:
+                record = record._replace(earlier=tuple(history.earlier))
         self._ended += 1
         for sink in self.sinks:
             sink.add(record)
+
+    def _record(self, job: Job, end: int, result: str) -> Finished:
+        given, claim, inventory = job.payload, job.claim, job.instance.inventory
+        return Finished(
+            given.id,
+            given.submit,
+            job.started,
+            end,
+            job.duration,
+            inventory.count(claim) if claim is not None else 0,
+            job.status,
+            result,
+            job.user,
+            self._sites[job.instance].number,
+            claim,
+            inventory,
+            given.ask,
+            account=job.account if self.accounting is not None else given.account,
+            qos=job.qos if self.accounting is not None else given.qos,
+            partition=job.partition if self.accounting is not None else given.partition,
+            queue=given.queue,
+            work=given.run,
+        )
 
 
 def simulate(

@@ -102,6 +102,20 @@ if TYPE_CHECKING:
     help="Processors of a job of an SWF trace: requested (default), allocated, or the larger.",
 )
 @click.option(
+    "--events",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Failures, repairs, reservations, cancels and holds, as a YAML or JSON list.",
+)
+@click.option("--failures", metavar="F", help="A model of failures: mtbf=30d,mttr=4h; also shape=0.7, each=rack.")
+@click.option(
+    "--on-failure",
+    type=click.Choice(("fail", "requeue")),
+    default="fail",
+    help="What happens to the jobs on pools that fail: fail (default), requeue.",
+)
+@click.option("--checkpoint", metavar="C", help="How jobs save their work: interval=1h,save=5m,restart=2m.")
+@click.option(
     "--accounting",
     metavar="FILE",
     type=click.Path(),
@@ -156,6 +170,7 @@ def _simulate(settings: Settings, workload: str, given: dict[str, Any]) -> None:
             cost=fit or cost,
             inventory=given["inventory"] or "auto",
             event_order=given["event_order"],
+            disturbances=_disturbances(given, machine),
             accounting=None if given["accounting"] is None else accounting.load(given["accounting"]),
             sinks=_sinks(settings, jobs, machine, is_nested=hierarchy is not None or jobs.has_requests),
             keep=False,
@@ -200,7 +215,7 @@ def _note_left_out(jobs: Workload, result: Result) -> None:
         note(f"{plural(number, 'job')} never started, {reason}")
     if len(result.refusals):
         note(f"refused: job{'s' * (len(result.refusals) > 1)} {result.refusals.listed()}")
-    for reason, number in jobs.notes.items():
+    for reason, number in (*jobs.notes.items(), *result.notes.items()):
         note(f"{plural(number, 'time')} {reason}")
 
 
@@ -226,6 +241,19 @@ def _made(settings: Settings, workload: str, machine: Machine, given: dict[str, 
         "date": datetime.fromtimestamp(clock.system(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "command": settings.command,
     }
+
+
+def _disturbances(given: dict[str, Any], machine: Machine) -> Any:
+    from fluxres.documents.source import Source
+    from fluxres.simulation import attempts, external, failures
+
+    events: Any = [] if given["events"] is None else external.read(Source.named(given["events"]))
+    if given["failures"] is not None:
+        made = failures.parse(given["failures"], given["seed"])
+        made.require(machine.graph.structure)
+        events = external.merged(events, made.events(machine.graph.structure))
+    how = attempts.NOTHING_SAVED if given["checkpoint"] is None else attempts.parse(given["checkpoint"])
+    return external.Disturbances(events, given["on_failure"], how)
 
 
 def _policies(given: dict[str, Any]) -> dict[str, Any]:
@@ -274,6 +302,7 @@ def _document(jobs: Workload, machine: Any, result: Result) -> dict[str, Any]:
         "unit": machine.unit,
         "size": machine.count,
         **result.metrics.to_dict(),
+        **({} if result.losses is None else result.losses.to_dict()),
         "left": result.left,
         "left_reasons": dict(result.left_reasons),
         "left_out": dict(jobs.left_out),
@@ -312,6 +341,11 @@ def _lines(jobs: Workload, result: Result, made: dict[str, str], style: Style) -
         if value is not None:
             shown = scale(name, [value])
             yield f"{FIGURES[name].title:22} {shown.text(value):>9} {shown.unit}".rstrip()
+    if result.losses is not None:
+        for name in ("availability", "goodput", "lost_work", "interruptions"):
+            if (value := getattr(result.losses, name)) is not None:
+                shown = scale(name, [value])
+                yield f"{FIGURES[name].title:22} {shown.text(value):>9} {shown.unit}".rstrip()
     if len(result.instances) > 1:
         yield from table(_LEVELS, list(_levels(result)), style=style)
 
