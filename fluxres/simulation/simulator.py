@@ -748,20 +748,20 @@ class Simulator:
         family = self._family_of(site)
         if family is None:
             return
-        while (found := self._balance.move(family)) is not None:
+        while (found := self._balance.move(family, self.clock.now)) is not None:
             self._withdraw(found)
             self._put(found)
         if family.is_exhausted:
             for other in list(family.sites):
                 if other is not site:
-                    self._settle_one(other, passed=False)
+                    self._settle_one(other, passed=True)
 
     def _miss(self, parent: Site) -> None:
         """Expect one instance less below a parent."""
         if (family := self._families.get(parent)) is not None:
             family.awaited -= 1
             for other in list(family.sites):
-                self._settle_one(other, passed=False)
+                self._settle_one(other, passed=True)
 
     def _withdraw(self, move: Move) -> None:
         job, source, _ = move

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from fluxres import InputError
@@ -12,6 +14,7 @@ from fluxres.simulation.hierarchy import Hierarchy
 from fluxres.simulation.machine import of_number, of_shape
 from fluxres.simulation.simulator import Result, simulate
 from fluxres.simulation.workload import Workload
+from tests.simulation.invariants import violations
 from tests.simulation.nested_run import INVENTORIES, differences
 from tests.simulation.test_simulator import job
 
@@ -94,6 +97,16 @@ def test_an_idle_instance_steals_the_latest_job_that_fits_and_lives_while_there_
     levels = Hierarchy((2,), ("fcfs",), balance="steal")
     assert starts(simulate(work, 4, hierarchy=levels)) == {0: (0.0, 1), 1: (0.0, 2), 2: (1.0, 2), 3: (50.0, 2)}
     assert starts(simulate(work, 4, hierarchy=Hierarchy((2,), ("fcfs",))))[2] == (100.0, 1)
+
+
+@pytest.mark.parametrize("settings", [{"cost": "fixed:0.25"}, {"event_order": "batched"}])
+@pytest.mark.parametrize("way", [{"balance": "steal"}, {"balance": "redeal:5"}, {"elastic": "demand"}, {"elastic": "share:5"}])
+def test_all_jobs_run_if_decisions_take_time_or_events_are_batched(settings: dict[str, Any], way: dict[str, str]) -> None:
+    work = [job(n, n / 4, 1 + n % 7, 1 + n % 3) for n in range(40)]
+    result = simulate(work, 9, hierarchy=Hierarchy((2,), ("easy",), sizes=((3, 5),), larger="up", **way), **settings)
+    assert (result.metrics.results, result.left) == ({"completed": 40}, 0)
+    assert result.schedule is not None
+    assert violations(result.schedule, 9, work) == []
 
 
 def test_waiting_jobs_are_dealt_anew_by_load() -> None:
