@@ -195,17 +195,11 @@ def _identity(study: Study) -> dict[str, Any]:
     files: dict[str, str] = {}
     for run in study.runs:
         machine, workload = parts.machine_file(run.page.machine, run.folder), parts.workload_file(run.workload, run.folder)
-<<<<<<< HEAD
-        policies = [(str(path), path) for path in parts.policy_files(run.page.hierarchy, run.folder)]
-        rules = str(run.page.accounting), parts.accounting_file(run.page.accounting, run.folder)
-        jobs = str(run.workload.file or run.workload.model), workload
-        for name, path in ((str(run.page.machine), machine), jobs, rules, *policies):
-=======
         others: list[tuple[str, Path | None]] = [(str(path), path) for path in parts.policy_files(run.page.hierarchy, run.folder)]
         others.append((str(run.page.disturbances.events), parts.event_file(run)))
         others.append((str(run.page.accounting), parts.accounting_file(run.page.accounting, run.folder)))
-        for name, path in ((str(run.page.machine), machine), (str(run.workload.file), workload), *others):
->>>>>>> events14
+        jobs = str(run.workload.file or run.workload.model), workload
+        for name, path in ((str(run.page.machine), machine), jobs, *others):
             if path is not None and name not in files:
                 files[name] = hashlib.sha256(path.read_bytes()).hexdigest()
     return {"study": msgspec.to_builtins(study.page), "inputs": files}
