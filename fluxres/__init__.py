@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from fluxres.model import Allocation, Pool, Problem, ResourceGraph, Selection, Span, Stage
     from fluxres.model.match import Match
     from fluxres.service.client import connect
+    from fluxres.service.client.async_graph import aconnect
     from fluxres.store.attached import open
     from fluxres.store.child import Child, open_child
     from fluxres.store.files import dumps, load, loads, save
@@ -103,6 +104,7 @@ __all__ = [
     "UnknownType",
     "UsageError",
     "__version__",
+    "aconnect",
     "build",
     "connect",
     "dumps",
@@ -117,6 +119,7 @@ _MODULE = {
     **dict.fromkeys(("ResourceGraph", "Pool", "Selection", "Allocation", "Span", "Stage", "Problem"), "fluxres.model"),
     **dict.fromkeys(("dumps", "load", "loads", "save"), "fluxres.store.files"),
     **dict.fromkeys(("Instance", "Job", "QueuePolicy"), "fluxres.instance"),
+    "aconnect": "fluxres.service.client.async_graph",
     "connect": "fluxres.service.client",
     "open": "fluxres.store.attached",
     **dict.fromkeys(("Child", "open_child"), "fluxres.store.child"),

@@ -240,6 +240,9 @@ CONSTRAINT_DEPTH_MAX: Final = 64
 MATCH_STEPS_MAX: Final = 100_000
 """Choices a match may take back (seconds): parts of a request that compete for the same pools are a hard problem in general."""
 
+WHY_STEPS_MAX: Final = 50_000
+"""Choices that all searches which explain one refusal may take back (seconds): each smaller count that is tried is a search."""
+
 ASSIGNMENT_STEPS_MAX: Final = 20_000
 """Numbers of tasks that one pass of the queue policy `hyperqueue` tries (half a second): packing workers is a hard problem."""
 
@@ -335,6 +338,9 @@ QUEUE_ASK_SECONDS: Final = 5.0
 """Seconds after which a waiting process asks a store in a database server how it stands: processes of other users and machines
 cannot wake it."""
 
+IDLE_EVENTS_MAX: Final = 10_000
+"""External events, such as failures of a model without end, in a row that leave nothing to wait for but the next one."""
+
 START_WAIT_SECONDS: Final = 60.0
 """Seconds after which a run starts although others are starting: one of them may be stopped."""
 
@@ -403,8 +409,15 @@ CHILD_LEASE_SECONDS_MAX: Final = 86_400.0
 SERVICE_FOLLOW_SECONDS: Final = 15.0
 """How long a client looks for the server that leads: a take-over takes up to 10 s."""
 
+SERVICE_CLIENT_CONNECTIONS_MAX: Final = 100
+"""Connections of one asyncio client at once, without event streams; further requests wait for one. A server makes one change at a
+time anyway, and an operating system may allow a process 1,024 open files."""
+
 SERVICE_KEY_LENGTH_MAX: Final = 255
 """Characters of an idempotency key."""
+
+SERVICE_LOG_LINES_MAX: Final = 10_000
+"""Lines of the log that wait for who reads standard error: some MB. More are dropped, and counted."""
 
 SERVICE_DRAIN_SECONDS: Final = 10.0
 """Seconds in which the service ends what it is doing after SIGTERM; event streams end at once."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property, partial
 from typing import Final, Protocol
@@ -699,6 +699,18 @@ class Records:
                 self.slots_of[job] = other.slots_of[job]
         self._take_facts(other)
         self.take_chosen(other, numbers)
+
+    def take_batches(self, batches: Mapping[str, Batch]) -> None:
+        """Add what owners hold who hold nothing yet, as it was stored. Nothing is checked.
+
+        Errors: UsageError from the planner if units do not fit a pool.
+        """
+        for owner, batch in batches.items():
+            self._hold(batch.vertices, batch.amounts, batch.start, batch.end)
+            for v in batch.covered:
+                self.planner.cover(v, batch.start, batch.end, True)
+            self._batches[owner] = batch
+        self._write()
 
     def take_chosen(self, other: Records, old_to_new: Int32) -> None:
         """Take over the orders of another structure."""

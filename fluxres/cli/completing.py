@@ -103,6 +103,12 @@ def _balances() -> Iterable[str]:
     return NAMES
 
 
+def _elastics() -> Iterable[str]:
+    from fluxres.simulation.elastic import NAMES
+
+    return NAMES
+
+
 def _workload_formats() -> Iterable[str]:
     from fluxres.simulation.reading import FORMATS
 
@@ -123,6 +129,7 @@ format_written = one_of(lambda: _formats(writing=True))
 match_policy = one_of(_match_policies)
 queue_policy = one_of(_queue_policies)
 balance = one_of(_balances)
+elastic = one_of(_elastics)
 workload_format = one_of(_workload_formats)
 topic = one_of(_topics)
 job = _of_graph(lambda graph, _: graph.jobs())

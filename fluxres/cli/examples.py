@@ -177,6 +177,11 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         Example("With another queue policy, jobs as CSV", "fluxres simulate ensemble:jobs=20,run=2s --machine 8 -Q fcfs -o csv"),
         Example("Two instances below one", "fluxres simulate ensemble:jobs=50,run=2s --machine node=4/core=2 -T 2"),
     ),
+    "workload": (
+        Example("A trace as a list of jobs", "fluxres workload trace.swf jobs.yaml --unit core"),
+        Example("A month out of the users of a trace", "fluxres workload resample:file=trace.swf,weeks=4,by=user month.swf"),
+        Example("The jobs of a model", "fluxres workload lublin:jobs=4,size=8 -"),
+    ),
     "experiment": (
         Example("The runs of a study", "fluxres experiment show data/experiments/levels.yaml"),
         Example("Run them, or what is left of them", "fluxres experiment run study.yaml --out results"),

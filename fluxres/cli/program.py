@@ -60,6 +60,7 @@ COMMANDS: Final = {
     "serve": "Serve the graphs of the store over HTTP.",
     "store": "Check, compact, copy and move a whole store.",
     "simulate": "Simulate a workload on a machine.",
+    "workload": "Convert a workload, or write the jobs of a model.",
     "experiment": "Run the simulations described by a study, and compare them.",
     "instance": "Run the jobs of a workload in one instance, in real time.",
     "hierarchy": "Run jobs in nested instances, each a separate process.",
@@ -89,7 +90,7 @@ GROUPS: Final = {
         "serve",
         "store",
     ),
-    "Simulate and run schedulers": ("simulate", "experiment", "instance", "hierarchy", "stage"),
+    "Simulate and run schedulers": ("simulate", "workload", "experiment", "instance", "hierarchy", "stage"),
     "Files, shell and help": ("save", "convert", "formats", "completion", "help"),
 }
 """The commands as `fluxres --help` lists them."""

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import orjson
 
-from fluxres.errors import FluxresError, InfeasibleRequest, InputError
+from fluxres.errors import FluxresError, InfeasibleRequest, InputError, UsageError
 from fluxres.experiments import parts
 from fluxres.experiments.study import Run, Study
 
 if TYPE_CHECKING:
+    from fluxres.simulation.hierarchy import Hierarchy
     from fluxres.simulation.machine import Machine
 
 
@@ -37,6 +38,9 @@ def _check_run(seen: dict[bytes, Any], study: Study, run: Run) -> None:
     made = (page.hierarchy, machine.count)
     levels = _once(seen, study, run, "hierarchy", made, lambda: parts.hierarchy(page.hierarchy, machine.count, run.folder))
     _once(seen, study, run, "cost", page.cost, lambda: parts.cost(page.cost))
+    disturbed = (page.machine, page.unit, page.disturbances)
+    _once(seen, study, run, "disturbances", disturbed, lambda: parts.disturbances(run, machine))
+    _once(seen, study, run, "accounting", (page.accounting, levels.levels > 1), lambda: _accounting(run, levels))
     fits = (page.machine, page.unit, page.hierarchy)
     _once(seen, study, run, "inventory", (fits, page.inventory), lambda: _inventory(run, machine))
     jobs = (entry, page.hierarchy, machine.count, run.seed if entry.file is None else 0)
@@ -65,6 +69,11 @@ def _inventory(run: Run, machine: Machine) -> None:
         from fluxres.instance.choice import make_inventory
 
         make_inventory(run.page.inventory, machine.graph, "first")
+
+
+def _accounting(run: Run, levels: Hierarchy) -> None:
+    if parts.accounting(run) is not None and levels.levels > 1:
+        raise UsageError("limits are those of one queue", hint="use one instance: topology 1")
 
 
 def _request(run: Run, machine: Machine) -> None:

@@ -149,6 +149,8 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
             inventory=run.page.inventory,
             cost=fit or cost,
             event_order=run.page.event_order,
+            disturbances=parts.disturbances(run, machine),
+            accounting=parts.accounting(run),
             sinks=sinks,
             keep=False,
         )
@@ -161,7 +163,7 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
     found["units_used"] = used.count if table.count else found["peak"]  # units without numbers: the lowest free ones
     document = _document(run, result, found, series, levels)
     document["ran"] = ran.digest()
-    document["classes"] = list(classes(counted(series, trim), series.users()[0]))
+    document["classes"] = list(classes(counted(series, trim)))
     _write_classes(folder / CLASSES, document["classes"])
     document["over_time"]["supplies"] = list(_supplies(drawn, document["over_time"]))
     document["machine"] = {
@@ -229,6 +231,7 @@ def _document(run: Run, result: Result, found: Mapping[str, float | None], serie
         "results": result.metrics.results,
         "levels": list(_levels(result, levels)),
         "refused": {"reasons": dict(result.refusals.reasons), "first": result.refusals.ids},
+        "left": dict(result.left_reasons),
         "errors": result.errors,
         "over_time": {
             "begin_s": curves.begin_s,

@@ -14,6 +14,7 @@ import numpy as np
 from fluxres.documents.document import plural
 from fluxres.simulation.distribution import Trim, offered_load, percentiles, trimmed
 from fluxres.simulation.distribution import counted as counted_jobs
+from fluxres.simulation.losses import Losses
 
 if TYPE_CHECKING:
     from fluxres.simulation.metrics import Series
@@ -60,6 +61,10 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "instances": Figure("schedulers", "number"),
     "decisions": Figure("decisions", "number"),
     "busiest_share": Figure("busiest scheduler", "%"),
+    "availability": Figure("availability", "%"),
+    "goodput": Figure("goodput", "%"),
+    "lost_work": Figure("held for nothing", "%"),
+    "interruptions": Figure("interrupted and repeated", "number"),
 }
 """All metrics of a run."""
 
@@ -85,6 +90,7 @@ def figures(result: Result, series: Series, units: int, *, cut: int = 0, trim: T
     found["instances"] = len(result.instances)
     found["decisions"] = sum(row.decisions for row in result.instances)
     busy = max((row.busy_s for row in result.instances), default=0.0)
+    found |= (result.losses or Losses(interruptions=None)).to_dict()
     found["busiest_share"] = share(busy, result.metrics.makespan_s)
     return {name: found[name] for name in FIGURES}
 

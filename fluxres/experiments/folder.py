@@ -195,8 +195,11 @@ def _identity(study: Study) -> dict[str, Any]:
     files: dict[str, str] = {}
     for run in study.runs:
         machine, workload = parts.machine_file(run.page.machine, run.folder), parts.workload_file(run.workload, run.folder)
-        policies = [(str(path), path) for path in parts.policy_files(run.page.hierarchy, run.folder)]
-        for name, path in ((str(run.page.machine), machine), (str(run.workload.file), workload), *policies):
+        others: list[tuple[str, Path | None]] = [(str(path), path) for path in parts.policy_files(run.page.hierarchy, run.folder)]
+        others.append((str(run.page.disturbances.events), parts.event_file(run)))
+        others.append((str(run.page.accounting), parts.accounting_file(run.page.accounting, run.folder)))
+        jobs = str(run.workload.file or run.workload.model), workload
+        for name, path in ((str(run.page.machine), machine), jobs, *others):
             if path is not None and name not in files:
                 files[name] = hashlib.sha256(path.read_bytes()).hexdigest()
     return {"study": msgspec.to_builtins(study.page), "inputs": files}
@@ -212,12 +215,20 @@ def _plain(study: Study) -> Any:
         vary["machine"] = [_absolute(value, study.folder) for value in vary["machine"]]
     if "workload.file" in vary:
         vary["workload.file"] = [str((study.folder / value).resolve()) for value in vary["workload.file"]]
+    if isinstance(values.get("accounting"), str):
+        values["accounting"] = str((study.folder / values["accounting"]).resolve())
+    if "accounting" in vary:
+        vary["accounting"] = [
+            str((study.folder / each).resolve()) if isinstance(each, str) else each for each in vary["accounting"]
+        ]
     for holder, key in ((values.get("hierarchy", {}), "queue_policy"), (vary, "hierarchy.queue_policy")):
         if key in holder:
             holder[key] = _placed_policies(holder[key], study.folder)
     for entry in [*entries, *vary.get("workload", ())]:
         if isinstance(entry, dict) and "file" in entry:
             entry["file"] = str((study.folder / entry["file"]).resolve())
+        if isinstance(entry, dict) and "model" in entry:
+            entry["model"] = parts.placed_model(entry["model"], study.folder)
     return values
 
 

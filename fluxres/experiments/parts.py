@@ -21,11 +21,16 @@ from fluxres import limits
 from fluxres.documents.source import Source
 from fluxres.errors import InfeasibleRequest, LimitExceeded, UsageError
 from fluxres.formats import registry
+from fluxres.instance import accounting as accountings
+from fluxres.instance.accounting import Accounting
 from fluxres.instance.policy import IN_FILE
+from fluxres.simulation import external, reading
 from fluxres.simulation import machine as machines
-from fluxres.simulation import reading
 from fluxres.simulation import workload as workloads
+from fluxres.simulation.attempts import NOTHING_SAVED, Checkpoint
 from fluxres.simulation.cost import Cost, Fitted, Measured
+from fluxres.simulation.external import Disturbances
+from fluxres.simulation.failures import Failures
 from fluxres.simulation.hierarchy import Hierarchy, require_units, topology
 from fluxres.simulation.machine import Machine
 from fluxres.simulation.models import Bursts, Ensemble, Lublin
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
 _SIZE: Final = re.compile(r"\{size(?:/([1-9][0-9]{0,8}))?\}")
 
 
+_FILE_OF_MODEL: Final = re.compile(r"([:,]file=)([^,]+)")
 CUT: Final = "a job larger than the machine was cut to it"
 """The note on such a job."""
 
@@ -72,7 +78,7 @@ def machine(run: Run) -> Machine:
 
 
 def workload_file(entry: WorkloadEntry, folder: Path) -> Path | None:
-    return folder / entry.file if entry.file is not None else None
+    return folder / entry.file if entry.file is not None else _resampled(entry.model, folder)
 
 
 def workload(run: Run, size: int) -> Workload:
@@ -132,9 +138,11 @@ def _rate(entry: WorkloadEntry, jobs: Iterable[Submission], size: int) -> float:
 
 
 def _source(entry: WorkloadEntry, run: Run, size: int) -> Workload:
-    given = [form for form in (entry.file, entry.ensemble, entry.lublin, entry.bursts) if form is not None]
+    given = [form for form in (entry.file, entry.ensemble, entry.lublin, entry.bursts, entry.model) if form is not None]
     if len(given) != 1:
-        raise UsageError("expected one of file, ensemble, lublin and bursts", where="workload")
+        raise UsageError("expected one of file, ensemble, lublin, bursts and model", where="workload")
+    if entry.model is not None:
+        return _by_text(entry.model, run)
     if entry.file is not None:
         return reading.read(str(run.folder / entry.file), processors=entry.processors)
     if entry.jobs is not None or entry.days is not None:
@@ -154,6 +162,24 @@ def _source(entry: WorkloadEntry, run: Run, size: int) -> Workload:
     assert bursts is not None  # one of the four is there
     made = Bursts(_jobs(bursts), bursts.on_s, bursts.off_s, bursts.interval_s, bursts.run_s, bursts.size, seed)
     return Workload(entry.name or "bursts", _days(bursts, made))
+
+
+def _by_text(text: str, run: Run) -> Workload:
+    """A model as on the command line; a file in it is relative to the page."""
+    text = placed_model(text, run.folder)
+    if not reading.is_model(text.partition(":")[0]):
+        raise UsageError(f"no model {text!r:.80}", where="workload.model", hint=f"there is {', '.join(reading.models())}")
+    return reading.read(text, seed=run.seed)
+
+
+def placed_model(text: str, folder: Path) -> str:
+    """A model as text, with the path of its file resolved."""
+    return _FILE_OF_MODEL.sub(lambda found: f"{found[1]}{(folder / found[2]).resolve()}", text)
+
+
+def _resampled(text: str | None, folder: Path) -> Path | None:
+    found = None if text is None else _FILE_OF_MODEL.search(text)
+    return None if found is None else folder / found[2]
 
 
 def _jobs(model: LublinModel | BurstsModel) -> int:
@@ -260,6 +286,25 @@ def asking(text: str, size: int) -> Request:
     return Request(parse_shape(_SIZE.sub(lambda found: str(-(-size // int(found[1] or 1))), text)))
 
 
+# -- the rules of the site ---------------------------------------------------------------------------------------------
+
+
+def accounting_file(entry: Accounting | str | None, folder: Path) -> Path | None:
+    return folder / entry if isinstance(entry, str) else None
+
+
+def accounting(run: Run) -> Accounting | None:
+    """The partitions, QOS, accounts and users of a run; None without.
+
+    Errors: InputError with the line of what is wrong.
+    """
+    given = run.page.accounting
+    path = accounting_file(given, run.folder)
+    if path is not None:
+        return accountings.load(path)
+    return given.require_valid() if isinstance(given, Accounting) else None
+
+
 # -- the hierarchy and the cost --------------------------------------------------------------------------------------
 
 
@@ -302,6 +347,7 @@ def hierarchy(entry: HierarchyEntry, units: int, folder: Path = Path()) -> Hiera
         topology(str(entry.topology))[1],
         entry.larger,
         entry.balance,
+        entry.elastic,
     )
 
 
@@ -350,6 +396,28 @@ def require_room(machine: Machine, levels: Hierarchy, *, has_requests: bool = Fa
 
 def _depth(structure: Structure, name: str) -> int:
     return structure.depth.item(int(structure.of_type(name)[0]))
+
+
+def event_file(run: Run) -> Path | None:
+    """The file of external events."""
+    given = run.page.disturbances.events
+    return None if given is None else run.folder / given
+
+
+def disturbances(run: Run, machine: Machine) -> Disturbances:
+    """The external events of a run, and what they do to jobs.
+
+    Errors: those of reading them; UsageError for a type that the machine does not have.
+    """
+    entry, file = run.page.disturbances, event_file(run)
+    events: Any = [] if file is None else external.read(Source.named(str(file)))
+    if (model := entry.failures) is not None:
+        made = Failures(model.mtbf_s, model.mttr_s, model.shape, model.repair_shape, model.each, run.seed)
+        made.require(machine.graph.structure)
+        events = external.merged(events, made.events(machine.graph.structure))
+    saving = entry.checkpoint
+    how = NOTHING_SAVED if saving is None else Checkpoint(saving.interval_s, saving.save_s, saving.restart_s)
+    return Disturbances(events, entry.on_failure, how)
 
 
 def cost(entry: CostEntry | str) -> Cost | None:

@@ -12,7 +12,7 @@ import yaml
 from fluxres.documents import yaml_document
 from fluxres.errors import UsageError
 from fluxres.experiments.study import Study, of_document
-from fluxres.simulation import reading
+from fluxres.simulation import attempts, failures, reading
 from fluxres.simulation.cost import Fitted, Measured, parse
 from fluxres.simulation.hierarchy import by_level
 
@@ -33,8 +33,8 @@ def study_of(
         workload: a file or a model with its parameters.
         policies: of queues, by level as `easy:fcfs`.
         machine: a number, a shape or a source.
-        options: of `fluxres simulate`: `hierarchy`, `boot`, `ahead`, `larger`, `balance`, `match_policy`, `cost`, `inventory`,
-            `event_order`, `processors` and `cut`; None for the default.
+        options: of `fluxres simulate`: `hierarchy`, `boot`, `ahead`, `larger`, `balance`, `elastic`, `match_policy`, `cost`,
+            `inventory`, `event_order`, `accounting`, `processors` and `cut`; None for the default.
 
     Errors: UsageError for a policy that is given twice; those of a study.
     """
@@ -51,6 +51,7 @@ def study_of(
         "ahead": options.get("ahead"),
         "larger": options.get("larger"),
         "balance": options.get("balance"),
+        "elastic": options.get("elastic"),
     }
     values: dict[str, Any] = {
         "fluxres-experiment": 1,
@@ -63,6 +64,8 @@ def study_of(
         "hierarchy": {key: value for key, value in hierarchy.items() if value is not None},
         "cost": _cost(options.get("cost")),
         "event_order": options.get("event_order") or "sequential",
+        "disturbances": _disturbances(options),
+        "accounting": None if options.get("accounting") is None else str(Path(options["accounting"]).resolve()),
         "repeats": repeats,
         "seed": seed,
         "vary": {"hierarchy.queue_policy": names},
@@ -76,6 +79,8 @@ def study_of(
 def _entry(workload: str, options: Mapping[str, Any]) -> dict[str, Any]:
     name, _, rest = workload.partition(":")
     cut = bool(options.get("cut"))
+    if name == "resample" or (name not in reading.MODELS and reading.is_model(name)):
+        return {"model": workload, "cut": cut}
     if name not in reading.MODELS:
         return {"file": str(Path(workload).resolve()), "cut": cut, "processors": options.get("processors") or "requested"}
     given, days = reading.model_values(name, rest)
@@ -87,3 +92,16 @@ def _cost(text: str | None) -> Any:
     if isinstance(found, Measured):
         return {"measured": {"factor": found.factor}}
     return {"fitted": asdict(found)} if isinstance(found, Fitted) else "none"
+
+
+def _disturbances(options: Mapping[str, Any]) -> dict[str, Any] | None:
+    found: dict[str, Any] = {}
+    if options.get("events") is not None:
+        found["events"] = str(Path(options["events"]).resolve())
+    if options.get("failures") is not None:
+        found["failures"] = {name: value for name, value in asdict(failures.parse(options["failures"])).items() if name != "seed"}
+    if options.get("checkpoint") is not None:
+        found["checkpoint"] = {name: value for name, value in asdict(attempts.parse(options["checkpoint"])).items() if value}
+    if found and options.get("on_failure"):
+        found["on_failure"] = options["on_failure"]
+    return found or None

@@ -28,6 +28,7 @@ from fluxres.documents import typed, yaml_document
 from fluxres.documents.document import Document, Key, path_text, shown
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.experiments.figures import FIGURES, SHOWN
+from fluxres.instance.accounting import Accounting
 from fluxres.simulation.reading import DAYS_MAX
 
 # -- the page ----------------------------------------------------------------------------------------------------------
@@ -83,6 +84,7 @@ class WorkloadEntry(Struct, forbid_unknown_fields=True):
     ensemble: EnsembleModel | None = None
     lublin: LublinModel | None = None
     bursts: BurstsModel | None = None
+    model: Word | None = None
     jobs: Jobs | None = None
     days: Days | None = None
     load: Above | None = None
@@ -106,6 +108,7 @@ class HierarchyEntry(Struct, forbid_unknown_fields=True):
     divide: Policies | None = None
     larger: Literal["refuse", "up"] = "refuse"
     balance: Word = "none"
+    elastic: Word = "none"
 
 
 class FittedCost(Struct, forbid_unknown_fields=True):
@@ -132,6 +135,33 @@ class CostEntry(Struct, forbid_unknown_fields=True):
     fixed_s: Seconds | None = None
     fitted: FittedCost | None = None
     measured: MeasuredCost | None = None
+
+
+class FailuresModel(Struct, forbid_unknown_fields=True):
+    """Failures and repairs of all pools of a type (`failures.Failures`)."""
+
+    mtbf_s: Above
+    mttr_s: Above
+    shape: Annotated[float, Meta(ge=0.1, le=100)] = 1.0
+    repair_shape: Annotated[float, Meta(ge=0.1, le=100)] = 1.0
+    each: Word = "node"
+
+
+class CheckpointEntry(Struct, forbid_unknown_fields=True):
+    """How jobs save their work (`attempts.Checkpoint`)."""
+
+    interval_s: Above
+    save_s: Seconds = 0.0
+    restart_s: Seconds = 0.0
+
+
+class DisturbancesEntry(Struct, forbid_unknown_fields=True):
+    """Failures, reservations and other external events, and what they do to jobs (`external.Disturbances`)."""
+
+    events: Word | None = None
+    failures: FailuresModel | None = None
+    on_failure: Literal["fail", "requeue"] = "fail"
+    checkpoint: CheckpointEntry | None = None
 
 
 class TrimEntry(Struct, forbid_unknown_fields=True):
@@ -183,6 +213,8 @@ class StudyDocument(Struct, forbid_unknown_fields=True, rename={"version": "flux
     hierarchy: HierarchyEntry = msgspec.field(default_factory=HierarchyEntry)
     cost: Literal["none", "measured"] | CostEntry = "none"
     event_order: Literal["sequential", "batched"] = "sequential"
+    disturbances: DisturbancesEntry = msgspec.field(default_factory=DisturbancesEntry)
+    accounting: Accounting | Word | None = None
     repeats: Annotated[int, Meta(ge=1, le=10_000)] = 1
     seed: Annotated[int, Meta(ge=0, le=2**31)] = 0
     vary: dict[str, Annotated[list[Any], Meta(min_length=1)]] = {}

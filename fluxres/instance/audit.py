@@ -55,7 +55,7 @@ def _check_holdings(instance: HoldingsOwner, graph: ResourceGraph) -> list[Probl
         if not pools:
             continue  # the index of jobs is wrong: the audit of the graph reports it
         found.append(_a6(instance, graph, pools, f"{name} holds resources and is not a job"))
-    promised = instance.inventory.reserved_starts()
+    promised = instance.inventory.reserved_starts().keys() | instance.inventory.ahead.keys()
     for job in () if instance.time.still else instance.holdings.jobs_in(states.PENDING):
         name = fluid.encode(job.number)
         if (

@@ -211,6 +211,14 @@ class AvailableSets(Availability):
                 return True
         return False
 
+    def free_in(self, start: int, end: int) -> int:
+        """The units that are free throughout [start, end)."""
+        first = max(bisect_right(self.times, start) - 1, 0)
+        found = self.rows[first]
+        for at in range(first + 1, bisect_left(self.times, end)):
+            found &= self.rows[at]
+        return found
+
     def earliest(self, n: int, duration: int, among: int, choose: Choose) -> tuple[int, int] | None:
         """The first start at which n units are free for `duration`, and n such units; None if there is none.
 

@@ -49,6 +49,7 @@ class CountedInventory:
         self._disputed: dict[int, int] = {}
         """By key, all units of a late job of which others hold some."""
         self._reserved: dict[int, Hold] = {}
+        self.ahead: dict[int, Hold] = {}
         self._spare = 0
         """With a single reservation: the units that it leaves free at its start."""
         self._rows: AvailableCounts | None = None
@@ -94,7 +95,9 @@ class CountedInventory:
         if ask > self.free or not self.is_up:
             return None
         reserved = self._reserved
-        if reserved:
+        if reserved or self.ahead:
+            if self.ahead:
+                self._all_rows(now)
             if self._rows is not None:
                 if not self._rows.fits(ask, now, end):
                     return None
@@ -120,7 +123,7 @@ class CountedInventory:
         if not self.is_up:
             return None
         self.unreserve(key)
-        if not self._reserved:
+        if not self._reserved and not self.ahead:
             return self._reserve_first(key, ask, duration, now)
         rows = self._all_rows(now)
         start = rows.earliest(ask, duration)
@@ -172,7 +175,7 @@ class CountedInventory:
     def _all_rows(self, now: int) -> AvailableCounts:
         if self._rows is None:
             rows = self._rows = AvailableCounts(now, self.size - self._held_by_others)
-            for hold in (*self.running.holds, *self._reserved.values()):
+            for hold in (*self.running.holds, *self._reserved.values(), *self.ahead.values()):
                 rows.change(hold.start, hold.end, -hold.count)
         return self._rows
 
@@ -214,6 +217,35 @@ class CountedInventory:
     def drop_suspended(self) -> None:
         """Nothing to do: `suspend` has dropped all."""
 
+    # -- advance reservations ----------------------------------------------------------------------------------------
+
+    def reserve_ahead(self, key: int, ask: int, start: int, end: int, now: int) -> bool:
+        self.clear()
+        is_free = self._all_rows(now).fits(ask, start, end)
+        self._rows = None
+        if is_free:
+            self.ahead[key] = Hold(key, start, end, ask)
+        return is_free
+
+    def reserve_pools_ahead(self, key: int, vertices: list[int], start: int, end: int, now: int) -> bool:
+        if any(self.vertex not in range(v, self.structure.end.item(v)) for v in vertices):
+            raise NotUniform(f"this inventory only has units of {self.type}")
+        return self.reserve_ahead(key, self.size, start, end, now)
+
+    def begin_ahead(self, key: int, now: int) -> Hold | None:
+        hold = self.ahead[key]
+        if hold.count > self.free:
+            return None
+        del self.ahead[key]
+        self.clear()
+        self.free -= hold.count
+        self.running.add(hold)
+        return hold
+
+    def drop_ahead(self, key: int) -> None:
+        if self.ahead.pop(key, None) is not None:
+            self.clear()
+
     # -- the end of claims -------------------------------------------------------------------------------------------
 
     def finish(self, key: int, claim: Hold, now: int) -> None:
@@ -233,6 +265,11 @@ class CountedInventory:
             self.running.move(claim, end)
             return
         wanted, free = self._given_to(claim), self._free_for(claim)
+        if self.ahead and claim.is_live:
+            is_free = self._all_rows(now).fits(wanted, claim.end, end)
+            self._rows = None
+            if not is_free:
+                raise refusal(self.structure.path(self.vertex), wanted, 0, self.size, list(self.ahead.values()), FOREVER)
         if wanted > free:
             holders = [hold for hold in self.running.holds if hold is not claim and hold.count]
             left = accumulate((hold.count for hold in holders), initial=free)
@@ -253,6 +290,29 @@ class CountedInventory:
             return []
         self._disputed[key] = wanted  # to be held again when the others have freed it
         return [self.structure.path(self.vertex)]
+
+    def idle(self, number: int, now: int) -> list[tuple[str, int]]:
+        """At most that many units that are free now."""
+        units = min(number, self.free_units)
+        return [(self.structure.path(self.vertex), units)] if units > 0 else []
+
+    def join(self, claim: Hold, more: Hold) -> None:
+        """Add what a claim with the same end holds to another one."""
+        self.clear()
+        self.running.release(more)
+        claim.count += more.count
+
+    def part_of(self, claim: Hold, pools: list[tuple[str, int]]) -> int | None:
+        """The part of a claim that these units are, for `reduce`; None if it does not hold them, or other pools are named."""
+        units = sum(amount for _, amount in pools)
+        is_own = not self.is_gone and all(self.structure.vertex(path) == self.vertex for path, _ in pools)
+        return units if is_own and 0 < units < claim.count else None
+
+    def reduce(self, claim: Hold, part: int) -> None:
+        """Free a part of a claim."""
+        self.clear()
+        claim.count -= part
+        self.free += part
 
     def _given_to(self, claim: Hold) -> int:
         """All units allocated to a job, including those that others hold by now."""

@@ -66,6 +66,7 @@ class GraphInventory:
         self.match_policy = match_policy
         self.running = Running()
         self._reserved: dict[int, Reserved] = {}
+        self.ahead: dict[int, Hold] = {}
         self._suspended: dict[int, Reserved] = {}
         """Reservations that were dropped, but are in the records until they are in the way."""
         self._has_fixed_order = _has_fixed_order(match_policy)
@@ -119,6 +120,21 @@ class GraphInventory:
     @property
     def free_units(self) -> int:
         return self.graph.aggregate().get(self.measure, 0)
+
+    def idle(self, number: int, now: int) -> list[tuple[str, int]]:
+        """At most that many units of `measure` that nobody holds now: whole pools, the last ones, else units of one pool."""
+        structure = self.graph.structure
+        found: list[tuple[str, int]] = []
+        for v in reversed(structure.of_type(self.measure).tolist() if self.measure in structure.types else []):
+            if structure.is_way(v) or structure.unavailable_above(v) >= 0:
+                continue
+            free, size = self.graph.planner.free(v, now, now + 1), structure.size.item(v)
+            if size == free <= number or (not found and size > 1 and free):
+                found.append((structure.path(v), min(free, number)))
+                number -= found[-1][1]
+                if found[-1][1] < size:
+                    break
+        return found
 
     def start(self, key: int, ask: Request, now: int, end: int) -> Hold | None:
         wanted, length = self._wants.of(ask), end - now
@@ -302,6 +318,38 @@ class GraphInventory:
         for key in list(self._reserved):
             self.unreserve(key)
 
+    # -- advance reservations ----------------------------------------------------------------------------------------
+
+    def reserve_ahead(self, key: int, ask: Request, start: int, end: int, now: int) -> bool:
+        self.clear()
+        with suppress(InfeasibleRequest, InsufficientResources):
+            found = self._matcher().match(ask, start, end, self.match_policy, is_queued=True)
+            if found is not None:
+                self.ahead[key] = self._commit(key, found)
+        self.forget_failures()
+        return key in self.ahead
+
+    def reserve_pools_ahead(self, key: int, vertices: list[int], start: int, end: int, now: int) -> bool:
+        self.clear()
+        structure = self.graph.structure
+        pools = [(structure.where(v), structure.size.item(v)) for v in vertices]
+        with suppress(InsufficientResources), recording.own_changes(self):
+            recording.record(self.graph, fluid.encode(key), pools, start, end)
+            self.ahead[key] = self.adopt(key, Hold(key, start, end, 0), pools, is_disputed=False, is_running=False)
+        self.forget_failures()
+        return key in self.ahead
+
+    def begin_ahead(self, key: int, now: int) -> Hold | None:
+        self.clear()
+        hold = self.ahead.pop(key)
+        self.running.add(hold)
+        return hold
+
+    def drop_ahead(self, key: int) -> None:
+        if self.ahead.pop(key, None) is not None:
+            self.clear()
+            self._free(key)
+
     # -- the end of claims -------------------------------------------------------------------------------------------
 
     def _free(self, key: int) -> None:
@@ -410,12 +458,13 @@ class GraphInventory:
         """Nothing to do: the records have it."""
         return False
 
-    def adopt(self, key: int, claim: Hold, pools: list[tuple[str, int]], *, is_disputed: bool) -> Hold:
+    def adopt(self, key: int, claim: Hold, pools: list[tuple[str, int]], *, is_disputed: bool, is_running: bool = True) -> Hold:
         """Take over a claim of another inventory that is recorded in the graph already; return the claim here.
 
         Args:
             pools: all pools of the claim, with their units.
             is_disputed: whether others hold some of it, so that the records have less.
+            is_running: whether it has begun; otherwise it is an advance reservation.
         """
         vertices, amounts = np.array(recording.existing(self.graph, pools), np.int64).reshape(-1, 2).T
         accounts = vertices.astype(np.int32)
@@ -424,7 +473,7 @@ class GraphInventory:
         count = self._current_measure().units(accounts, amounts, self.graph.structure.size[vertices])
         hold = GraphHold(key, claim.start, claim.end, count, accounts, amounts, self.graph)
         hold.is_live = claim.is_live
-        if hold.is_live:
+        if hold.is_live and is_running:
             self.running.add(hold)
         return hold
 

@@ -13,6 +13,7 @@ the resources of its job return to the parent.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -37,20 +38,23 @@ from fluxres.instance.choice import fastest, make_inventory
 from fluxres.instance.counted import CountedInventory
 from fluxres.instance.dependencies import Dependencies, Verdict
 from fluxres.instance.graph_inventory import GraphInventory
-from fluxres.instance.holding import KEPT_TICKS, Holdings
-from fluxres.instance.inventory import Ask, Inventory, NotUniform
+from fluxres.instance.holding import KEPT_TICKS, OVERTIME_S, Holdings
+from fluxres.instance.inventory import Ask, Inventory, NotUniform, requested_units
 from fluxres.instance.job import (
     BEGIN,
     URGENCY_DEFAULT,
     URGENCY_HELD,
     AnyJob,
+    Charged,
     Dependency,
     Failure,
     Job,
     JobEvent,
     JobIds,
+    Limiter,
     require_urgency,
 )
+from fluxres.instance.ledger import Ledger
 from fluxres.instance.named import NamedInventory
 from fluxres.instance.policy import policy as require_queue_policy
 from fluxres.instance.queue import Guard, Queue, QueuePolicy
@@ -65,9 +69,10 @@ from fluxres.model.resource_graph import writing
 from fluxres.model.targets import Targets
 from fluxres.shown import Tabular
 from fluxres.syntax import fluid
-from fluxres.syntax.jobspec import Request, Wanted, as_request
+from fluxres.syntax.jobspec import Request, Wanted, as_request, parse_shape
 
 if TYPE_CHECKING:
+    from fluxres.instance.accounting import Accounting
     from fluxres.model import ResourceGraph
 
 
@@ -126,7 +131,7 @@ class Instance(Tabular):
     announced = FOREVER
     """When the next event is due, as announced to the Timekeeper."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one option each
         self,
         graph: ResourceGraph,
         *,
@@ -139,6 +144,7 @@ class Instance(Tabular):
         sink: Callable[[Job], None] | None = None,
         events: Callable[[Job, JobEvent], None] | bool = True,
         passes: str = "event",
+        accounting: Accounting | None = None,
     ) -> None:
         if passes not in ("event", "manual"):
             raise UsageError(f"passes: expected event or manual, got {passes!r:.80}")
@@ -163,6 +169,8 @@ class Instance(Tabular):
         self.runner: Runner = runner if runner is not None else Unattended()
         self.keeps_limits: bool = getattr(self.runner, "keeps_limits", False)
         self.passes = passes
+        self.ledger = None if accounting is None else Ledger(accounting)
+        """Counts for the limits of the accounting; None without."""
         self.queue = Queue(self)
         self.dependencies = Dependencies()
         self._sink = sink
@@ -252,6 +260,11 @@ class Instance(Tabular):
         return self._jobs
 
     @property
+    def limiter(self) -> Limiter | None:
+        """The limits that may keep a waiting job from starting."""
+        return self.ledger
+
+    @property
     def is_active(self) -> bool:
         """Whether there are jobs that have not ended."""
         return bool(self._jobs)
@@ -269,6 +282,9 @@ class Instance(Tabular):
         user: str | None = None,
         dependencies: Iterable[Dependency | str | Mapping[str, Any]] = (),
         payload: Any = None,
+        account: str | None = None,
+        qos: str | None = None,
+        partition: str | None = None,
     ) -> Job:
         """Submit a job; it may have started when this returns.
 
@@ -278,14 +294,18 @@ class Instance(Tabular):
             urgency: 0 (held) to 31 (expedited).
             dependencies: ``afterok:ƒA`` and the like, besides those of the jobspec.
             payload: for the runner.
+            account, qos: of the accounting, if the instance has one; it has defaults for them.
+            partition: the same as in the request; without accounting only a name.
 
-        Errors: InfeasibleRequest if the machine can never satisfy the request, or its partition never allows it;
-        InsufficientResources while its partition accepts no jobs; UsageError, InputError; no job is made then.
+        Errors: InfeasibleRequest if the machine can never satisfy the request, or its partition or the accounting never allows
+        it; InsufficientResources while its partition accepts no jobs, or its user has submitted too many; UsageError, InputError;
+        no job is made then.
         """
         now = self.enter()
         request = wanted if isinstance(wanted, Request) else as_request(wanted)
         length = matching.length(self._graph, request) if duration_s is None else _duration(duration_s)
-        return self.submit_request(request, length, now, urgency, name, user, dependencies, payload)
+        charged = Charged(user, account, qos, partition if partition is not None else request.queue)
+        return self.submit_request(request, length, now, urgency, name, user, dependencies, payload, charged)
 
     def submit_request(
         self,
@@ -297,17 +317,29 @@ class Instance(Tabular):
         user: str | None,
         wanted: Iterable[Dependency | str | Mapping[str, Any]],
         payload: Any,
+        charged: Charged | None = None,
     ) -> Job:
-        """`submit` after `enter`, for callers that have a Request and a duration in ticks."""
+        """`submit` after `enter`, for callers that have a Request and a duration in ticks.
+
+        Args:
+            charged: None for the user alone.
+        """
         if self.is_ending:
             raise StaleHandle("this instance is ending")
+        if self.ledger is not None:
+            size = requested_units(request, self.inventory.measure)
+            charged, duration = self.ledger.admit(Charged(user) if charged is None else charged, size, duration)
         if self._graph.structure.partitions:
+            if charged is not None and charged.partition is not None:
+                request = matching.in_partition(self._graph, request, charged.partition)
+            if self.ledger is not None and duration >= FOREVER:
+                duration = matching.length(self._graph, request)
             matching.require_accepted(self._graph, request, duration)
         ask = self._ask(request)
         given: Iterable[Dependency] = ()
         if wanted or request.attributes:
             given = [deps.parse(one) for one in (*wanted, *request.system.get("dependencies", ()))]
-        job = Job(self, self._new_id(now), request, duration, now, require_urgency(urgency), name, user, payload)
+        job = Job(self, self._new_id(now), request, duration, now, require_urgency(urgency), name, user, payload, charged)
         job.ask = ask
         job.dependencies = tuple(given)
         with Guard(self.policy):
@@ -315,6 +347,8 @@ class Instance(Tabular):
         if waiting is not job:
             return self._active(waiting)
         self._jobs[job.number] = job
+        if self.ledger is not None:
+            self.ledger.submitted(job)
         if name is not None:
             self.dependencies.register(job)
         if self._log:
@@ -324,6 +358,91 @@ class Instance(Tabular):
             self._depend(job)
         self._follow_up()
         return job
+
+    # -- advance reservations ----------------------------------------------------------------------------------------
+
+    @writing
+    def reserve(
+        self,
+        wanted: Wanted | None = None,
+        *,
+        start_s: Time,
+        duration_s: Length,
+        pools: Targets | None = None,
+        name: str | None = None,
+        user: str | None = None,
+        payload: Any = None,
+    ) -> Job:
+        """Reserve resources ahead: a job that starts at a given time, on what no other job gets until its end.
+
+        Other jobs use these resources before only if they end by their limit.  The job is in DEPEND until its start; then it runs
+        like any other, and the runner starts it.  `cancel` gives the reservation up.
+
+        Args:
+            wanted: a request; or else
+            pools: these pools with everything below them, in service or not.
+
+        Errors: InsufficientResources if jobs hold too much at that time, or their limits allow them to; UsageError for a start in
+        the past; those of `submit`.
+        """
+        now, start, length = self.enter(), ticks(start_s, "start_s"), _duration(duration_s)
+        if start <= now:
+            raise UsageError(f"start_s: expected a time after {seconds(now)}, got {seconds(start)}", where=self.address)
+        if self.is_ending:
+            raise StaleHandle("this instance is ending")
+        if (wanted is None) == (pools is None):
+            raise UsageError("expected a request or pools", where=self.address)
+        one = Request(parse_shape(f"slot=1/{self._measure or 'node'}")) if wanted is None else as_request(wanted)
+        if pools is None:
+            ask = self._ask(one)
+        elif self.is_adaptive and not self._jobs and self._measure is not None:
+            self._adapt(one)
+        job = Job(self, self._new_id(now), one, length, now, URGENCY_DEFAULT, name, user, payload)
+        job.is_booking = True
+        end = min(start + length, FOREVER)
+        self.queue.unreserve()
+        if pools is None:
+            job.ask = ask
+            is_reserved = self.inventory.reserve_ahead(job.number, ask, start, end, now)
+        else:
+            is_reserved = self._reserve_pools(job.number, targets.pools(self._graph, pools, "no tags"), start, end)
+        self.queue.reservations_dropped()
+        if not is_reserved:
+            self._follow_up()
+            what = "jobs hold some of it at that time, or their limits allow them to"
+            raise InsufficientResources(f"cannot be reserved from {seconds(start)} s on: {what}", where=self.address)
+        job.dependencies = (Dependency(BEGIN, start),)
+        self._jobs[job.number] = job
+        if name is not None:
+            self.dependencies.register(job)
+        if self._log:
+            self._log_event(job, "submit", urgency=job.urgency, userid=user, flags=0, version=1)
+        self._post(job, "validate")
+        self._wait_until(start, job)
+        self._follow_up()
+        return job
+
+    def _reserve_pools(self, number: int, vertices: list[int], start: int, end: int) -> bool:
+        try:
+            return self.inventory.reserve_pools_ahead(number, vertices, start, end, self.now)
+        except NotUniform as error:
+            if not self.is_adaptive:
+                raise UsageError(str(error), where=self.address, hint="use inventory='graph' or 'auto'") from None
+        self._adapt(None)
+        return self.inventory.reserve_pools_ahead(number, vertices, start, end, self.now)
+
+    def _begin_ahead(self, job: Job) -> None:
+        """Start the job of an advance reservation, or try again soon if a job that is late holds some of it."""
+        self._free_lapsed(self.now)
+        claim = self.inventory.begin_ahead(job.number, self.now)
+        if claim is None:
+            self._wait_until(self.now + ticks(OVERTIME_S), job)
+            return
+        self.queue.reservations_dropped()
+        self._post(job, "depend")
+        self._post(job, "priority")
+        self.queue.admit(job)
+        self.start_job(job, claim, claim.end)
 
     def _ask(self, request: Request) -> Ask:
         if self.is_adaptive and not self._jobs and self.inventory.kind == "graph":
@@ -370,6 +489,8 @@ class Instance(Tabular):
             if job.claim is not None:
                 is_disputed = job.number in self.holdings.disputed
                 job.claim = made.adopt(job.number, job.claim, before.pools(job.claim), is_disputed=is_disputed)
+        for number, hold in before.ahead.items():
+            made.reserve_pools_ahead(number, before.vertices(hold), hold.start, hold.end, self.now)
         self.inventory = made
         self.holdings.recorded.clear()
 
@@ -394,6 +515,8 @@ class Instance(Tabular):
         except FluxresError:
             self.dependencies.ended(job, False, False)
             del self._jobs[job.number]
+            if self.ledger is not None:
+                self.ledger.left(job)
             raise
         if never is not None:
             self.raise_exception(job, "dependency", states.FATAL, f"{never} can never be satisfied")
@@ -466,6 +589,8 @@ class Instance(Tabular):
             self.announce(limit)
         if self._log:
             self._log_event(job, "start")
+        if self.ledger is not None and not job.is_booking:
+            self.ledger.started(job)
         with Guard(self.policy):
             self.policy.started(job, seconds(self.now))
         try:
@@ -500,26 +625,38 @@ class Instance(Tabular):
         self._follow_up()
 
     def _finish(self, job: Job, status: int) -> None:
+        if job.is_requeued:
+            self._return_to_queue(job)
+            return
         job.status = status
         self._post(job, "finish", status=status)
         if job.child is None or self._end_child(job):
             self._clean(job)
+
+    def _free(self, job: Job) -> None:
+        """Free what a job holds."""
+        self.inventory.finish(job.number, job.claim, self.now)
+        self.holdings.forget(job)
+        self.time.has_returned = True
+        self.queue.changed = True
+        if self._log:
+            self._log_event(job, "release", ranks="all", final=True)
+            self._log_event(job, "free")
 
     def _clean(self, job: Job) -> None:
         """Free the resources of a job, and hand it to the sink."""
         now = self.now
         self.queue.request_round()
         if job.claim is not None:
-            self.inventory.finish(job.number, job.claim, now)
-            self.holdings.forget(job)
-            self.time.has_returned = True
-            self.queue.changed = True
-            if self._log:
-                self._log_event(job, "release", ranks="all", final=True)
-                self._log_event(job, "free")
+            self._free(job)
+        elif job.number in self.inventory.ahead:
+            self.inventory.drop_ahead(job.number)
+            self.queue.reservations_dropped()
         job.ended = now
         self._post(job, "clean")
         del self._jobs[job.number]
+        if self.ledger is not None and not job.is_booking:
+            self.ledger.left(job)
         succeeded = job.status == 0 and not any(failure.severity == states.FATAL for failure in job.exceptions)
         ready, never = self.dependencies.ended(job, succeeded, job.started >= 0)
         self._keep_finished(job)
@@ -541,6 +678,48 @@ class Instance(Tabular):
         self._finished[job.number] = job
         if len(self._finished) > limits.FINISHED_KEPT:
             del self._finished[next(iter(self._finished))]
+
+    # -- requeuing ---------------------------------------------------------------------------------------------------
+
+    @writing
+    def requeue(self, job: AnyJob, note: str = "", *, kind: str = "requeue") -> None:
+        """Stop a running job, and let it wait again in its place of the queue, as the same job.
+
+        It waits as soon as its runner has reported its end, whatever the status; dependencies on it stay open.
+
+        Args:
+            kind: for the runner: why it is stopped.
+
+        Errors: UnknownJob; UsageError for a job that is not running, or has a child.
+        """
+        self.enter()
+        found = self._running(job)
+        if found.child is not None:
+            raise UsageError(f"job {found.id} has a child", where=self.address, hint="close the child first")
+        self.requeue_job(found, kind, note)
+        self._follow_up()
+
+    def requeue_job(self, job: Job, kind: str, note: str) -> None:
+        """`requeue` after `enter`, for a running job without a child."""
+        if job.is_requeued:
+            return
+        job.is_requeued = True
+        self._note_exception(job, kind, states.WARNING, note)
+        self._stop(job, kind)
+
+    def _return_to_queue(self, job: Job) -> None:
+        self.queue.request_round()
+        self._free(job)
+        job.is_requeued, job.claim, job.started, job.limit = False, None, -1, FOREVER
+        if self.ledger is not None:
+            self.ledger.left(job)
+            self.ledger.submitted(job)
+        self._post(job, "requeue")
+        self.queue.sort()  # it may still be listed where it was
+        with Guard(self.policy):
+            self.policy.finished(job, seconds(self.now))
+        self._prioritize(job)
+        self.time.note_return()
 
     # -- exceptions and changes of jobs ------------------------------------------------------------------------------
 
@@ -575,19 +754,24 @@ class Instance(Tabular):
                 child.shut("the job that holds its resources is being stopped")
                 if job.state is State.INACTIVE:  # its child was closed by that, and the job has ended
                     return
-            try:
-                self.runner.stop(job, kind)
-            except (StoreError, PolicyError):
-                raise
-            except Exception as error:  # noqa: BLE001  # it may still run, and keeps its resources until `finish` (rule T1)
-                note = f"the runner could not stop it: {type(error).__name__}: {error}"
-                self.raise_exception(job, states.EXEC, states.WARNING, note)
+            job.is_requeued = False  # it was being stopped to wait again, and ends instead
+            self._stop(job, kind)
             return
         if before is State.SCHED and job.urgency != URGENCY_HELD:
             self.inventory.unreserve(job.number)
             self.queue.leave(job)
             self.queue.changed = True
         self._clean(job)
+
+    def _stop(self, job: Job, kind: str) -> None:
+        """Ask the runner of a job to stop it."""
+        try:
+            self.runner.stop(job, kind)
+        except (StoreError, PolicyError):
+            raise
+        except Exception as error:  # noqa: BLE001  # it may still run, and keeps its resources until `finish` (rule T1)
+            note = f"the runner could not stop it: {type(error).__name__}: {error}"
+            self.raise_exception(job, states.EXEC, states.WARNING, note)
 
     def _note_exception(self, job: Job, kind: str, severity: int, note: str) -> State:
         """Add an exception to a job; a fatal one changes its state.  Returns the state before."""
@@ -789,7 +973,11 @@ class Instance(Tabular):
                 return  # the inventory would free claims at limits that have not been handled yet
         if ends and ends[0] <= now and (self.holdings.overtime or self._children or not self.keeps_limits):
             self.holdings.keep_at_limit()
-        lapsed = inventory.advance(now)
+        self._free_lapsed(now)
+
+    def _free_lapsed(self, now: int) -> None:
+        """Let what jobs hold be free from their limit on, if it has come."""
+        lapsed = self.inventory.advance(now)
         if lapsed:
             self.queue.elapsed = True
             self.time.has_returned = True
@@ -899,7 +1087,11 @@ class Instance(Tabular):
     def _end_wait(self) -> None:
         """Handle the begin time of a job."""
         job = self._jobs.get(heappop(self._timers)[1])
-        if job is not None and job.state is State.DEPEND and self.dependencies.due(job, self.now):
+        if job is None or job.state is not State.DEPEND:
+            return
+        if job.number in self.inventory.ahead:
+            self._begin_ahead(job)
+        elif self.dependencies.due(job, self.now):
             self._depend(job)
 
     def _find_late(self) -> None:
@@ -1010,11 +1202,14 @@ class Instance(Tabular):
         return self._graph
 
     @writing
-    def set_state(self, where: Targets, state: str) -> None:
+    def set_state(self, where: Targets, state: str, *, requeue: bool = False) -> None:
         """Set the state of pools (RFC 4), here and in the children that have them.
 
         Jobs on these pools continue, unless the state is down: then they fail. A job with a child continues, and the jobs of the
         child fail.
+
+        Args:
+            requeue: let the jobs wait again, instead of failing.
 
         Errors: UsageError for pools that are out of service in the parent and would be put in service; nothing changes then.
         """
@@ -1023,16 +1218,16 @@ class Instance(Tabular):
             pool_states.require_in_service_above(self, where, state)
         for one in self.walk():
             one._advance_to(one.time.now)
-        pool_states.set_state(self, targets.pools(self._graph, where, "state and no tags"), state)
+        pool_states.set_state(self, targets.pools(self._graph, where, "state and no tags"), state, requeue=requeue)
         self._follow_up()
 
     def drain(self, where: Targets) -> None:
         """Start no new jobs on pools; running jobs continue."""
         self.set_state(where, "drain")
 
-    def down(self, where: Targets) -> None:
-        """Mark pools as failed; jobs that run on them fail."""
-        self.set_state(where, "down")
+    def down(self, where: Targets, *, requeue: bool = False) -> None:
+        """Mark pools as failed; jobs that run on them fail, or wait again."""
+        self.set_state(where, "down", requeue=requeue)
 
     def up(self, where: Targets) -> None:
         """Put pools back in service."""
@@ -1227,12 +1422,14 @@ class Instance(Tabular):
         self.enter()
         self._require_not_ending()
         parent._advance_to(self.now)
-        parent.use_graph()
+        parent._ask_of_growth(wanted)
         self._make_owed_passes()  # the parent renews its reservations before anything is taken
         self._require_open()
         self._require_not_ending()
         try:
-            parent.use_graph()
+            ask = parent._ask_of_growth(wanted)
+            if ask is not None:
+                return parts.grow_interchangeably(self, upstream, parent, ask)
             return parts.grow(self, upstream, wanted, parent.match_policy)
         finally:
             self._follow_up()
@@ -1242,9 +1439,9 @@ class Instance(Tabular):
         """Return pools to the parent (RFC 4 Unlink), which may allocate them immediately.
 
         Args:
-            wanted: pools without jobs, with all their units, by path or handle.
+            wanted: pools without jobs, with all their units, by path or handle; or free units of one pool with nothing below it.
 
-        Errors: UsageError without a parent or for some units of a pool; NotHeld for pass-through pools; StillHeld; nothing
+        Errors: UsageError without a parent, or for some units of other pools; NotHeld for pass-through pools; StillHeld; nothing
         changes then.
         """
         parent, upstream = self._require_parent()
@@ -1260,6 +1457,27 @@ class Instance(Tabular):
         finally:
             self._follow_up()  # renews the dropped reservations
 
+    @writing
+    def shrink_idle(self, units: int) -> int:
+        """Return at most that many units that are free now to the parent, of the type in which sizes are measured.
+
+        Returns: their number. Errors: as `shrink`.
+        """
+        self.enter()
+        self.queue.unreserve()
+        pools = self.inventory.idle(units, self.now) if units > 0 else []
+        if pools:
+            self.shrink(dict(pools))
+        return sum(amount for _, amount in pools)
+
+    def _ask_of_growth(self, wanted: Targets | Wanted) -> Ask | None:
+        """What a child wants in the form of an inventory of interchangeable units; None if the resource graph is used for it."""
+        if self.inventory.kind != "graph" and targets.is_request(wanted, self._graph):
+            with suppress(NotUniform):
+                return self.inventory.ask(as_request(wanted))
+        self.use_graph()
+        return None
+
     def use_graph(self) -> None:
         """Have the records of the graph hold everything that jobs hold, which a change of its shape requires.
 
@@ -1268,7 +1486,7 @@ class Instance(Tabular):
         if self.inventory.kind != "graph":
             if not self.is_adaptive:
                 raise UsageError(
-                    f"an instance on inventory {self.inventory.kind} cannot grow or shrink its children",
+                    f"an instance on inventory {self.inventory.kind} can give and take only whole interchangeable pools",
                     where=self.address,
                     hint="use inventory='graph' or 'auto'",
                 )

@@ -53,6 +53,8 @@ class Inventory(Protocol):
     """The last known revision of the graph; if the graph has another one, others have changed it."""
     running: Running
     """What is held, sorted by end; without reservations."""
+    ahead: dict[int, Hold]
+    """Advance reservations that have not begun, by key; they stay when the reservations of a policy are dropped."""
 
     def ask(self, request: Request) -> Ask:
         """Prepare a request.
@@ -99,6 +101,24 @@ class Inventory(Protocol):
     def reserved_starts(self) -> dict[int, int]:
         """By key, the starts of reservations."""
 
+    def reserve_ahead(self, key: int, ask: Ask, start: int, end: int, now: int) -> bool:
+        """Reserve a request over [start, end), which no other job gets; drops all reservations of the policy.
+
+        Returns: whether there is room beside what is held and reserved ahead.
+        """
+
+    def reserve_pools_ahead(self, key: int, vertices: list[int], start: int, end: int, now: int) -> bool:
+        """As `reserve_ahead`, for these pools with everything below them, in service or not.
+
+        Errors: NotUniform if this inventory does not allocate such pools.
+        """
+
+    def begin_ahead(self, key: int, now: int) -> Claim | None:
+        """Turn an advance reservation into a claim; None while a job holds some of it that has not ended in time."""
+
+    def drop_ahead(self, key: int) -> None:
+        """Drop an advance reservation, if there is one."""
+
     def finish(self, key: int, claim: Claim, now: int) -> None:
         """Free a claim from now on."""
 
@@ -134,6 +154,9 @@ class Inventory(Protocol):
 
         Returns: whether anything has changed; then all reservations were dropped.
         """
+
+    def idle(self, number: int, now: int) -> list[tuple[str, int]]:
+        """The paths and units of what nobody holds now, at most that many units of `measure`."""
 
     def forget_failures(self) -> None:
         """Try requests again that found nothing before, since something may have been freed."""
@@ -178,6 +201,24 @@ class Counting(Protocol):
 
     def held(self, claim: Claim) -> list[tuple[str, int]]:
         """As `pools`, without what others hold of it."""
+
+    def start(self, key: int, ask: Ask, now: int, end: int) -> Claim | None:
+        """As of `Inventory`."""
+
+    def pools(self, claim: Claim) -> list[tuple[str, int]]:
+        """As of `Inventory`."""
+
+    def finish(self, key: int, claim: Claim, now: int) -> None:
+        """As of `Inventory`."""
+
+    def join(self, claim: Claim, more: Claim) -> None:
+        """Add what a claim with the same end holds to another one; drops all reservations."""
+
+    def part_of(self, claim: Claim, pools: list[tuple[str, int]]) -> int | None:
+        """The part of a claim that these pools or units are; None if only the resource graph can free them."""
+
+    def reduce(self, claim: Claim, part: int) -> None:
+        """Free a part of a claim; drops all reservations."""
 
     def reserve_count(self, key: int, ask: Ask, now: int) -> int | None:
         """Reserve a number of units, without choosing them, from the earliest moment at which that many are free."""

@@ -16,6 +16,7 @@ from fluxres.instance.states import State
 from fluxres.syntax import fluid
 
 if TYPE_CHECKING:
+    from fluxres.instance.accounting import Accounting
     from fluxres.instance.inventory import Ask, Claim, Inventory
     from fluxres.model import ResourceGraph
     from fluxres.syntax.jobspec import Request
@@ -109,6 +110,33 @@ class Dependency(NamedTuple):
         return f"{self.scheme}:{self.value / 1e6 if self.scheme == BEGIN else fluid.encode(self.value)}"
 
 
+class Charged(NamedTuple):
+    """To whom a job is charged; None for what it does not name."""
+
+    user: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    partition: str | None = None
+
+
+NOBODY: Final = Charged()
+
+
+class Limiter(Protocol):
+    """The accounting of an instance and its counts, as jobs and policies see them; it is a `ledger.Ledger`."""
+
+    rules: Accounting
+
+    def obstacle(self, job: Job) -> object | None:
+        """The limit that does not let a waiting job start now; None if all do."""
+
+    def qos_factor(self, charged: Charged) -> float: ...
+
+    def partition_factor(self, charged: Charged) -> float: ...
+
+    def association_factor(self, charged: Charged) -> float: ...
+
+
 class Scheduler(Protocol):
     """The instance of a job, as the job, its runner and the queue policies see it; it is an `Instance`."""
 
@@ -117,6 +145,9 @@ class Scheduler(Protocol):
     is_closed: bool
     now: int
     """In ticks; it does not change while due events are handled, nor during a pass."""
+
+    @property
+    def limiter(self) -> Limiter | None: ...
 
     @property
     def address(self) -> str: ...
@@ -136,6 +167,7 @@ class Job:
         number: its id.
         duration: in ticks; FOREVER without a limit.
         payload: for the runner; the instance never reads it.
+        charged: to whom it is charged; by default to its user.
 
     Attributes that end in `_at` or `_s` are in seconds, and None while unknown.
     """
@@ -143,6 +175,7 @@ class Job:
     __slots__ = (
         "_requested",
         "ask",
+        "charged",
         "child",
         "claim",
         "dependencies",
@@ -151,6 +184,8 @@ class Job:
         "events",
         "exceptions",
         "instance",
+        "is_booking",
+        "is_requeued",
         "limit",
         "name",
         "number",
@@ -177,7 +212,9 @@ class Job:
         name: str | None,
         user: str | None,
         payload: Any,
+        charged: Charged | None = None,
     ) -> None:
+        self.charged = charged if charged is not None else Charged(user) if user is not None else NOBODY
         self.instance = instance
         self.number = number
         self.request = request
@@ -196,6 +233,10 @@ class Job:
         self.limit = FOREVER
         self.ended = -1
         self.status = 0
+        self.is_booking = False
+        """Whether it is an advance reservation, which lasts even if its pools fail."""
+        self.is_requeued = False
+        """Whether it is being stopped, and will wait again."""
         self.child: Scheduler | None = None
         self.dependencies: tuple[Dependency, ...] = ()
         self.exceptions: tuple[Failure, ...] = ()
@@ -206,6 +247,26 @@ class Job:
     @property
     def id(self) -> JobId:
         return JobId(self.number)
+
+    @property
+    def account(self) -> str | None:
+        return self.charged.account
+
+    @property
+    def qos(self) -> str | None:
+        return self.charged.qos
+
+    @property
+    def partition(self) -> str | None:
+        """The partition or queue that it names, or that the accounting of the instance gives it."""
+        return self.charged.partition
+
+    @property
+    def limit_reached(self) -> str:
+        """The limit that does not let a waiting job start now, such as `user ann: max_jobs is 2`; empty if all do."""
+        limiter = self.instance.limiter
+        found = None if limiter is None or self.state is not State.SCHED else limiter.obstacle(self)
+        return "" if found is None else str(found)
 
     @property
     def size(self) -> int:

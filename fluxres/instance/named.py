@@ -66,6 +66,7 @@ class NamedInventory:
         self._disputed: dict[int, int] = {}
         """By key, all pools of a late job of which others hold some."""
         self._reserved: dict[int, Hold] = {}
+        self.ahead: dict[int, Hold] = {}
         self._rows: AvailableSets | None = None
         self._shadow: tuple[int, int, int] | None = None
         """Of a reservation by number: its start, the number of pools that it leaves free then, and its key."""
@@ -135,8 +136,10 @@ class NamedInventory:
             for reserved in self._reserved.values():
                 if reserved.start < end:
                     free &= ~reserved.units
-            if free.bit_count() < ask:
-                return None
+        if self.ahead:
+            free &= ~self._ahead_before(end)
+        if free.bit_count() < ask:
+            return None
         hold = Hold(key, now, end, ask, self._choose(free, ask))
         if shadow is not None and shadow[0] < end:
             self._shadow = (shadow[0], shadow[1] - ask, shadow[2])
@@ -159,7 +162,7 @@ class NamedInventory:
         self.unreserve(key)
         found = (
             self._earliest_alone(ask, now)
-            if not self._reserved
+            if not self._reserved and not self.ahead
             else self._all_rows(now).earliest(ask, duration, self._usable, self._choose)
         )
         if found is None:
@@ -229,7 +232,7 @@ class NamedInventory:
     def _all_rows(self, now: int) -> AvailableSets:
         if self._rows is None:
             rows = self._rows = AvailableSets(now, self._all)
-            for hold in (*self.running.holds, *self._reserved.values()):
+            for hold in (*self.running.holds, *self._reserved.values(), *self.ahead.values()):
                 rows.take(hold.start, hold.end, hold.units)
         return self._rows
 
@@ -275,6 +278,55 @@ class NamedInventory:
     def drop_suspended(self) -> None:
         """Nothing to do: `suspend` has dropped all."""
 
+    # -- advance reservations ----------------------------------------------------------------------------------------
+
+    def _ahead_before(self, end: int) -> int:
+        """The pools of advance reservations that begin before a moment."""
+        found = 0
+        for hold in self.ahead.values():
+            if hold.start < end:
+                found |= hold.units
+        return found
+
+    def reserve_ahead(self, key: int, ask: int, start: int, end: int, now: int) -> bool:
+        self.clear()
+        rows = self._all_rows(now)
+        free = rows.free_in(start, end) & self._usable
+        self._rows = None
+        if free.bit_count() < ask:
+            return False
+        self.ahead[key] = Hold(key, start, end, ask, self._choose(free, ask))
+        return True
+
+    def reserve_pools_ahead(self, key: int, vertices: list[int], start: int, end: int, now: int) -> bool:
+        self.clear()
+        units, stops = 0, self.structure.end
+        for v in vertices:
+            first, stop = np.searchsorted(self.vertex_numbers, (v, stops.item(v))).tolist()
+            if first == stop:
+                raise NotUniform(f"this inventory only allocates pools of {self.type}")
+            units |= (1 << stop) - (1 << first)
+        is_free = self._all_rows(now).fits(units, start, end)
+        self._rows = None
+        if is_free:
+            self.ahead[key] = Hold(key, start, end, units.bit_count(), units)
+        return is_free
+
+    def begin_ahead(self, key: int, now: int) -> Hold | None:
+        hold = self.ahead[key]
+        if hold.units & ~self.free:
+            return None
+        del self.ahead[key]
+        self.clear()
+        self.free &= ~hold.units
+        self.free_count = self._usable_count(self.free)
+        self.running.add(hold)
+        return hold
+
+    def drop_ahead(self, key: int) -> None:
+        if self.ahead.pop(key, None) is not None:
+            self.clear()
+
     # -- the end of claims -------------------------------------------------------------------------------------------
 
     def finish(self, key: int, claim: Hold, now: int) -> None:
@@ -296,10 +348,10 @@ class NamedInventory:
         if end <= claim.end:
             self.running.move(claim, end)
             return
-        missing = self._given_to(claim) & ~self._free_for(claim)
+        missing = self._given_to(claim) & (~self._free_for(claim) | self._ahead_before(end))
         if missing:
             at = lowest(missing, 1)
-            holders = [hold for hold in self.running.holds if hold.units & at]
+            holders = [hold for hold in (*self.running.holds, *self.ahead.values()) if hold.units & at]
             raise refusal(self._paths(at)[0], 1, 0, 1, holders, max((hold.end for hold in holders), default=FOREVER))
         self.extend(key, claim, now, end)
 
@@ -317,6 +369,38 @@ class NamedInventory:
         else:
             self._disputed.pop(key, None)
         return self._paths(missing)
+
+    def idle(self, number: int, now: int) -> list[tuple[str, int]]:
+        """At most that many pools that are free now, the last ones."""
+        free = members(self.free & self._usable)
+        chosen = self.vertex_numbers[free[max(len(free) - number, 0) :]].tolist()
+        return [(self.structure.path(v), 1) for v in chosen] if self._measure == self.type else []
+
+    def join(self, claim: Hold, more: Hold) -> None:
+        """Add what a claim with the same end holds to another one."""
+        self.clear()
+        self.running.release(more)
+        claim.units |= more.units
+        claim.count += more.count
+
+    def part_of(self, claim: Hold, pools: list[tuple[str, int]]) -> int | None:
+        """The part of a claim that these pools are, for `reduce`; None if they are not some of its pools, whole."""
+        found = 0
+        for path, _ in pools:
+            v = self.structure.vertex(path)
+            at = int(np.searchsorted(self.vertex_numbers, v))
+            if at == self.size or self.vertex_numbers.item(at) != v:
+                return None
+            found |= 1 << at
+        return found if found and not found & ~claim.units else None
+
+    def reduce(self, claim: Hold, part: int) -> None:
+        """Free a part of a claim."""
+        self.clear()
+        claim.units &= ~part
+        claim.count = claim.units.bit_count()
+        self.free |= part
+        self.free_count = self._usable_count(self.free)
 
     def _given_to(self, claim: Hold) -> int:
         """All pools allocated to a job, including those that others hold by now."""
@@ -386,7 +470,7 @@ class NamedInventory:
         def renumbered(units: int) -> int:
             return sum(1 << number[at] for at in members(units) if at in number)
 
-        for hold in (*self.running.holds, *self.running.lapsed.values()):
+        for hold in (*self.running.holds, *self.running.lapsed.values(), *self.ahead.values()):
             hold.units = renumbered(hold.units)
             hold.count = hold.units.bit_count()
         self._disputed = {key: renumbered(units) for key, units in self._disputed.items()}

@@ -1,23 +1,26 @@
 """Growing and shrinking of a running child instance (RFC 4 Merge and Unlink, rule N1).
 
 The records of the parent and the graph of the child change together or not at all: everything is checked before either is
-changed.  This works on records, so a parent with a counting or naming inventory changes to the resource graph first.
+changed.  This works on records.  A parent with a counting or naming inventory chooses with that, and changes to the resource
+graph only for what is not interchangeable.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
 from fluxres.clock import FOREVER, seconds
-from fluxres.errors import FluxresError, NotHeld, StaleHandle, StillHeld, UnknownPool, UsageError
+from fluxres.errors import FluxresError, InsufficientResources, NotHeld, StaleHandle, StillHeld, UnknownPool, UsageError
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
 from fluxres.instance import pool_states, recording, states
+from fluxres.instance.counted import CountedInventory
 from fluxres.instance.holding import HoldingsOwner
+from fluxres.instance.inventory import Ask, Counting
 from fluxres.instance.job import Job
 from fluxres.instance.queue import Queue
 from fluxres.instance.upstream import ParentSupply, in_service
@@ -30,26 +33,67 @@ if TYPE_CHECKING:
     from fluxres.syntax.jobspec import Wanted
 
 
+_GROWTH: Final = -1
+"""The key of what a child is about to get, in an inventory."""
+
+
 def grow(child: HoldingsOwner, upstream: ParentSupply, wanted: Targets | Wanted, policy: str) -> list[str]:
-    """Give a child more of its parent; see Instance.grow.
+    """Give a child more of its parent, whose inventory is the resource graph; see Instance.grow.
 
     Args:
         policy: the match policy of the parent.
     """
+    graph, now, job = upstream.above, child.time.now, upstream.job
+    end = None if job.limit >= FOREVER else seconds(job.limit)
+
+    def allocate(growth: str) -> None:
+        graph.allocate(wanted, job=growth, start=seconds(now), end=end, policy=policy)
+
+    return _grow_by(child, upstream, allocate)
+
+
+def grow_interchangeably(child: HoldingsOwner, upstream: ParentSupply, parent: HoldingsOwner, ask: Ask) -> list[str]:
+    """Give a child more of its parent, whose inventory of interchangeable units chooses; see Instance.grow.
+
+    Args:
+        ask: in the form of that inventory.
+    """
+    inventory, job, now = cast("Counting", parent.inventory), upstream.job, child.time.now
+    more = inventory.start(_GROWTH, ask, now, job.limit)
+    if more is None:
+        raise InsufficientResources("not that many units are free and not reserved", where=parent.address)
+
+    def allocate(growth: str) -> None:
+        recording.record(upstream.above, growth, inventory.pools(more), now, job.limit, is_routed=False)
+
+    try:
+        paths = _grow_by(child, upstream, allocate)
+    except FluxresError:
+        inventory.finish(_GROWTH, more, now)
+        raise
+    inventory.join(job.claim, more)
+    parent.queue.reservations_dropped()
+    return paths
+
+
+def _grow_by(child: HoldingsOwner, upstream: ParentSupply, allocate: Callable[[str], None]) -> list[str]:
     # The parent has less than before, so its reservations remain valid.
     with recording.own_changes(upstream.job.instance.inventory, child.inventory):
-        paths = _grow(upstream, child.queue, wanted, policy, child.time.now)
+        paths = _grow(upstream, child.queue, allocate, child.time.now)
     _propagate_sizes(child)
     pool_states.graph_changed(child)
     return paths
 
 
-def _grow(upstream: ParentSupply, queue: Queue, wanted: Targets | Wanted, policy: str, now: int) -> list[str]:
-    """Allocate more to the job of a child in its parent, and merge that into the graph of the child."""
+def _grow(upstream: ParentSupply, queue: Queue, allocate: Callable[[str], None], now: int) -> list[str]:
+    """Allocate more to the job of a child in its parent, and merge that into the graph of the child.
+
+    Args:
+        allocate: allocates it to a job of this name.
+    """
     graph, job, name = upstream.above, upstream.job, upstream.holder
     growth = f"{name}+"
-    end = None if job.limit >= FOREVER else seconds(job.limit)
-    graph.allocate(wanted, job=growth, start=seconds(now), end=end, policy=policy)
+    allocate(growth)
     records = graph.records
     pools = [(v, max(amount for _, _, amount in records.held[v][growth])) for v in sorted(records.require_job(growth))]
     paths = [graph.structure.accounts.where(v) for v, _ in pools]
@@ -79,15 +123,20 @@ def shrink(child: HoldingsOwner, upstream: ParentSupply, parent: HoldingsOwner, 
     if job.limit <= now:
         hint = "close the instance to return everything"
         raise StaleHandle(f"job {job.id} is past its limit", where=child.address, hint=hint)
-    if child.inventory.kind == "counted":
-        child.use_graph()  # the counted pool may be among those that are returned
     if targets.is_request(wanted, mine):
         hint = f"name them, such as {giving_back.IDLE_NODES}"
         raise UsageError(f"expected pools to return, got a request: {wanted!r:.80}", where=child.address, hint=hint)
-    tops = _topmost(mine.structure, targets.resolve(mine, wanted), child.address)
+    named = targets.resolve(mine, wanted)
+    if len(named) == 1 and _is_part(mine.structure, *named[0]):
+        return _shrink_units(child, upstream, parent, named[0][0], named[0][1] or 0)
+    if child.inventory.kind == "counted":
+        child.use_graph()  # the counted pool may be among those that are returned
+    tops = _topmost(mine.structure, named, child.address)
     _require_idle(child, tops)
     paths = [mine.structure.path(v) for v in tops]
-    parent.use_graph()
+    part = _part(parent, job, [(path, 1) for path in paths])
+    if part is None:
+        parent.use_graph()
     graph = upstream.above
     given = [_require_returnable(parent, job, path) for path in paths]
     below = [one for one in child.walk() if one is not child]
@@ -112,8 +161,57 @@ def shrink(child: HoldingsOwner, upstream: ParentSupply, parent: HoldingsOwner, 
             if one.holdings.upstream is not None:
                 _restore_ways(one.holdings.upstream, paths, now)
             pool_states.graph_changed(one)
+    if part is not None:
+        _reduce(parent, job, part)
     _propagate_sizes(child)
     return paths
+
+
+def _part(parent: HoldingsOwner, job: Job, pools: list[tuple[str, int]]) -> int | None:
+    """What pools are of the claim of a job, if its inventory can free them; None if that takes the resource graph."""
+    inventory = parent.inventory
+    is_interchangeable = inventory.kind != "graph" and job.number not in parent.holdings.disputed
+    return cast("Counting", inventory).part_of(job.claim, pools) if is_interchangeable else None
+
+
+def _reduce(parent: HoldingsOwner, job: Job, part: int) -> None:
+    cast("Counting", parent.inventory).reduce(job.claim, part)
+    parent.queue.reservations_dropped()
+
+
+def _is_part(structure: Structure, v: int, amount: int | None) -> bool:
+    """Whether these are some units, not all, of a pool of the containment tree with nothing below it."""
+    if amount is None or not 0 < v < structure.tree_end or structure.end.item(v) > v + 1 or structure.flags.item(v) & WAY:
+        return False
+    return 0 < amount < structure.size.item(v)
+
+
+def _shrink_units(child: HoldingsOwner, upstream: ParentSupply, parent: HoldingsOwner, v: int, units: int) -> list[str]:
+    """Return some units of a pool of a child."""
+    inventory, job, mine, now = child.inventory, upstream.job, upstream.graph, child.time.now
+    if inventory.kind == "named":
+        child.use_graph()
+    path, size = mine.structure.path(v), mine.structure.size.item(v)
+    if inventory.kind == "graph":
+        child.queue.unreserve()
+        child.queue.changed = True
+    is_counted = isinstance(inventory, CountedInventory) and inventory.vertex == v
+    free = inventory.free_units if is_counted else mine.planner.free(v, now, FOREVER)
+    if units > free:
+        message = f"{units} units to return, but only {free} of {size} are free"
+        raise StillHeld(message, where=f"{child.address} {path}", hint="jobs must end first")
+    part = _part(parent, job, [(path, units)])
+    if part is None:
+        parent.use_graph()
+    graph = upstream.above
+    p = _require_returnable(parent, job, path)
+    with recording.own_changes(child.inventory, parent.inventory), in_service(graph):
+        joining.leave(mine, {v: (size - units, graph.structure.size.item(p))}, now)
+        changes.free_pieces(graph, upstream.holder, [(p, units, now, min(job.limit, FOREVER))])
+    pool_states.graph_changed(child)
+    if part is not None:
+        _reduce(parent, job, part)
+    return [path]
 
 
 def _propagate_sizes(child: HoldingsOwner) -> None:

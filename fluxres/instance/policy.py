@@ -28,7 +28,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import Parameter, signature
-from math import isfinite, log, nan
+from math import isfinite, nan
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
@@ -36,6 +36,7 @@ from typing import Any, Final
 
 from fluxres.clock import Length, length_s
 from fluxres.errors import FluxresError, UsageError
+from fluxres.instance.fair_share import FairShares
 from fluxres.instance.job import PRIORITY_MAX, URGENCY_EXPEDITED, Job
 from fluxres.instance.queue import Queue, QueuePolicy
 
@@ -338,123 +339,114 @@ class Conservative(QueuePolicy):
                 queue.start(job)
 
 
-class Usage:
-    """What a user has used, in units times seconds, decaying exponentially, and what the running jobs of the user add to it.
-
-    >>> usage = Usage()
-    >>> usage.charge(4, 0.0, 1e9); usage.charge(-4, 10.0, 1e9)
-    >>> round(usage.at(10.0, 1e9), 3), round(usage.at(20.0, 10.0), 3)
-    (40.0, 20.0)
-    """
-
-    __slots__ = ("amount", "rate", "since_s")
-
-    def __init__(self) -> None:
-        self.amount = 0.0
-        """At `since_s`."""
-        self.rate = 0
-        """Units held since then."""
-        self.since_s = 0.0
-
-    def at(self, now_s: float, half_life_s: float) -> float:
-        """The usage now."""
-        kept: float = 0.5 ** ((now_s - self.since_s) / half_life_s)
-        return self.amount * kept + self.rate * half_life_s / log(2.0) * (1.0 - kept)
-
-    def charge(self, change: int, now_s: float, half_life_s: float) -> None:
-        """Count more units from now on, or fewer."""
-        self.amount, self.since_s = self.at(now_s, half_life_s), now_s
-        self.rate += change
-
-
 class Multifactor(Easy):
-    """EASY backfilling in order of urgency, age, size and usage of the user, weighted as in Slurm's multifactor plugin.
+    """EASY backfilling in the order of a priority: a weighted sum of factors between 0 and 1, as in Slurm's multifactor plugin.
 
-    A priority is a weighted sum of factors between 0 and 1, as an integer.  Jobs are charged while they run.  The usage of a user
-    decays exponentially, so one account per user is enough, without a history.
+    The factors of QOS, partition and association are those of the accounting of the instance; without it they are 0.  Shares are
+    those of the accounting too, else one for each user.  Jobs are charged while they run.
 
     Args:
-        urgency, age, size, share: the weights of the factors.
+        urgency, age, size, share, qos, partition, association: the weights of the factors.
         age_max_s: the waiting time at which the age factor reaches 1.
         half_life_s: the half-life of usage.
         recalculate_s: the period after which priorities are computed again.
         depth: the number of reservations.
+        favor_small: 1: the size factor of the smallest job is 1, in place of that of one as large as the machine.
+        fair_tree: 1: shares by Slurm's Fair Tree, in place of the classic algorithm.
+        dampening: of the classic algorithm.
     """
 
     name = "priority"
+    AGE = 100_000.0
+    SHARE = 0.0
+    """Default weights."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one option each
         self,
         urgency: float = 1_000_000,
-        age: float = 100_000,
+        age: float | None = None,
         size: float = 0,
-        share: float = 0,
+        share: float | None = None,
         age_max_s: Length = 7 * 86400.0,
         half_life_s: Length = 7 * 86400.0,
         recalculate_s: Length = 300.0,
         depth: int = 1,
+        *,
+        qos: float = 0,
+        partition: float = 0,
+        association: float = 0,
+        favor_small: float = 0,
+        fair_tree: float = 0,
+        dampening: float = 1.0,
     ) -> None:
         super().__init__(depth)
-        self.weights = (urgency, age, size, share)
+        age, share = self.AGE if age is None else age, self.SHARE if share is None else share
+        self.weights = (urgency, age, size, share, qos, partition, association)
         self.age_max_s = length_s(age_max_s, "age_max_s")
         self.half_life_s = length_s(half_life_s, "half_life_s")
         self.recalculate_s = length_s(recalculate_s, "recalculate_s")
-        for what in ("age_max_s", "half_life_s", "recalculate_s"):
-            if not (value := getattr(self, what)) > 0:
+        for what, value in (
+            *((key, getattr(self, key)) for key in ("age_max_s", "half_life_s", "recalculate_s")),
+            ("dampening", dampening),
+        ):
+            if not value > 0:
                 raise UsageError(f"{what}: expected more than 0, got {value}", where=f"queue policy {self.name}")
-        self._usage: dict[str | None, Usage] = {}
-        self._total = Usage()
+        self.favor_small = bool(favor_small)
+        self.fair_tree = bool(fair_tree)
+        self.dampening = dampening
+        self._shares: FairShares | None = None
         self._sizes: dict[int, int] = {}
         """By number of a running job, its size when it started."""
 
     def priority(self, job: Job, now_s: float) -> int:
-        urgency, age, size, share = self.weights
+        urgency, age, size, share, qos, partition, association = self.weights
         factors = urgency * job.urgency / URGENCY_EXPEDITED
         factors += age * min(1.0, (now_s - job.submitted_at) / self.age_max_s)
         if size:
-            factors += size * (1.0 - 1.0 / (1.0 + job.size))
+            factors += size * self.size_factor(job)
         if share:
-            factors += share * self.share(job.user, now_s)
-        return max(0, min(PRIORITY_MAX, int(factors)))
+            factors += share * self.share(job, now_s)
+        limiter = job.instance.limiter
+        if limiter is not None and (qos or partition or association):
+            factors += qos * limiter.qos_factor(job.charged)
+            factors += partition * limiter.partition_factor(job.charged)
+            factors += association * limiter.association_factor(job.charged)
+        return max(0, min(PRIORITY_MAX, int(round(factors, 6))))  # the last digits of a sum depend on its order
 
-    def share(self, user: str | None, now_s: float) -> float:
-        """The fair-share factor of a user: 1 for no usage, 0.5 for average usage, near 0 for much more than the others."""
-        total = self._total.at(now_s, self.half_life_s)
-        if total <= 0.0:
-            return 1.0
-        own = self._usage.get(user)
-        used = 0.0 if own is None else own.at(now_s, self.half_life_s)
-        return float(2.0 ** -(used / total * len(self._usage)))
+    def size_factor(self, job: Job) -> float:
+        """1 for a job as large as the machine; with `favor_small`, for one of a single unit."""
+        units = max(job.instance.inventory.size, 1)
+        return min(1.0, max(0.0, units + 1 - job.size if self.favor_small else job.size) / units)
+
+    def share(self, job: Job, now_s: float) -> float:
+        """The fair-share factor of the user of a job: 1 for no usage, near 0 for much more than the shares say."""
+        shares = self.shares_of(job)
+        if self.fair_tree:
+            return shares.ranked(job.user, job.account, now_s)
+        return shares.classic(job.user, job.account, now_s, self.dampening)
+
+    def shares_of(self, job: Job) -> FairShares:
+        """The usage of all users of the instance of a job."""
+        if self._shares is None:
+            limiter = job.instance.limiter
+            self._shares = FairShares(None if limiter is None else limiter.rules, self.half_life_s)
+        return self._shares
 
     def started(self, job: Job, now_s: float) -> None:
         """Charge the user of a job from now on."""
-        self._sizes[job.number] = job.size
-        self._charge(job.user, job.size, now_s)
+        size = self._sizes[job.number] = job.size
+        self.shares_of(job).charge(job.user, job.account, size, now_s)
 
     def finished(self, job: Job, now_s: float) -> None:
         """Charge the user of a job no more."""
-        self._charge(job.user, -self._sizes.pop(job.number, 0), now_s)
-
-    def _charge(self, user: str | None, change: int, now_s: float) -> None:
-        if change:
-            for account in (self._usage.setdefault(user, Usage()), self._total):
-                account.charge(change, now_s, self.half_life_s)
+        size = self._sizes.pop(job.number, 0)
+        if size:
+            self.shares_of(job).charge(job.user, job.account, -size, now_s)
 
 
 class FairShare(Multifactor):
     """`Multifactor` in which recent usage has the largest weight."""
 
     name = "fairshare"
-
-    def __init__(
-        self,
-        urgency: float = 1_000_000,
-        age: float = 10_000,
-        size: float = 0,
-        share: float = 100_000,
-        age_max_s: Length = 7 * 86400.0,
-        half_life_s: Length = 7 * 86400.0,
-        recalculate_s: Length = 300.0,
-        depth: int = 1,
-    ) -> None:
-        super().__init__(urgency, age, size, share, age_max_s, half_life_s, recalculate_s, depth)
+    AGE = 10_000.0
+    SHARE = 100_000.0

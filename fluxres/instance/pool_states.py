@@ -41,14 +41,14 @@ def require_in_service_above(instance: HoldingsOwner, where: Targets, state: str
                 raise UsageError(f"it is {above} in {upstream.job.instance.address}", where=mine.where(v), hint=hint)
 
 
-def set_state(instance: HoldingsOwner, vertices: list[int], state: str) -> None:
-    """Set the state of pools in an instance and all below it; if it is down, the jobs on them fail.
+def set_state(instance: HoldingsOwner, vertices: list[int], state: str, *, requeue: bool = False) -> None:
+    """Set the state of pools in an instance and all below it; if it is down, the jobs on them fail, or wait again.
 
     No pass is made before all instances have the state: a child could start a job on what is out of service in its parent.
     """
     for one, known in reversed(list(_set(instance, vertices, state))):
         if state == "down" and not one.is_closed:
-            _fail_jobs_on(one, known)
+            _stop_jobs_on(one, known, requeue=requeue)
         if one is not instance:
             one.owe_pass()
 
@@ -158,17 +158,22 @@ def has_pool(graph: ResourceGraph, where: str) -> bool:
     return True
 
 
-def _fail_jobs_on(instance: HoldingsOwner, vertices: list[int]) -> None:
-    """Fail the jobs that hold any of these pools, something below one, or one implicitly by holding a pool above it."""
+def _stop_jobs_on(instance: HoldingsOwner, vertices: list[int], *, requeue: bool) -> None:
+    """Fail or requeue the jobs that hold any of these pools, something below one, or one implicitly by a pool above it."""
     structure, inventory = instance.holdings.graph.structure, instance.inventory
     end = structure.end
     for job in instance.holdings.jobs_in((State.RUN,)):
-        if job.child is not None:
+        if job.child is not None or job.is_booking:
             continue
         near = ((u, v) for u in inventory.vertices(job.claim) for v in vertices if u < end.item(v) and v < end.item(u))
         lost = next((v for u, v in near if u >= v or _holds_inside(instance, job, u, v)), None)
-        if lost is not None:
-            instance.raise_exception(job, states.EXEC, states.FATAL, f"lost {structure.where(lost)}")
+        if lost is None:
+            continue
+        note = f"lost {structure.where(lost)}"
+        if requeue:
+            instance.requeue_job(job, states.EXEC, note)
+        else:
+            instance.raise_exception(job, states.EXEC, states.FATAL, note)
 
 
 def _holds_inside(instance: HoldingsOwner, job: Job, u: int, v: int) -> bool:

@@ -130,6 +130,8 @@ class QueueOwner(Scheduler, Member, Protocol):
 
     def raise_exception(self, job: Job, kind: str, severity: int, note: str) -> None: ...
 
+    def requeue_job(self, job: Job, kind: str, note: str) -> None: ...
+
 
 def _sort_key(job: Job) -> tuple[int, int]:
     return -job.priority, job.number
@@ -139,7 +141,7 @@ class Queue:
     """The waiting jobs of an instance; a queue policy gets this object.
 
     Iteration is by priority, highest first, and then by submission; jobs may be started meanwhile. Jobs for a partition that
-    starts none are left out.
+    starts none are left out, and so are those that a limit of the accounting does not let start now.
 
     A policy may use: `now_s`, `changed`, `fresh`, `reserved`, `is_full`, `is_stuck`, iteration, `len`, `candidates`, `due`,
     `lost`, `is_early`, `start`, `reserve`, `reserve_count`, `unreserve`, `running`, `free`, `free_at`, `earliest`, `lanes`,
@@ -267,17 +269,25 @@ class Queue:
     @property
     def fresh(self) -> Iterator[Job]:
         """The jobs added since the last pass; they are behind all others, unless `changed` is set."""
-        closed = self._closed()
-        return (job for job in self._fresh if job.state is State.SCHED and not (closed and self._goes_to(job) in closed))
+        closed, limiter = self._closed(), self._instance.limiter
+        return (
+            job
+            for job in self._fresh
+            if job.state is State.SCHED
+            and not (closed and self._goes_to(job) in closed)
+            and (limiter is None or limiter.obstacle(job) is None)
+        )
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[Job]:
-        jobs, closed = self._jobs, self._closed()
+        jobs, closed, limiter = self._jobs, self._closed(), self._instance.limiter
         for at in range(self._head, len(jobs)):
             job = jobs[at]
-            if job.state is State.SCHED and not (closed and self._goes_to(job) in closed):
+            if job.state is not State.SCHED or (closed and self._goes_to(job) in closed):
+                continue
+            if limiter is None or limiter.obstacle(job) is None:
                 yield job
 
     def waiting(self) -> Iterator[Job]:
@@ -311,6 +321,16 @@ class Queue:
         self._is_postponed = not any(self._attempt(job, inventory.has_room, job.ask, now) for job in self.fresh)
         return self._is_postponed
 
+    def _is_barred(self, job: Job) -> bool:
+        """Whether a limit of the accounting does not let a job start; if so, it loses its reservation."""
+        limiter = self._instance.limiter
+        if limiter is None or limiter.obstacle(job) is None:
+            return False
+        if job.reserved >= 0:
+            self._instance.inventory.unreserve(job.number)
+            self.drop(job)
+        return True
+
     def start(self, job: Job, choose: Choose | None = None) -> bool:
         """Start a job if there is room for it now beside everything held and reserved; returns whether it started.
 
@@ -323,7 +343,7 @@ class Queue:
         if self._starts_left == 0:
             raise PassEnded
         self._count_action()
-        if not self._try_start(job, choose):
+        if self._is_barred(job) or not self._try_start(job, choose):
             return False
         self._starts_left -= 1
         self._started += 1
@@ -338,19 +358,24 @@ class Queue:
         if job.state is not State.SCHED:
             raise PolicyError(f"job {job.id} is {job.state.name} and cannot be reserved", where=self._where)
         self._count_action()
+        if self._is_barred(job):
+            return None
         reserve, now = self._instance.inventory.reserve, self._instance.now
         return self._add_reservation(job, self._attempt(job, reserve, job.number, job.ask, job.duration, now))
 
     def reserve_count(self, job: Job) -> float | None:
         """Reserve the number of pools that a job needs, without choosing them; returns the start as `reserve`.
 
-        Only one job can have such a reservation.  If pools are not interchangeable, this is the same as `reserve`.
+        Only one job can have such a reservation.  If pools are not interchangeable, or there are advance reservations, this is
+        the same as `reserve`.
         """
         inventory = self._instance.inventory
         reserve = getattr(inventory, "reserve_count", None)
-        if reserve is None:
+        if reserve is None or inventory.ahead:
             return self.reserve(job)
         self._count_action()
+        if self._is_barred(job):
+            return None
         self._forget_reservations()
         return self._add_reservation(job, reserve(job.number, job.ask, self._instance.now))
 
@@ -524,6 +549,10 @@ class Queue:
 
     # -- passes ------------------------------------------------------------------------------------------------------
 
+    def admit(self, job: Job) -> None:
+        """Count a job that starts at once and never waits, until `leave`."""
+        self._count += 1
+
     def request_round(self) -> None:
         """Add a round to the current pass, if there is one."""
         self._again = True
@@ -582,6 +611,9 @@ class Queue:
         self._actions_max = limits.PASS_ACTIONS_MAX * (self._count + 1)
         if self._delayed:
             self._restore_delayed()
+        if self._instance.limiter is not None:
+            for job in list(self._reserved.values()):
+                self.changed |= self._is_barred(job)  # others may get the reservation
 
     def _end_round(self, again: bool) -> None:
         """Clean up after a call of the policy.

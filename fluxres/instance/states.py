@@ -42,6 +42,7 @@ LEADS_TO: Final[dict[tuple[State, str], State]] = {
     (State.SCHED, "jobspec-update"): State.PRIORITY,
     (State.SCHED, "alloc"): State.RUN,
     (State.RUN, "finish"): State.CLEANUP,
+    (State.RUN, "requeue"): State.PRIORITY,
     (State.CLEANUP, "clean"): State.INACTIVE,
     **{(state, "exception"): State.CLEANUP for state in (State.DEPEND, State.PRIORITY, State.SCHED, State.RUN)},
 }

@@ -6,8 +6,8 @@ changes.  The vector path answers a request whose form it knows, the reference t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -112,6 +112,7 @@ class Matcher:
         #: what rules keep about the machine, by the class that keeps it
         self._facts: dict[type, Any] = {}
         self._idle: Matcher | None = None
+        self._shared: Budget | None = None
         self._empty: Matcher | None = None
 
     def forget(self) -> None:
@@ -309,6 +310,10 @@ class Matcher:
             raise undecided[0]
         return found
 
+    def prepare(self) -> None:
+        """Count what is held by node, which the first match would do otherwise.  Cost: O(pools and spans)."""
+        _ = self._node_table.is_flat
+
     def no_start_before(self, request: Request, duration: int, after: int, how: str | Policy = "first") -> int:
         """A moment, `after` or later, before which no match of that duration starts, from counts alone; FOREVER for never.
 
@@ -407,24 +412,45 @@ class Matcher:
             undecided: the search reached its limit.
 
         Cost: vector operations over the pools of the requested types, a bounded number of pools inspected, some attempts with
-        smaller counts, and one search for the earliest start.
+        smaller counts, and one search for the earliest start, which together take back `limits.WHY_STEPS_MAX` choices at most;
+        after that the refusal is `undecided`.
         Errors: InfeasibleRequest for a type that the machine does not have.
         """
-        from fluxres.match import reasons
-
         partition = self.partition_for(request)
         within = request if partition is None else self._within_limits(request, partition)
         query = self._query(within, how, partition)
-        if partition is not None and (objected := self._objections(request, start, end, how)):
-            return self._objected(request, objected, start, end, how)
-        request, name = within, None if partition is None else partition.name
+        with self._explaining(query.plan):
+            if partition is not None and (objected := self._objections(request, start, end, how)):
+                return self._objected(request, objected, start, end, how)
+            return self._refused(query, start, end, how, holders, undecided=undecided)
+
+    @contextmanager
+    def _explaining(self, plan: Plan) -> Iterator[None]:
+        """All searches share one budget: an explanation is one question."""
+        from fluxres.match.traverser import Budget
+
+        steps = limits.WHY_STEPS_MAX // 20 if plan.charged else limits.WHY_STEPS_MAX + 8 * self.structure.n
+        before, self._shared = self._shared, Budget(steps, of_one_part=plan.is_of_one_type)
+        try:
+            yield
+        finally:
+            self._shared = before
+
+    def _refused(
+        self, query: Query, start: int, end: int, how: str | Policy, holders: Holders | None, *, undecided: bool
+    ) -> Refusal:
+        from fluxres.match import reasons
+
+        request, partition = query.plan.request, self.partition_for(query.plan.request)
+        name = None if partition is None else partition.name
         if self._is_never(request):
             idle = self._unhindered()
             query = idle._query(request, how, eligible=query.eligible)
             start, end = 0, FOREVER
             parts, notes = idle._explained(query, start, end, None)
-            less, _ = idle._enough(query, start, end)
-            return reasons.Refusal(parts, less, True, partition=name, notes=notes)
+            with idle._explaining(query.plan):
+                less, given_up = idle._enough(query, start, end)
+            return reasons.Refusal(parts, less, True, undecided=given_up, partition=name, notes=notes)
         less, given_up = self._enough(query, start, end)
         first = None
         try:
@@ -455,10 +481,11 @@ class Matcher:
 
     def _is_never(self, request: Request) -> bool:
         """Whether a request is known to be unsatisfiable."""
-        try:
-            return not self.satisfiable(request)
-        except LimitExceeded:
-            return False
+        with self._unhindered()._explaining(self._query(request).plan):
+            try:
+                return not self.satisfiable(request)
+            except LimitExceeded:
+                return False
 
     def _fits(self, query: Query, counts: tuple[int, ...], start: int, end: int, *, reference: bool = False) -> bool:
         """Whether a query has a match for these counts in a window."""
@@ -494,6 +521,8 @@ class Matcher:
     # -- caches ------------------------------------------------------------------------------------------------------
 
     def _budget(self, plan: Plan) -> Budget:
+        if self._shared is not None:
+            return self._shared
         from fluxres.match.traverser import Budget
 
         # Where suppliers overlap, very many choices of nodes are equivalent, and each costs a walk over its suppliers.

@@ -242,7 +242,7 @@ class Refusal(Shown):
         enough: by place, the largest count with which the request would match now; places where none would are left out.
         never: the machine itself has too little, whatever is held or down.
         earliest: seconds of the earliest start, None if it is unknown or there is none.
-        undecided: the parts compete, and the search for a count that would be enough was given up.
+        undecided: the parts compete, and the search for a match, an earlier start or a larger count that would be enough was cut.
         objections: what the partition of the request does not allow; then there are no parts.
         partition: the partition that the request goes to; None for the whole machine.
         notes: why the rule of another system (`Chooser`) refuses the request beyond what the parts say, as sentences.
@@ -270,11 +270,13 @@ class Refusal(Shown):
             bound = self.bound[:1].upper() + self.bound[1:]
             found.append(f"{bound} can never satisfy it, even with nothing held and everything up.")
         elif self.earliest is not None:
-            found.append(f"The earliest start is {in_message(self.earliest)}.")
+            found.append(f"The earliest start {'that was found ' * self.undecided}is {in_message(self.earliest)}.")
         elif self.undecided:
             found.append("Whether there is a later start is undecided: its parts compete for the same pools.")
         else:
             found.append("There is no start unless pools return to service, or pools held without an end are freed.")
+        if self.undecided:
+            found.append(CUT)
         return found
 
     @property
@@ -389,7 +391,6 @@ def enough(plan: Plan, attempt: Callable[[tuple[int, ...]], bool]) -> tuple[dict
         attempt: whether there is a match for these counts.
     """
     found: dict[str, int] = {}
-    undecided = False
     for demand in plan.all:
         if demand.own:
             continue  # not part of the request
@@ -399,14 +400,17 @@ def enough(plan: Plan, attempt: Callable[[tuple[int, ...]], bool]) -> tuple[dict
             try:
                 fits = attempt((*plan.lowest[: demand.number], middle, *plan.lowest[demand.number + 1 :]))
             except LimitExceeded:
-                fits, undecided = False, True
+                return found, True  # they share what they may spend
             if fits:
                 found[demand.place] = low = middle
                 if low == high:
                     break
             else:
                 high = middle - 1
-    return found, undecided
+    return found, False
+
+
+CUT: Final = "The search was cut: larger counts may match, or an earlier start."
 
 
 class _Writer:

@@ -6,6 +6,8 @@ graph has changed in between.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -76,6 +78,18 @@ def _objected(refusal: Refusal) -> InsufficientResources | InfeasibleRequest:
     if refusal.never:
         return InfeasibleRequest(message, hint=hint, reasons=reasons, explanation=refusal)
     return InsufficientResources(message, hint=hint, earliest=refusal.earliest, reasons=reasons, explanation=refusal)
+
+
+def in_partition(graph: ResourceGraph, request: Request, name: str) -> Request:
+    """The request for a partition, if it says nothing about partitions and the machine has one of this name."""
+    if "queue" in request.system or name not in graph.structure.partitions:
+        return request
+    return _for_queue(request, name)
+
+
+@lru_cache(maxsize=4096)  # equal requests remain one object, by which inventories know them
+def _for_queue(request: Request, name: str) -> Request:
+    return replace(request, attributes={**request.attributes, "system": {**request.system, "queue": name}})
 
 
 def require_accepted(graph: ResourceGraph, request: Request, length: int) -> None:

@@ -1061,23 +1061,23 @@ class ResourceGraph(ShownDeep, Tabular):
         """An id for the next stage that no other stage has ever had, in this process or an earlier one."""
         return f"s{self.records.stages_made}"
 
-    def commit(self, stage: str) -> Allocation:
-        """Turn a stage into an allocation of its job.
+    def commit(self, stage: str | Stage) -> Allocation:
+        """Turn a stage, or the one with this id, into an allocation of its job.
 
         Errors: StaleHandle if it has been committed or released, or has expired.
         """
         with self.write_lock:
             changes.expire_stages(self)
-            return changes.commit(self, stage)
+            return changes.commit(self, stage if isinstance(stage, str) else stage.stage)
 
-    def release(self, stage: str) -> None:
-        """Release what a stage locks.
+    def release(self, stage: str | Stage) -> None:
+        """Release what a stage, or the one with this id, locks.
 
         Errors: StaleHandle if it has been committed or released, or has expired.
         """
         with self.write_lock:
             changes.expire_stages(self)
-            changes.release(self, stage)
+            changes.release(self, stage if isinstance(stage, str) else stage.stage)
 
     # -- maintenance -------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources, UnknownType
 from fluxres.match.admission import Objection
-from fluxres.match.reasons import PartReport, Refusal
+from fluxres.match.reasons import CUT, PartReport, Refusal
 from fluxres.model import matching
 from fluxres.model.several import Shortage
 from fluxres.render.text import PLAIN, Style, seconds_or_none, when, when_from
@@ -31,7 +31,7 @@ def lines(refusal: Refusal, start: str, *, style: Style = PLAIN) -> list[str]:
     found += [f"{note[:1].upper()}{note[1:]}." for note in refusal.notes]
     if not refusal.notes and not any(part.is_short for part in refusal.parts):
         found.append(refusal.together())
-    return found + refusal.would_match()
+    return found + refusal.would_match() + [CUT] * refusal.undecided
 
 
 def _verdict(refusal: Refusal, start: str) -> str:

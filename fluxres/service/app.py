@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, get_args
 
+import msgspec
 from litestar import Litestar, Response, Router
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.openapi.config import OpenAPIConfig
@@ -29,6 +31,7 @@ LEASE: Final = "fluxres-lease"
 _PROBLEM: Final = ResponseSpec(
     problems.Problem, media_type=problems.MEDIA_TYPE, description="Why the request failed.", generate_examples=False
 )
+_ROUTES_HINT: Final = "/schema/openapi.json lists the routes and their methods"
 _STATUSES: Final = (400, 401, 403, 404, 405, 409, 412, 413, 422, 429, 500, 503)
 
 
@@ -131,10 +134,29 @@ def _of_http(request: Asked, error: HTTPException) -> Response[bytes]:
         extra = error.extra if isinstance(error.extra, list) else []
         mistakes = [Mistake(str(item.get("key", "")), str(item.get("message", ""))) for item in extra]
         first = mistakes[0] if mistakes else Mistake("", error.detail)
-        return _problem(UsageError(first.message, where=first.where), 400)
+        return _problem(UsageError(first.message, where=first.where, hint=_fields(request, first)), 400)
     if isinstance(error.__cause__, RecursionError):
         return _of_unexpected(request, error.__cause__)
+    if error.status_code in (404, 405):
+        refused = UsageError(f"{request.method} {request.url.path:.200}: {error.detail.lower()}", hint=_ROUTES_HINT)
+        return _problem(refused, error.status_code)
     return _problem(UsageError(error.detail), error.status_code)
+
+
+def _fields(request: Asked, mistake: Mistake) -> str:
+    """The fields of the object in a body that has an unknown one, or lacks one."""
+    data = request.route_handler.parsed_fn_signature.parameters.get("data")
+    if data is None or " field " not in mistake.message:
+        return ""
+    kind = data.annotation
+    for name in re.findall(r"[a-z_]\w*", mistake.where.removeprefix("data")):
+        kind = next((field.type for field in msgspec.structs.fields(kind) if field.name == name), kind)
+        kind = next((one for one in get_args(kind) if _is_body(one)), kind)
+    return f"its fields: {', '.join(sorted(field.name for field in msgspec.structs.fields(kind)))}" if _is_body(kind) else ""
+
+
+def _is_body(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
 def _of_text(_request: Asked, error: UnicodeDecodeError) -> Response[bytes]:

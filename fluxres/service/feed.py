@@ -70,14 +70,15 @@ class Feed:
     async def follow(self, after: int | None) -> AsyncGenerator[bytes]:
         """Events with a number above `after`, then those to come; None for those to come only.
 
-        Each item is an event of a stream of server-sent events, or a comment.
+        Each item is an event of a stream of server-sent events, or a comment. The first one is a comment with the number
+        after which the events begin: a reader whose stream breaks before the first event resumes it there.
 
         Errors: StoreError, UnknownGraph at the beginning.
         """
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self._begin, loop)
         last = self._last if after is None else after
-        yield b": following\n\n"
+        yield b": following %d\n\n" % last
         while not self._is_closed:
             changed = self._changed
             found = self._since(last)

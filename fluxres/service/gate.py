@@ -21,6 +21,7 @@ from fluxres.service.access import Access
 from fluxres.service.loopback import is_loopback
 from fluxres.service.metrics import Metrics
 from fluxres.service.rates import Rates
+from fluxres.service.time_limit import receiving
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -63,6 +64,7 @@ class Gate:
             headers = {key: value.decode("latin-1") for key, value in scope["headers"]}
             self._admit(scope, headers)
             body = _Body(receive, _bound(scope), headers.get(b"content-length"))
+            receiving.set(body)
             await self.app(scope, body, answer)
         except FluxresError as error:
             await answer.problem(error)

@@ -13,7 +13,6 @@ import resource
 import signal
 import socket
 import ssl
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from fluxres.service.access import Access
 from fluxres.service.app import make
 from fluxres.service.gate import Gate
 from fluxres.service.leadership import Leadership
+from fluxres.service.log import Lines
 from fluxres.service.site import Site
 from fluxres.service.tenancy import Tenancy
 from fluxres.store.child import open_child
@@ -209,7 +209,7 @@ class _JsonLines(logging.Formatter):
 
 
 def _log_to_stderr(*, is_json: bool, is_verbose: bool) -> None:
-    handler = logging.StreamHandler(sys.stderr)
+    handler = Lines()
     handler.setFormatter(_JsonLines() if is_json else logging.Formatter("fluxres: %(levelname)s %(message)s"))
     for name in ("fluxres.service", "uvicorn.error"):
         logger = logging.getLogger(name)

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 from fluxres import clock, limits
 from fluxres.clock import stopwatch
-from fluxres.errors import RevisionConflict, StoreConflict, Unavailable, UnknownGraph, UsageError
+from fluxres.errors import FluxresError, RevisionConflict, StoreConflict, StoreError, Unavailable, UnknownGraph, UsageError
 from fluxres.model import ResourceGraph
 from fluxres.service.access import Caller
 from fluxres.service.caretaker import Caretaker
@@ -57,6 +57,8 @@ class Served:
         assert graph.attachment is not None
         self.writer = Writer(graph.attachment, self.feed.wake, graph.name)
         self._refreshed = stopwatch()
+        with graph.lock:
+            graph.matcher.prepare()  # seconds on a large machine, and no part of a question
 
     def refresh(self) -> None:
         """Catch up with what other processes wrote, unless that has been done just now."""
@@ -205,12 +207,18 @@ class Site:
         Errors: those of the question; UnknownGraph; Unavailable.
         """
 
+        if name not in self._open:
+            await self.run(self._asking, lambda: self.served(name))  # reading a large graph is not the question
+
         def answer() -> tuple[T, str]:
             graph = self._current(name).graph
             with graph.lock:
                 return question(graph), self.revision(graph)
 
-        return await self.run(self._asking, lambda: TimeLimit(self.question_s).run(answer))
+        limit = TimeLimit(self.question_s)
+        asked = asyncio.ensure_future(self.run(self._asking, lambda: limit.run(answer)))
+        await limit.cut_if_gone(asked)
+        return await asked
 
     async def change(
         self,
@@ -245,8 +253,23 @@ class Site:
                 return found, revision
 
         with self._counted():
-            made: tuple[T, str] = await served.writer.submit(make)
+            try:
+                made: tuple[T, str] = await served.writer.submit(make)
+            except Unavailable:
+                raise
+            except StoreError as error:
+                # A request with an idempotency key is done once, also if this server did it.
+                if keep is not None and (refusal := await self._supersession()) is not None:
+                    raise refusal from error
+                raise
             return made
+
+    async def _supersession(self) -> FluxresError | None:
+        """What refuses a change because this server does not lead any more."""
+        try:
+            return await self.run(self._asking, self.leadership.supersession)
+        except StoreError:
+            return None
 
     async def in_store(self, name: str, operation: Callable[[Store], T]) -> T:
         """Do something in a thread that writes to the store and not to the graph in memory, which catches up afterwards."""

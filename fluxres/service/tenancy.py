@@ -32,9 +32,15 @@ class Tenancy:
 
     def require(self, mark: str | None = None) -> None:
         """Errors: HoldLapsed."""
-        if self.child.is_over:
-            where, hint = f"graph '{self.child.name}'", "what it held is its parent's again; begin anew"
-            raise HoldLapsed("its lease was over", where=where, hint=hint)
+        if (lapse := self.supersession()) is not None:
+            raise lapse
+
+    def supersession(self) -> HoldLapsed | None:
+        """What refuses a change once the lease is lost."""
+        if not self.child.is_over:
+            return None
+        where, hint = f"graph '{self.child.name}'", "what it held is its parent's again; begin anew"
+        return HoldLapsed("its lease was over", where=where, hint=hint)
 
     def close(self) -> None:
         """Give everything back."""

@@ -8,10 +8,12 @@ is made, and `spare` says so.
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import threading
-from collections.abc import Callable
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextvars import ContextVar
+from typing import Any, Final, TypeVar
 
 from fluxres.clock import stopwatch
 from fluxres.errors import Unavailable
@@ -19,6 +21,10 @@ from fluxres.errors import Unavailable
 T = TypeVar("T")
 
 _PERIOD_S: Final = 0.05
+_GONE_S: Final = 0.25
+"""A question that takes longer is ended if nobody waits for its answer any more."""
+receiving: Final[ContextVar[Callable[[], Awaitable[MutableMapping[str, Any]]]]] = ContextVar("receiving")
+"""Of the present request: what comes over its connection."""
 _raise_in: Final = ctypes.pythonapi.PyThreadState_SetAsyncExc
 
 
@@ -99,7 +105,25 @@ class TimeLimit:
             message = f"the answer would take more than {self.seconds:g} s"
             raise Unavailable(message, hint="ask for less at once, or later", retry_after_s=5) from None
 
+    async def cut_if_gone(self, answer: asyncio.Future[Any]) -> None:
+        """Wait for an answer; end the call when its client has closed the connection."""
+        receive = receiving.get(None)
+        await asyncio.wait({answer}, timeout=_GONE_S)
+        if answer.done() or receive is None:
+            return
+        gone = asyncio.ensure_future(_closed(receive))
+        await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if gone.done() and not answer.done():
+            self.seconds = self.end = 0.0
+        gone.cancel()
+
     def spare(self) -> None:
         """Let the call end by itself from here on: what it does now must not stop half-way."""
         _watch.drop(self)
         self.is_over = False
+
+
+async def _closed(receive: Callable[[], Awaitable[MutableMapping[str, Any]]]) -> None:
+    """Wait until a connection is closed."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from fluxres.clock import FOREVER
 from fluxres.errors import UsageError
 from fluxres.instance.states import State
 
@@ -61,7 +62,7 @@ class Balance:
     period_s: float | None = None
     """How often `deal` is called; None for never."""
 
-    def move(self, family: Family) -> Move | None:
+    def move(self, family: Family, now: int) -> Move | None:
         """The next job to move after an event; called again until there is none."""
         return None
 
@@ -79,8 +80,9 @@ class Steal(Balance):
     name = "steal"
     is_needed = True
 
-    def move(self, family: Family) -> Move | None:
-        victims = [site for site in family.sites if len(site.instance.queue)]
+    def move(self, family: Family, now: int) -> Move | None:
+        # One that decides at this moment is asked afterwards: it may start the job itself.
+        victims = [site for site in family.sites if len(site.instance.queue) and site.pass_at != now]
         if not victims:
             return None
         thieves = [site for site in family.sites if _is_idle(site)]
@@ -119,8 +121,11 @@ class Redeal(Balance):
 
 
 def _is_idle(site: Site) -> bool:
+    """Whether an instance has nothing to decide: otherwise two of them could take a job from each other for ever."""
     instance = site.instance
-    return not (site.is_ending or instance.is_closed or len(instance.queue) or instance.inventory.is_full)
+    return not (
+        site.pass_at < FOREVER or site.is_ending or instance.is_closed or len(instance.queue) or instance.inventory.is_full
+    )
 
 
 def _movable(site: Site) -> Iterator[Job]:

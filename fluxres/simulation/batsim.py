@@ -21,6 +21,8 @@ SPEED_FLOPS: Final = 1e9
 """Default floating point operations per second of a host."""
 
 _MAX_S: Final = 1e12
+_CHARGED: Final = ("user", "account", "qos", "queue", "partition")
+"""Further keys of a job, which Batsim ignores."""
 _COMPUTING: Final = ("parallel", "msg_par", "parallel_homogeneous", "msg_par_hg")
 _SHARING: Final = ("parallel_homogeneous_total", "msg_par_hg_tot")
 _COMPOSED: Final = ("composed", "sequence")
@@ -55,6 +57,7 @@ def read(source: Source, *, speed_flops: float = SPEED_FLOPS) -> Workload:
             left_out["profile without a run time"] += 1
             continue
         limit = values.get("walltime", -1)
+        fields: dict[str, Any] = {key: str(values[key]) for key in _CHARGED if key in values}
         found.append(
             Submission(
                 values["id"] if isinstance(values["id"], int) else str(values["id"]),
@@ -62,7 +65,7 @@ def read(source: Source, *, speed_flops: float = SPEED_FLOPS) -> Workload:
                 max(run, 1),
                 _ticks(limit, spot.at("walltime")) if _is_number(limit) and limit > 0 else FOREVER,
                 hosts,
-                str(values["user"]) if "user" in values else None,
+                **fields,
             )
         )
     found.sort(key=lambda job: job.submit)

@@ -16,8 +16,9 @@ from fluxres.clock import TICKS_PER_S
 from fluxres.simulation.metrics import BOUND_S, Numbers, Series
 
 PERCENTILES: Final = {"median": 50.0, "p90": 90.0, "p99": 99.0}
+OWNERS: Final = ("user", "account", "qos", "partition", "queue")
 USERS_MAX: Final = 50
-"""The number of users with a class of their own, those with the most jobs first."""
+"""The number of users, accounts and so on with a class of their own, those with the most jobs first."""
 _LENGTHS: Final = ((60, "up to 1 min"), (600, "1 to 10 min"), (3600, "10 min to 1 h"), (18000, "1 to 5 h"), (86400, "5 to 24 h"))
 
 
@@ -32,6 +33,7 @@ class Jobs(NamedTuple):
     """The jobs of a run that count, as columns in ticks; those that never ran are left out.
 
     Args:
+        owners: users, accounts, QOS, partitions and queues by kind: the names, and the index of that of each job.
         begin, last: the window of utilisation and throughput: all of the run, or the submissions of the first and last job.
         held: start, end and size of all jobs that ran, for the utilisation.
     """
@@ -40,7 +42,7 @@ class Jobs(NamedTuple):
     start: Numbers
     end: Numbers
     size: Numbers
-    user: Numbers
+    owners: dict[str, tuple[list[str | None], Numbers]]
     begin: int
     last: int
     held: tuple[Numbers, Numbers, Numbers]
@@ -65,17 +67,17 @@ class Jobs(NamedTuple):
 def counted(series: Series, trim: Trim = Trim()) -> Jobs:  # noqa: B008  # immutable
     """The jobs that count.  Cost O(n log n)."""
     submit, start, end, size = series.columns()
-    _, user = series.users()
     order = np.argsort(submit, kind="stable")
     first, stop = round(len(order) * trim.warm_up), len(order) - round(len(order) * trim.drain)
     inside = order[first:stop]
     ran = start >= 0
     kept = inside[ran[inside]]
+    owners = {kind: (names, index[kept]) for kind in OWNERS for names, index in [series.by(kind)]}
     if trim == Trim() or not len(inside):
         begin, last = int(submit.min(initial=0 if not len(submit) else submit[0])), int(end[ran].max(initial=0))
     else:
         begin, last = int(submit[inside[0]]), int(submit[inside[-1]])
-    return Jobs(submit[kept], start[kept], end[kept], size[kept], user[kept], begin, last, (start[ran], end[ran], size[ran]))
+    return Jobs(submit[kept], start[kept], end[kept], size[kept], owners, begin, last, (start[ran], end[ran], size[ran]))
 
 
 def percentiles(jobs: Jobs) -> dict[str, float | None]:
@@ -123,25 +125,30 @@ def offered_load(jobs: Jobs, units: int) -> float | None:
 # -- classes -----------------------------------------------------------------------------------------------------------
 
 
-def classes(jobs: Jobs, users: list[str | None]) -> Iterator[dict[str, Any]]:
-    """Figures by class: of size (up to a power of two), of run time, and of user."""
+def classes(jobs: Jobs) -> Iterator[dict[str, Any]]:
+    """Figures by class: of size (up to a power of two), of run time, of user, account, QOS, partition and queue."""
     powers = np.ceil(np.log2(np.maximum(jobs.size, 1))).astype(int)
     for power in np.unique(powers).tolist():
         low, high = (2 ** (power - 1) + 1 if power else 1), 2**power
         yield _of("size", f"{high}" if high - low < 1 else f"{low}-{high}", jobs, powers == power)
     edges = np.array([edge for edge, _ in _LENGTHS])
     lengths = np.searchsorted(edges, jobs.run_s)
-    names = [*(name for _, name in _LENGTHS), "over 24 h"]
+    texts = [*(name for _, name in _LENGTHS), "over 24 h"]
     for at in np.unique(lengths).tolist():
-        yield _of("run time", names[at], jobs, lengths == at)
-    if len(users) < 2:
+        yield _of("run time", texts[at], jobs, lengths == at)
+    for kind, (names, index) in jobs.owners.items():
+        yield from _by_owner(kind, names, index, jobs)
+
+
+def _by_owner(kind: str, names: list[str | None], index: Numbers, jobs: Jobs) -> Iterator[dict[str, Any]]:
+    if len(names) < 2:
         return
-    number, count = np.unique(jobs.user, return_counts=True)
+    number, count = np.unique(index, return_counts=True)
     most = number[np.argsort(-count, kind="stable")][:USERS_MAX].tolist()
     for at in most:
-        yield _of("user", users[at] or "none", jobs, jobs.user == at)
+        yield _of(kind, names[at] or "none", jobs, index == at)
     if len(number) > USERS_MAX:
-        yield _of("user", "others", jobs, ~np.isin(jobs.user, most))
+        yield _of(kind, "others", jobs, ~np.isin(index, most))
 
 
 def _of(kind: str, name: str, jobs: Jobs, chosen: NDArray[np.bool_]) -> dict[str, Any]:

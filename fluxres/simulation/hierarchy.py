@@ -20,7 +20,7 @@ from fluxres.instance.policy import policy
 from fluxres.instance.queue import QueuePolicy
 from fluxres.match.policy import policy as match_policy
 from fluxres.model import ResourceGraph
-from fluxres.simulation import balance
+from fluxres.simulation import balance, elastic
 
 LARGER = ("refuse", "up")
 
@@ -44,6 +44,8 @@ class Hierarchy:
         larger: what happens to a job that is too large for its instance: "refuse", or "up": it goes to the next sibling that can
             hold it, else to the parent.
         balance: which waiting jobs go to another innermost instance of the same parent: none, steal, redeal:SECONDS.
+        elastic: how innermost instances grow and shrink: none, demand, share:SECONDS. Since one that has shrunk may be too small
+            for a job, this needs larger="up".
     """
 
     fan_outs: tuple[int, ...] = ()
@@ -55,11 +57,14 @@ class Hierarchy:
     sizes: tuple[tuple[int, ...], ...] = ()
     larger: str = "refuse"
     balance: str = "none"
+    elastic: str = "none"
 
     def __post_init__(self) -> None:
         if self.larger not in LARGER:
             raise UsageError(f"larger: expected {' or '.join(LARGER)}, got {self.larger!r:.80}", where="hierarchy")
         balance.parse(self.balance)
+        if elastic.parse(self.elastic).is_needed and self.larger != "up":
+            raise UsageError("elastic instances may be too small for a job", where="hierarchy", hint="set larger to up as well")
         for number, own in zip(self.fan_outs, self.sizes, strict=False):
             if own and (len(own) != number or min(own) < 1):
                 raise UsageError(f"expected the sizes of {number} children, got {own!r:.80}", where="hierarchy")

@@ -54,6 +54,10 @@ KEYS: Final = (
     "count",
     "level",
     "jobs",
+    "account",
+    "qos",
+    "queue",
+    "partition",
 )
 
 
@@ -119,6 +123,10 @@ def _jobs(entry: object, place: Place, number: int, spots: dict[str, Place]) -> 
         place.at("urgency").integer(given.get("urgency", 16), 0, 31),
         tuple(_dependencies(given.get("dependencies", ()), place.at("dependencies"))),
         place.at("status").integer(given.get("status", 0), 0),
+        account=_text(given, "account", place),
+        qos=_text(given, "qos", place),
+        queue=_text(given, "queue", place),
+        partition=_text(given, "partition", place),
         level=place.at("level").integer(given["level"], 0, limits.INSTANCE_DEPTH_MAX) if "level" in given else None,
         jobs=tuple(_listed(given["jobs"], place.at("jobs"), spots)) if "jobs" in given else (),
     )

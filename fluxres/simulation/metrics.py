@@ -9,6 +9,7 @@ held at one moment.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple
 
@@ -53,6 +54,8 @@ class RunningMetrics:
 
     def __init__(self, size: int) -> None:
         self.size = size
+        self.area_of: Callable[[int, int], int] | None = None
+        """The unit-ticks of the machine in a time, if its size changes."""
         self.jobs = 0
         self.results: dict[str, int] = {}
         self._wait = self._turnaround = self._area = 0
@@ -67,6 +70,9 @@ class RunningMetrics:
         self.results[job.result] = self.results.get(job.result, 0) + 1
         if self._first is None or job.submit < self._first:
             self._first = job.submit
+        for each in job.earlier:
+            self._area += each.size * (each.end - each.start)
+            self._held += ((each.start, each.size), (each.end, -each.size))
         if job.start < 0:
             return
         run, wait = job.end - job.start, job.start - job.submit
@@ -94,6 +100,7 @@ class RunningMetrics:
         if not n or self._first is None:
             return Metrics(0, dict(self.results))
         makespan = self._last - self._first
+        whole = self.size * makespan if self.area_of is None else self.area_of(self._first, self._last)
         return Metrics(
             n,
             dict(self.results),
@@ -105,7 +112,7 @@ class RunningMetrics:
             self._slowdown / n,
             self._max_slowdown,
             seconds(makespan),
-            self._area / (self.size * makespan) if makespan and self.size else None,
+            self._area / whole if whole else None,
             n / seconds(makespan) if makespan else None,
             self._peak(),
         )
@@ -145,13 +152,25 @@ class OverTime(NamedTuple):
     starts: NDArray[np.float64]
 
 
+class Owner(NamedTuple):
+    """To whom a job belongs, for classes of jobs."""
+
+    user: str | None
+    account: str | None
+    qos: str | None
+    partition: str | None
+    queue: str | None
+
+
 class Series:
     """A sink that stores what curves, percentiles and classes are computed from: 40 bytes per job."""
 
     def __init__(self) -> None:
         self._submit, self._start, self._end, self._size = array("q"), array("q"), array("q"), array("q")
-        self._user = array("l")
-        self._users: dict[str | None, int] = {}
+        self._owner = array("l")
+        self._owners: dict[Owner, int] = {}
+        self._earlier = array("q")
+        """Start, end and size of each interrupted attempt."""
 
     def __len__(self) -> int:
         return len(self._submit)
@@ -161,14 +180,23 @@ class Series:
         self._start.append(job.start)
         self._end.append(job.end)
         self._size.append(job.size)
-        self._user.append(self._users.setdefault(job.user, len(self._users)))
+        owner = Owner(job.user, job.account, job.qos, job.partition, job.queue)
+        self._owner.append(self._owners.setdefault(owner, len(self._owners)))
+        for each in job.earlier:
+            self._earlier += array("q", (each.start, each.end, each.size))
 
     def close(self) -> None:
         """No-op: nothing is buffered."""
 
     def users(self) -> tuple[list[str | None], Numbers]:
         """The names of users, and by job the index of its user."""
-        return list(self._users), np.array(self._user, np.int64)
+        return self.by("user")
+
+    def by(self, field: str) -> tuple[list[str | None], Numbers]:
+        """The names of users, accounts, QOS, partitions or queues, and by job the index of its own."""
+        index: dict[str | None, int] = {}
+        of_owner = [index.setdefault(getattr(owner, field), len(index)) for owner in self._owners]
+        return list(index), np.array(of_owner, np.int64)[np.array(self._owner, np.int64)]
 
     def columns(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
         """submit, start, end (ticks; start -1 for a job that never ran) and size, in the order of the ends."""
@@ -186,7 +214,9 @@ class Series:
             return OverTime(0.0, 0.0, np.zeros(0), np.zeros(0), np.zeros(0))
         begin, last = int(submit.min()), int(end[ran].max())
         edges = np.linspace(begin, last, parts + 1)
-        used = averages(np.concatenate((start[ran], end[ran])), np.concatenate((size[ran], -size[ran])), edges)
+        lost = np.array(self._earlier, np.int64).reshape(-1, 3)
+        moments = np.concatenate((start[ran], end[ran], lost[:, 0], lost[:, 1]))
+        used = averages(moments, np.concatenate((size[ran], -size[ran], lost[:, 2], -lost[:, 2])), edges)
         left = np.where(ran, start, end)
         one = np.ones(len(submit), np.int64)
         waiting = averages(np.concatenate((submit, left)), np.concatenate((one, -one)), edges)

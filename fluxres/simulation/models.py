@@ -6,7 +6,8 @@ number, so that a share of it (every n-th job, for one of n instances) can be ma
 The workload model of Lublin and Feitelson: U. Lublin and D. G. Feitelson, The workload on parallel supercomputers: modeling the
 characteristics of rigid jobs, J. Parallel Distrib. Comput. 63(11), 2003.  Fitted to logs of the 1990s: a quarter of the jobs is
 serial, most others use a power of two of processors, the logarithm of the run time is a mixture of two gamma distributions that
-depends on the size, and submissions follow a daily cycle.  Its constants are those the paper gives for all jobs together.
+depends on the size, and submissions follow a daily cycle.  Its constants, and what they mean, are those of the authors' program
+`lublin99.c` for all jobs together (in the Parallel Workloads Archive).
 """
 
 from __future__ import annotations
@@ -125,6 +126,7 @@ class Bursts:
 # -- Lublin and Feitelson ------------------------------------------------------------------------------------------------
 
 SERIAL, POWER_OF_TWO = 0.244, 0.576
+"""Of all jobs: those of one processor, and those that are rounded to a power of two."""
 LOWEST, MOSTLY = 0.8, 0.86
 """log2 of the smallest parallel size, and the fraction of jobs below the middle of the range."""
 BELOW_LARGEST: Final = 2.5
@@ -140,7 +142,8 @@ LOG_GAP_MAX: Final = 13.0
 """Longer gaps (above five days) are drawn again, because no log has the long tail of this distribution."""
 DAY: Final = (8.1737, 3.9631)
 RUSH: Final = 1.0225
-DAY_BEGINS_H: Final = 11
+DAY_BEGINS: Final = 11
+"""The half hour from which on the gamma distribution of a day counts; the first ones of a day are its end."""
 BUCKET_S: Final = 1800.0
 BUCKETS: Final = 48
 
@@ -188,13 +191,14 @@ class Lublin:
 
 
 def _processors(drawn: random.Random, machine: int) -> int:
-    if drawn.random() < SERIAL or machine == 1:
+    kind = drawn.random()
+    if kind <= SERIAL or machine == 1:
         return 1
     highest = math.log2(machine)
     lowest = min(LOWEST, highest)
     middle = max(lowest, highest - BELOW_LARGEST)
     log = drawn.uniform(lowest, middle) if drawn.random() < MOSTLY else drawn.uniform(middle, highest)
-    if drawn.random() < POWER_OF_TWO:
+    if kind <= SERIAL + POWER_OF_TWO:
         log = math.floor(log + 0.5)
     rounded: int = math.floor(2.0**log + 0.5)
     return min(machine, max(1, rounded))
@@ -232,12 +236,20 @@ def _arrivals(drawn: random.Random) -> Iterator[float]:
 
 
 def _weights() -> list[float]:
-    """How busy each half hour of the day is, with mean 1; the day of the model begins at eleven."""
+    """How busy each half hour of the day is, from midnight on, with mean 1."""
     found = [0.0] * BUCKETS
-    for at in range(BUCKETS):
-        found[(at + 2 * DAY_BEGINS_H) % BUCKETS] = _gamma(at + 1.0)
+    for at in range(DAY_BEGINS, DAY_BEGINS + BUCKETS):
+        found[(at - 1) % BUCKETS] = _between(at - 0.5, at + 0.5)
     mean = sum(found) / BUCKETS
-    return [max(weight / mean, 1e-3) for weight in found]
+    return [weight / mean for weight in found]
+
+
+def _between(low: float, high: float) -> float:
+    """The probability of a range of half hours by the gamma distribution of a day (Simpson's rule)."""
+    parts = 16
+    step = (high - low) / parts
+    inner = sum((4 if at % 2 else 2) * _gamma(low + at * step) for at in range(1, parts))
+    return (_gamma(low) + inner + _gamma(high)) * step / 3
 
 
 def _gamma(x: float) -> float:

@@ -57,7 +57,8 @@ class Translated:
             return
         text = self._text(job)
         self.count += bool(text)
-        self.sink.add(job._replace(claim=text, inventory=_TEXT))
+        earlier = tuple(each._replace(claim=self._text(each), inventory=_TEXT) for each in job.earlier)
+        self.sink.add(job._replace(claim=text, inventory=_TEXT, earlier=earlier))
 
     def close(self) -> None:
         self.sink.close()
@@ -102,12 +103,17 @@ class UsedUnits:
         self._last = ""
 
     def add(self, job: Finished) -> None:
+        self._count(job)
+        for each in job.earlier:
+            self._count(each)
+        self.sink.add(job)
+
+    def _count(self, job: Finished) -> None:
         text = job.allocated()
         if text != self._last:  # the units of the last job are counted
             self._last = text
             for first, last in idset.ranges(text) if text else ():
                 self._units |= ((1 << (last - first + 1)) - 1) << first
-        self.sink.add(job)
 
     def close(self) -> None:
         self.sink.close()

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from importlib.metadata import entry_points
 from typing import Any, Final
 
 from fluxres.documents.source import Source
-from fluxres.errors import InputError, UsageError
+from fluxres.errors import FluxresError, InputError, UsageError
 from fluxres.simulation import batsim, jobspecs, swf, workload
 from fluxres.simulation.models import Bursts, Ensemble, Lublin
+from fluxres.simulation.resampling import Resample
 from fluxres.simulation.workload import Submission, Workload
 from fluxres.syntax import duration as durations
 
-MODELS: Final[dict[str, Callable[..., Iterable[Submission]]]] = {"lublin": Lublin, "ensemble": Ensemble, "bursts": Bursts}
+MODELS: Final[dict[str, Callable[..., Iterable[Submission]]]] = {
+    "lublin": Lublin,
+    "ensemble": Ensemble,
+    "bursts": Bursts,
+    "resample": Resample,
+}
+ENTRY_POINTS: Final = "fluxres.workload_models"
+"""The entry point group of models of other packages: classes whose annotations are the parameters, iterable over submissions."""
 FORMATS: Final[dict[str, Callable[[Source], Workload]]] = {"swf": swf.read, "batsim": batsim.read, "jobs": jobspecs.read}
 BY_DAYS: Final = ("lublin", "bursts")
 """Models whose jobs arrive over time, so that their number can be given by a length in days."""
@@ -27,7 +36,8 @@ def read(text: str, *, format: str | None = None, seed: int = 0, processors: str
     """A workload from a file (``-`` is standard input), compressed or not, or from a model.
 
     Args:
-        text: a path; or ``lublin:jobs=1000,size=128``, ``ensemble:jobs=100000,run=2s``, ``bursts:jobs=500,on=10m``.
+        text: a path; or ``lublin:jobs=1000,size=128``, ``ensemble:jobs=100000,run=2s``, ``bursts:jobs=500,on=10m``,
+            ``resample:file=trace.swf,weeks=4,by=user``; further models by the entry point group ``fluxres.workload_models``.
         format: swf, batsim or jobs; by default the content decides.
         seed: of a model.
         processors: of jobs of an SWF trace: requested, allocated, or the larger number of both.
@@ -38,13 +48,38 @@ def read(text: str, *, format: str | None = None, seed: int = 0, processors: str
     3
     """
     name, colon, rest = text.partition(":")
-    if name in MODELS and (colon or format is None):
+    if is_model(name) and (colon or format is None):
         return Workload(name, _model(name, rest, seed), _size(name, rest))
     source = Source.named(text)
     found = FORMATS.get(format or detect(source.data[:_HEAD]))
     if found is None:
         raise UsageError(f"no workload format {format!r:.80}", hint=f"there is {', '.join(FORMATS)}")
     return swf.read(source, processors) if found is swf.read else found(source)
+
+
+def is_model(name: str) -> bool:
+    """Whether this is the name of a model, of this package or of another one."""
+    return name in MODELS or any(entry.name == name for entry in entry_points(group=ENTRY_POINTS))
+
+
+def models() -> list[str]:
+    """The names of all models; those of other packages come last."""
+    return [*MODELS, *sorted(entry.name for entry in entry_points(group=ENTRY_POINTS))]
+
+
+def _model_of(name: str) -> Callable[..., Iterable[Submission]]:
+    if name in MODELS:
+        return MODELS[name]
+    (entry,) = (entry for entry in entry_points(group=ENTRY_POINTS) if entry.name == name)
+    try:
+        found: Callable[..., Iterable[Submission]] = entry.load()
+    except Exception as error:
+        raise UsageError(
+            f"cannot be imported: {type(error).__name__}: {error}",
+            where=f"workload {name}",
+            hint=f"its package has the entry point {entry.value!r}: repair or uninstall it",
+        ) from error
+    return found
 
 
 def detect(head: bytes) -> str:
@@ -74,7 +109,8 @@ def model_values(name: str, text: str) -> tuple[dict[str, Any], float | None]:
 
     Errors: UsageError for a parameter that the model does not have, and for neither a number of jobs nor of days.
     """
-    known = {field: kind for field, kind in MODELS[name].__annotations__.items() if field != "seed"}
+    hidden = ("seed", "jobs") if name == "resample" else ("seed",)
+    known = {field: kind for field, kind in _model_of(name).__annotations__.items() if field not in hidden}
     given: dict[str, Any] = {}
     parameters = _parameters(name, text)
     days = parameters.pop("days", None) if name in BY_DAYS else None
@@ -83,8 +119,10 @@ def model_values(name: str, text: str) -> tuple[dict[str, Any], float | None]:
         if field not in known:
             there = [*(each.removesuffix("_s") for each in known), *["days"] * (name in BY_DAYS)]
             raise UsageError(f"{name} has no {key!r:.80}", where="workload", hint=f"it has {', '.join(there)}")
-        given[field] = _value(str(known[field]), value, f"workload {name} {key}", is_time=field.endswith("_s"))
-    if "jobs" not in given and days is None:
+        given[field] = _value(
+            getattr(known[field], "__name__", str(known[field])), value, f"workload {name} {key}", is_time=field.endswith("_s")
+        )
+    if "jobs" in known and "jobs" not in given and days is None:
         hint = f"such as {name}:jobs=1000" + f", or {name}:days=7" * (name in BY_DAYS)
         raise UsageError(f"{name} needs a number of jobs", where="workload", hint=hint)
     length = None if days is None else _value("float", days, f"workload {name} days", is_time=False)
@@ -97,7 +135,14 @@ def model_values(name: str, text: str) -> tuple[dict[str, Any], float | None]:
 
 def _model(name: str, text: str, seed: int) -> Iterable[Submission]:
     given, days = model_values(name, text)
-    made = MODELS[name](**{"jobs": EVERY, "seed": seed, **given})
+    model = _model_of(name)
+    every = {"jobs": EVERY} if "jobs" in model.__annotations__ and name != "resample" else {}
+    try:
+        made = model(**{**every, "seed": seed, **given})
+    except FluxresError:
+        raise
+    except Exception as error:  # it may be the model of another package
+        raise UsageError(f"{error}" or type(error).__name__, where=f"workload {name}") from error
     return made if days is None else workload.first_days(made, days)
 
 

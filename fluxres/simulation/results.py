@@ -121,8 +121,9 @@ class SwfText:
         values[4] = values[7] = job.size
         values[8] = -1 if job.limit >= FOREVER else _whole(job.limit)
         values[10] = {"completed": 1, "canceled": 5}.get(job.result, 0)
-        if job.user is not None and job.user.isdecimal():
-            values[11] = int(job.user)
+        for at, name in ((11, job.user), (12, job.account), (14, job.queue), (15, job.partition)):
+            if name is not None and name.isdecimal():
+                values[at] = int(name)
         self._file.write(" ".join(map(str, values)) + "\n")
 
     def _number(self, text: str) -> int:

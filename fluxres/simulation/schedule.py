@@ -28,6 +28,10 @@ class Finished(NamedTuple):
         instance: number of the instance that ran it, 0 for the outermost.
         claim, inventory: what it held, rendered on demand by `allocated`.
         ask: what it requested.
+        account, qos, partition: to which it was charged; from the workload, or by the accounting.
+        queue: from the workload.
+        work: how long it runs without interruptions, saves and restarts.
+        earlier: its attempts that were interrupted, after each of which it waited again.
     """
 
     id: int | str
@@ -43,6 +47,12 @@ class Finished(NamedTuple):
     claim: Claim
     inventory: Inventory
     ask: int | Request = 0
+    account: str | None = None
+    qos: str | None = None
+    partition: str | None = None
+    queue: str | None = None
+    work: int = 0
+    earlier: tuple[Finished, ...] = ()
 
     def allocated(self) -> str:
         """What it held, as an idset of unit numbers; empty if units have no numbers."""

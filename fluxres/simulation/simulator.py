@@ -19,6 +19,7 @@ from heapq import heappop, heappush
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final
 
+from fluxres import limits
 from fluxres.clock import FOREVER, processor_time, seconds, ticks
 from fluxres.documents.document import listed
 from fluxres.errors import (
@@ -31,17 +32,22 @@ from fluxres.errors import (
     UsageError,
 )
 from fluxres.instance import Instance, Job
-from fluxres.instance.job import Scheduler
+from fluxres.instance.inventory import requested_units
+from fluxres.instance.job import Charged, Scheduler
 from fluxres.instance.policy import policy
 from fluxres.instance.queue import Endless, QueuePolicy
 from fluxres.instance.runner import STOPPED
 from fluxres.instance.states import RUNNING, State
 from fluxres.model import matching
 from fluxres.simulation import balance as balances
-from fluxres.simulation.balance import Family, Move
+from fluxres.simulation import elastic as elastics
+from fluxres.simulation.attempts import History
+from fluxres.simulation.balance import Balance, Family, Move
 from fluxres.simulation.cost import Cost, Decision, Fitted
 from fluxres.simulation.cost import parse as cost_of
+from fluxres.simulation.external import Booking, Disturbances, External
 from fluxres.simulation.hierarchy import Hierarchy, require_units, shares
+from fluxres.simulation.losses import Losses, LossSink
 from fluxres.simulation.machine import Machine
 from fluxres.simulation.machine import read as read_machine
 from fluxres.simulation.metrics import Metrics, RunningMetrics
@@ -54,6 +60,7 @@ from fluxres.simulation.workload import Submission, Workload, of_list, share
 from fluxres.syntax.jobspec import Request, parse_shape
 
 if TYPE_CHECKING:
+    from fluxres.instance.accounting import Accounting
     from fluxres.model import ResourceGraph
 
 
@@ -64,12 +71,13 @@ BOOT: Final = 1
 TIMER: Final = 2
 END: Final = 3
 PASS: Final = 4
-DEAL: Final = 5
+PERIOD: Final = 5
+EXTERNAL: Final = 6
 """Kinds of events. Those of one kind at one moment are handled in the order in which they were caused: ends in that of starts."""
 
 EVENT_ORDERS: Final[dict[str, tuple[int, ...]]] = {
-    "sequential": (PASS, SUBMIT, BOOT, TIMER, END, DEAL),
-    "batched": (END, BOOT, TIMER, SUBMIT, DEAL, PASS),
+    "sequential": (PASS, SUBMIT, BOOT, TIMER, END, PERIOD, EXTERNAL),
+    "batched": (END, BOOT, TIMER, EXTERNAL, SUBMIT, PERIOD, PASS),
 }
 """The order of the kinds of events at one moment. sequential, as in PySS: each event is followed by its pass. batched, as in
 Batsim: one pass follows all events."""
@@ -176,8 +184,11 @@ class Result:
         refusals: jobs that can never run here.
         errors: queue policies that failed, by the address of the instance they ended.
         left: jobs still waiting when nothing more could happen, or never submitted because their instance had ended.
+        left_reasons: how many of them a limit of the accounting keeps from starting, by limit.
         events: number of events handled.
         instances: what each instance did.
+        losses: what failures and preemption cost; None in a run without external events.
+        notes: external events without an effect, by reason.
     """
 
     schedule: Schedule | None
@@ -187,6 +198,9 @@ class Result:
     left: int
     events: int
     instances: list[InstanceRow]
+    left_reasons: Counter[str] = field(default_factory=Counter)
+    losses: Losses | None = None
+    notes: Counter[str] = field(default_factory=Counter)
 
 
 # -- the simulator ------------------------------------------------------------------------------------------------------
@@ -205,13 +219,15 @@ class Simulator:
         hierarchy: levels of instances.
         cost: cost model of decisions; None for no cost.
         event_order: of the events of one moment, a key of `EVENT_ORDERS`.
+        disturbances: failures, repairs, reservations and other events that no job causes.
+        accounting: partitions, QOS, accounts and users with limits, if there is one instance.
         sinks: receive every finished job.
         keep: whether to keep the schedule.
     """
 
     keeps_limits = True  # as the runner of its instances: no job exceeds its limit
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # the parts of a simulation
         self,
         machine: Machine | ResourceGraph,
         *,
@@ -221,6 +237,8 @@ class Simulator:
         hierarchy: Hierarchy | None = None,
         cost: Cost | None = None,
         event_order: str = "sequential",
+        disturbances: Disturbances | None = None,
+        accounting: Accounting | None = None,
         sinks: Iterable[Sink] = (),
         keep: bool = True,
     ) -> None:
@@ -230,7 +248,11 @@ class Simulator:
             cost = None
         self.machine = machine if isinstance(machine, Machine) else Machine(machine)
         self.hierarchy = hierarchy if hierarchy is not None else Hierarchy()
+        if accounting is not None and self.hierarchy.levels > 1:
+            raise UsageError("accounting: limits are those of one queue", hint="use one instance, without a topology")
         self.cost = cost
+        self.accounting = accounting
+        self._known_charged: dict[tuple[str | None, ...], Charged] = {}
         self.clock = SimulatedClock()
         self.events = Events(EVENT_ORDERS[event_order])
         self._is_stepped = cost is not None or event_order == "batched"
@@ -245,27 +267,41 @@ class Simulator:
             sink=self._over,
             events=False,
             passes="manual" if self._is_stepped else "event",
+            accounting=accounting,
         )
         self.instance.measure_in(self.machine.unit)
         self.schedule = Schedule() if keep else None
         self.running = RunningMetrics(self.machine.count)
-        self.sinks: list[Sink] = [self.running, *([self.schedule] if self.schedule is not None else ()), *sinks]
+        self.losses = LossSink()
+        own = (self.running, self.losses, *([self.schedule] if self.schedule is not None else ()))
+        self.sinks: list[Sink] = [*own, *sinks]
         self.refusals = Refusals()
         self.errors: list[str] = []
         self.rows: list[InstanceRow] = []
         self._sites: dict[Scheduler, Site] = {}
         self._workload: Iterable[Submission] = ()
         self._starting: list[Job] | None = None if cost is None else []
+        disturbances = disturbances if disturbances is not None else Disturbances()
+        if disturbances.on_failure == "requeue" and self.hierarchy.balance != "none":
+            raise UsageError("jobs that move between instances cannot be requeued", where="balance", hint="use on_failure: fail")
+        self.checkpoint = disturbances.checkpoint
+        self.histories: dict[Job, History] = {}
+        """Of jobs that were interrupted."""
+        self.external = External(self, disturbances.events, disturbances.on_failure)
+        self.has_external = self.external.next is not None
+        if self.has_external:
+            self.running.area_of = lambda begin, end: self.external.areas(begin, end)[1]
         self._begin_at = FOREVER
         """The first submission."""
         self._balance = balances.parse(self.hierarchy.balance)
+        self._elastic = elastics.parse(self.hierarchy.elastic)
         self._families: dict[Site, Family] = {}
-        """By parent, the innermost instances below it, if jobs may move between them."""
+        """By parent, the innermost instances below it, if jobs may move between them or they grow and shrink."""
         self._active_at = 0
         """When an event last had a consequence."""
-        self._deals = self._never = 0
+        self._periods = self._never = 0
         """Periods that are scheduled, and jobs that were never submitted because the instance of their job had ended."""
-        self._made = self._submitted = self._ended = self._handled = self._supplies_seen = 0
+        self._made = self._submitted = self._ended = self._handled = self._supplies_seen = self._idle_events = 0
 
     # -- the runner of the instances -----------------------------------------------------------------------------------
 
@@ -278,15 +314,38 @@ class Simulator:
 
     def _begin(self, job: Job, moment: int) -> None:
         what = job.payload
+        if isinstance(what, Booking):
+            self.events.push(job.limit, END, job)
+            return
         is_instance = not isinstance(what, Submission) or what.jobs
         if isinstance(what, Submission) and (not is_instance or job.limit < FOREVER):
-            self.events.push(job.limit if is_instance else min(moment + what.run, job.limit), END, job)
+            end = job.limit if is_instance else min(moment + self._length(job, what), job.limit)
+            if job in self.histories:
+                self.histories[job].ends = end
+            self.events.push(end, END, job)
         if is_instance:
             self.events.push(moment + ticks(self.hierarchy.boot_s), BOOT, job)
 
+    def _length(self, job: Job, given: Submission) -> int:
+        """How long an attempt of a job takes, if nothing interrupts it."""
+        history = self.histories.get(job) if self.histories else None
+        return self.checkpoint.length(given.run, False) if history is None else history.length(self.checkpoint)
+
     def stop(self, job: Job, why: str) -> None:
         """End a job now."""
+        if job.is_requeued and isinstance(job.payload, Submission):
+            self._interrupt(job)
         job.instance.finish(job, STOPPED)
+
+    def _interrupt(self, job: Job) -> None:
+        """Note an attempt of a job that will wait again."""
+        given, now = job.payload, self.clock.now
+        history = self.histories.setdefault(job, History(given.run))
+        elapsed = max(now - job.started, 0)
+        work, is_restart = history.run - history.saved, history.saved > 0
+        history.earlier.append(self._record(job, now, "failed"))
+        history.saved += self.checkpoint.saved(elapsed, work, is_restart)
+        history.ends = -1
 
     # -- the event loop ----------------------------------------------------------------------------------------------
 
@@ -306,13 +365,15 @@ class Simulator:
             BOOT: self._boot,
             END: self._end,
             PASS: self._pass,
-            DEAL: self._deal,
+            EXTERNAL: self._external,
+            PERIOD: self._end_period,
         }
         events, clock = self.events, self.clock
         used = [self.instance.policy, *map(policy, self.hierarchy.queue_policies)]
         ours = all(type(each).__module__.startswith("fluxres.instance.") for each in used)
         try:
             with watching(lambda: [site.instance for site in list(self._sites.values())], needed=not ours):
+                self._await_external()
                 self._site(self.instance, self.machine, Child(0, 0), None, self._share(Child(0, 0)))
                 while len(events):
                     clock.now, kind, what = events.pop()
@@ -337,7 +398,20 @@ class Simulator:
             left += len(jobs) - self._submitted
         left += self._never + sum(site.drain() for site in self._sites.values() if site.place < 0)
         rows = sorted(self.rows, key=lambda row: row.number)
-        return Result(self.schedule, self.running.metrics(), self.refusals, self.errors, left, self._handled, rows)
+        waiting = (job.limit_reached for one in self._sites.values() for job in one.instance.jobs())
+        reasons = Counter(filter(None, waiting))
+        return Result(
+            self.schedule,
+            self.running.metrics(),
+            self.refusals,
+            self.errors,
+            left,
+            self._handled,
+            rows,
+            reasons,
+            self.losses.losses(self.external.areas) if self.has_external or self.losses.interruptions else None,
+            self.external.notes,
+        )
 
     def _share(self, what: Child) -> Iterator[Submission]:
         """The jobs that are submitted to an instance of the hierarchy."""
@@ -355,7 +429,9 @@ class Simulator:
         self._made += 1
         self._sites[instance] = site
         # Ids are remembered only if later jobs may name them: for a million jobs they take most of the memory.
-        instance.dependencies.remembers = not isinstance(self._workload, Workload) or self._workload.has_dependencies
+        instance.dependencies.remembers = (
+            not isinstance(self._workload, Workload) or self._workload.has_dependencies or self.has_external
+        )
         if job is not None:
             site.parent, site.job = self._sites[job.instance], job
             if (family := self._families.get(site.parent)) is not None and not is_nested:
@@ -385,9 +461,10 @@ class Simulator:
         else:
             unit, sizes = shares(site.machine.graph, number, site.instance.address, by=by, finest=finest)
         site.children_left = number
-        if self._balance.is_needed and what.level == self.hierarchy.levels - 2:
+        if (self._balance.is_needed or self._elastic.is_needed) and what.level == self.hierarchy.levels - 2:
             self._families[site] = Family(number)
-            self._plan_deal(site)
+            self._plan(site, self._balance)
+            self._plan(site, self._elastic)
         for child, size in enumerate(sizes):
             request = Request(parse_shape(f"slot={size}/{unit}"), attributes={"system": {"queue": None}})  # of any partition
             self._enter(site, request, FOREVER, Child(what.level + 1, what.place * number + child))
@@ -395,12 +472,22 @@ class Simulator:
     def _enter(self, site: Site, request: Request, limit: int, payload: Any, given: Submission | None = None) -> Job:
         instance = site.instance
         now = instance.enter()
-        if limit >= FOREVER and site.machine.graph.structure.partitions:
+        if limit >= FOREVER and site.machine.graph.structure.partitions and instance.ledger is None:
             limit = matching.length(site.machine.graph, request)
         if given is None:
             return instance.submit_request(request, limit, now, 16, None, None, (), payload)
         wanted = list(self._resolved(site, given)) if given.dependencies else ()
-        return instance.submit_request(request, limit, now, given.urgency, given.name, given.user, wanted, payload)
+        charged = self._charged(given) if given.user is not None or self.accounting is not None else None
+        return instance.submit_request(request, limit, now, given.urgency, given.name, given.user, wanted, payload, charged)
+
+    def _charged(self, job: Submission) -> Charged:
+        """To whom a job is charged; equal ones are one object."""
+        by_queue = self.accounting is None or self.accounting.partition_of_jobs == "queue"
+        key = (job.user, job.account, job.qos, job.queue if by_queue else job.partition)
+        found = self._known_charged.get(key)
+        if found is None:
+            found = self._known_charged[key] = Charged(*key)
+        return found
 
     # -- events ------------------------------------------------------------------------------------------------------
 
@@ -418,6 +505,8 @@ class Simulator:
         self._submitted += site.place >= 0
         self._begin_at = min(self._begin_at, job.submit)
         problem = self._take(site, job)
+        if problem is not None and self._make_room(site, job):
+            problem = self._take(site, job)
         if problem is not None and not self._pass_on(site, job):
             self.refusals.add(job.id, problem)
             if site.instance.dependencies.remembers:
@@ -428,10 +517,11 @@ class Simulator:
     def _take(self, site: Site, job: Submission) -> str | None:
         """Submit a job to an instance; returns why it can never run there, or None."""
         try:
-            made = self._enter(site, site.request(job), job.limit, job, job)
+            limit = job.limit if job.jobs else self.checkpoint.limit(job.limit)
+            made = self._enter(site, site.request(job), limit, job, job)
         # never, undecided even on the idle machine, or not accepted by its partition
         except (InfeasibleRequest, InsufficientResources, LimitExceeded) as error:
-            return error.message
+            return f"{error.where}: {error.message}" if self.accounting is not None and error.where else error.message
         site.jobs += not job.jobs
         if site.instance.dependencies.remembers:
             site.names[str(job.id)] = made.id
@@ -468,6 +558,42 @@ class Simulator:
                 raise InfeasibleRequest("waits for a job that was refused", where=f"job {job.id}")
             yield f"{scheme}:{number}"
 
+    # -- external events ---------------------------------------------------------------------------------------------
+
+    def _await_external(self) -> None:
+        event = self.external.next
+        if event is not None:
+            self.events.push(max(event.at, self.clock.now), EXTERNAL, None)
+
+    def _external(self, _: None) -> None:
+        if not self._has_work:
+            return  # a model of failures has no end
+        self.external.take()
+        self._idle_events = 0 if len(self.events) > self._periods else self._idle_events + 1
+        if self._idle_events < limits.IDLE_EVENTS_MAX:
+            self._await_external()
+        for site in list(self._sites.values()):
+            if not site.instance.is_closed:
+                self._settle(site)
+
+    @property
+    def _has_work(self) -> bool:
+        """Whether jobs wait, run, or are still to come."""
+        for site in self._sites.values():
+            active = site.instance.running_jobs.values()
+            if site.upcoming is not None or site.children_left or any(not isinstance(job.payload, Booking) for job in active):
+                return True
+        return False
+
+    def job_of(self, job: int | str) -> Job | None:
+        """The job of an instance by its id in the workload, if it is active."""
+        for site in self._sites.values():
+            number = site.names.get(str(job))
+            if number is not None:
+                found: Job | None = site.instance.running_jobs.get(number)
+                return found
+        return None
+
     def _timer(self, site: Site) -> None:
         site.timer = FOREVER
         if not site.instance.is_closed:
@@ -503,10 +629,14 @@ class Simulator:
                 self._settle(parent)  # its instance has expired just before
             return
         site, given = self._sites[job.instance], job.payload
+        history = self.histories.get(job) if self.histories else None
+        if history is not None and history.ends != self.clock.now:
+            return  # it was the end of an attempt that was interrupted
         below = None if job.child is None else self._sites.get(job.child)
         is_nested = isinstance(given, Submission) and bool(given.jobs)
         is_done = below.is_ending if below is not None else not is_nested
-        if not is_done or (isinstance(given, Submission) and not is_nested and job.started + given.run > self.clock.now):
+        runs_on = isinstance(given, Submission) and not is_nested and job.started + self._length(job, given) > self.clock.now
+        if not is_done or runs_on:
             job.instance.exception(job, "timelimit", note="the limit is reached")
         else:
             job.instance.finish(job, given.status if isinstance(given, Submission) else 0)
@@ -581,7 +711,11 @@ class Simulator:
                     other.instance.supply_changed()
                     self._settle_one(other, passed=False)
         if self._families:
-            self._balance_around(site)
+            if self._balance.is_needed:
+                self._balance_around(site)
+            if self._elastic.is_needed and self._elastic.period_s is None:
+                self._resize(site.parent)
+                self._resize(site)
         self._settle_one(site, passed=passed)
 
     def _settle_one(self, site: Site, *, passed: bool) -> None:
@@ -607,27 +741,27 @@ class Simulator:
 
     def _may_get_more(self, site: Site) -> bool:
         family = self._family_of(site)
-        return family is not None and not family.is_exhausted
+        return self._balance.is_needed and family is not None and not family.is_exhausted
 
     def _balance_around(self, site: Site) -> None:
         """Move jobs as the policy says, after an event at an instance; and end instances that can get no more jobs."""
         family = self._family_of(site)
         if family is None:
             return
-        while (found := self._balance.move(family)) is not None:
+        while (found := self._balance.move(family, self.clock.now)) is not None:
             self._withdraw(found)
             self._put(found)
         if family.is_exhausted:
             for other in list(family.sites):
                 if other is not site:
-                    self._settle_one(other, passed=False)
+                    self._settle_one(other, passed=True)
 
     def _miss(self, parent: Site) -> None:
         """Expect one instance less below a parent."""
         if (family := self._families.get(parent)) is not None:
             family.awaited -= 1
             for other in list(family.sites):
-                self._settle_one(other, passed=False)
+                self._settle_one(other, passed=True)
 
     def _withdraw(self, move: Move) -> None:
         job, source, _ = move
@@ -641,25 +775,78 @@ class Simulator:
         self._take(move.target, move.job.payload)
         self._settle_one(move.target, passed=False)
 
-    def _plan_deal(self, parent: Site) -> None:
-        period_s = self._balance.period_s
-        if period_s is not None:
-            self._deals += 1
-            self.events.push(self.clock.now + ticks(period_s), DEAL, parent)
+    def _plan(self, parent: Site, by: Balance | elastics.Elastic) -> None:
+        """Schedule the end of the next period of a policy for the instances below a parent."""
+        if by.period_s is not None:
+            self._periods += 1
+            self.events.push(self.clock.now + ticks(by.period_s), PERIOD, (parent, by))
 
-    def _deal(self, parent: Site) -> None:
-        """The end of a period: deal the waiting jobs of the instances below a parent anew."""
-        self._deals -= 1
+    def _end_period(self, what: tuple[Site, Balance | elastics.Elastic]) -> None:
+        parent, by = what
+        self._periods -= 1
         family = self._families.get(parent)
-        if family is None or (family.is_exhausted and not family.awaited):
+        if family is None or not (family.sites or family.awaited):
             return
-        moves = self._balance.deal(family)
-        for move in reversed(moves):  # the latest first, so that none starts because one before it has gone
-            self._withdraw(move)
+        if isinstance(by, Balance):
+            self._deal(family, by)
+        else:
+            self._resize(parent)
+        if len(self.events) > self._periods:  # otherwise nothing will ever happen again
+            self._plan(parent, by)
+
+    def _deal(self, family: Family, by: Balance) -> None:
+        moves = by.deal(family)
+        places = {job: at for site in family.sites for at, job in enumerate(site.instance.queue)}
+        gone = set()
+        for move in sorted(moves, key=lambda each: -places[each.job]):  # so that none starts because one before it has gone
+            if move.job.state is State.SCHED:
+                self._withdraw(move)
+                gone.add(move.job)
         for move in moves:
-            self._put(move)
-        if len(self.events) > self._deals:  # otherwise nothing will ever happen again
-            self._plan_deal(parent)
+            if move.job in gone:
+                self._put(move)
+
+    # -- elastic instances ---------------------------------------------------------------------------------------------
+
+    def _make_room(self, site: Site, job: Submission) -> bool:
+        """Let an elastic instance grow by what a job lacks that is too large for it, if its parent has that."""
+        if not self._elastic.is_needed or site.parent is None or self._family_of(site) is None:
+            return False
+        above, inventory = site.parent.instance, site.instance.inventory
+        units = job.ask if isinstance(job.ask, int) else requested_units(job.ask, inventory.measure)
+        if len(above.queue) or not 0 < units - inventory.size <= above.inventory.free_units:
+            return False
+        try:
+            site.instance.grow(site.machine.asking(units - inventory.size))
+        except (InsufficientResources, InfeasibleRequest):  # reserved, or in pieces that do not fit
+            return False
+        site.size = max(site.size, elastics.size(site))
+        return True
+
+    def _resize(self, parent: Site | None) -> None:
+        """Let the innermost instances below a parent shrink and grow: first all that return something, then the others."""
+        if parent is None or (family := self._families.get(parent)) is None or parent.instance.is_closed:
+            return
+        sites = [site for site in family.sites if not site.is_ending and not site.instance.is_closed]
+        above = parent.instance
+        targets = self._elastic.targets(sites, 0 if len(above.queue) else above.inventory.free_units)
+        changed = []
+        for site, target in zip(sites, targets, strict=True):
+            least = max(target, 1, *elastics.waiting(site))
+            surplus = min(elastics.size(site) - least, elastics.idle(site))
+            if surplus > 0 and site.instance.shrink_idle(surplus):
+                changed.append(site)
+        for site, target in zip(sites, targets, strict=True):
+            more = 0 if len(above.queue) else self._elastic.gets(site, target, above.inventory.free_units)
+            if more > 0:
+                with suppress(InsufficientResources, InfeasibleRequest):  # reserved, or in pieces that do not fit
+                    site.instance.grow(site.machine.asking(more))
+                    changed.append(site)
+        for site in changed:
+            site.size = max(site.size, elastics.size(site))
+            self._settle_one(site, passed=False)
+        if changed:
+            self._settle_one(parent, passed=False)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -688,29 +875,39 @@ class Simulator:
             if job.child is not None and (below := self._sites.get(job.child)) is not None:
                 self._close(self._sites[job.instance], below)
             return
-        instance = job.instance
-        claim, inventory = job.claim, instance.inventory
-        size = inventory.count(claim) if claim is not None else 0
         result = job.result
         assert result is not None  # called for finished jobs only
-        record = Finished(
-            given.id,
-            given.submit,
-            job.started,
-            job.ended,
-            job.duration,
-            size,
-            job.status,
-            result,
-            job.user,
-            self._sites[instance].number,
-            claim,
-            inventory,
-            given.ask,
-        )
+        record = self._record(job, job.ended, result)
+        if self.histories:
+            history = self.histories.pop(job, None)
+            if history is not None:
+                record = record._replace(earlier=tuple(history.earlier))
         self._ended += 1
         for sink in self.sinks:
             sink.add(record)
+
+    def _record(self, job: Job, end: int, result: str) -> Finished:
+        given, claim, inventory = job.payload, job.claim, job.instance.inventory
+        return Finished(
+            given.id,
+            given.submit,
+            job.started,
+            end,
+            job.duration,
+            inventory.count(claim) if claim is not None else 0,
+            job.status,
+            result,
+            job.user,
+            self._sites[job.instance].number,
+            claim,
+            inventory,
+            given.ask,
+            account=job.account if self.accounting is not None else given.account,
+            qos=job.qos if self.accounting is not None else given.qos,
+            partition=job.partition if self.accounting is not None else given.partition,
+            queue=given.queue,
+            work=given.run,
+        )
 
 
 def simulate(

@@ -29,6 +29,7 @@ class InstanceRow:
     """What one instance did; times in seconds.
 
     Args:
+        size: the most units that it had.
         wait_s: how long its job waited in the parent for resources; 0 for the outermost.
     """
 
@@ -93,6 +94,7 @@ class Site:
         "parent",
         "pass_at",
         "place",
+        "size",
         "timer",
         "upcoming",
     )
@@ -110,6 +112,7 @@ class Site:
         self.number = number
         self.instance = instance
         self.machine = machine
+        self.size = machine.count
         self.level, self.place = what
         self.feed = feed
         self.ahead = ahead
@@ -170,7 +173,7 @@ class Site:
             self.number,
             self.instance.address,
             self.level,
-            self.machine.count,
+            self.size,
             self.jobs,
             seconds(min(max(self.begin, first), end)),
             seconds(end),

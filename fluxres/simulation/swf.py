@@ -23,6 +23,11 @@ from fluxres.simulation.workload import Submission, Workload, name_of
 
 FIELDS: Final = 18
 _JOB, _SUBMIT, _RUN, _GIVEN, _WANTED, _LIMIT, _STATUS, _USER = 0, 1, 3, 4, 7, 8, 10, 11
+_USED_MEMORY, _WANTED_MEMORY, _GROUP, _APPLICATION, _QUEUE, _PARTITION, _PREVIOUS, _THINK = 6, 9, 12, 13, 14, 15, 16, 17
+_READ: Final = (
+    *(_JOB, _SUBMIT, _RUN, _GIVEN, _WANTED, _LIMIT, _STATUS, _USER),
+    *(_USED_MEMORY, _WANTED_MEMORY, _GROUP, _APPLICATION, _QUEUE, _PARTITION, _PREVIOUS, _THINK),
+)
 _PARTS: Final = ("2", "3", "4")
 """Status of a line that describes a part of a job."""
 _HEADER: Final = re.compile(r";\s*([A-Za-z][\w ]*?)\s*:\s*(.*)")
@@ -84,13 +89,11 @@ def _submission(
         )
     values: tuple[float, ...]
     try:
-        values = tuple(int(words[at]) for at in (_JOB, _SUBMIT, _RUN, _GIVEN, _WANTED, _LIMIT, _STATUS, _USER))
+        values = tuple(int(words[at]) for at in _READ)
     except ValueError:
         # Some traces have seconds with fractions.
-        values = tuple(
-            _number(words, at, line, number, source) for at in (_JOB, _SUBMIT, _RUN, _GIVEN, _WANTED, _LIMIT, _STATUS, _USER)
-        )
-    job, submit, run, given, wanted, limit, status, user = values
+        values = tuple(_number(words, at, line, number, source) for at in _READ)
+    job, submit, run, given, wanted, limit, status, user = values[:8]
     if which == "allocated" and given > 0:
         processors = given
     else:
@@ -119,8 +122,33 @@ def _submission(
         round(limit * TICKS_PER_S),
         int(processors),
         str(int(user)) if user >= 0 else None,
-        status=1 if status == 0 else 0,
+        None,
+        16,
+        (),
+        1 if status == 0 else 0,
+        *_fields(*values[8:]),
     )
+
+
+def _fields(
+    used: float, wanted: float, group: float, application: float, queue: float, partition: float, previous: float, think: float
+) -> tuple[str | None, None, str | None, str | None, int | None, str | None, int | None, int]:
+    """The last fields of a submission; a negative number is missing, and so is a number of a job of 0."""
+    memory = wanted if wanted > 0 else used
+    return (
+        _name(group),
+        None,
+        _name(queue),
+        _name(partition),
+        int(memory) if memory > 0 else None,
+        _name(application),
+        int(previous) if previous > 0 else None,
+        round(think * TICKS_PER_S) if think > 0 and previous > 0 else 0,
+    )
+
+
+def _name(number: float) -> str | None:
+    return str(int(number)) if number >= 0 else None
 
 
 def _number(words: list[str], at: int, line: str, number: int, source: Source) -> float:

@@ -29,6 +29,13 @@ class Submission(NamedTuple):
         urgency: of RFC 30.
         dependencies: such as ``afterok:ID`` with ids of this workload.
         status: its wait status at its end.
+        account: to which it is charged; in SWF its group.
+        qos: its quality of service.
+        queue, partition: to which it was submitted; they may be the same.
+        memory_kib: requested for each processor, else used, or None.
+        application: its executable.
+        previous: the job after whose end it was submitted.
+        think: the time from that end to the submission, in ticks.
         level: of the instance that runs it, 0 for the outermost; None for an innermost one.
         jobs: those of an instance that is made for this job, on what it holds; their times count from the begin of that
             instance, which ends with the last of them, or at the limit.
@@ -44,6 +51,14 @@ class Submission(NamedTuple):
     urgency: int = 16
     dependencies: tuple[str, ...] = ()
     status: int = 0
+    account: str | None = None
+    qos: str | None = None
+    queue: str | None = None
+    partition: str | None = None
+    memory_kib: int | None = None
+    application: str | None = None
+    previous: int | str | None = None
+    think: int = 0
     level: int | None = None
     jobs: tuple[Submission, ...] = ()
 

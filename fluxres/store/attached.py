@@ -388,15 +388,23 @@ class Attached(PatientSink):
 
         Errors: StoreError; the graph refuses changes then.
         """
-        if self._loss is not None:
-            self._reload()
-            return
-        self._loss = StoreError("the changes of other processes could not be read", where=self.store.url)
+        if self._loss is None:
+            self._loss = StoreError("the changes of other processes could not be read", where=self.store.url)
+            try:
+                if self._follows():
+                    self._loss = None
+                    return
+            except StoreError:
+                if not self._link.is_lost:
+                    raise
+        self._reload()
+
+    def _follows(self) -> bool:
+        """Make the changes of others that are in the store; returns whether they are few enough for that."""
         if self._link.has_moved():
             news = self._link.news()
             if news is None or sum(journal.weight(entry.event) for entry in news) > _REPLAY_MAX:
-                self._reload()
-                return
+                return False
             self._thread.depth += 1  # replaying an event of a tag tells of it
             try:
                 for entry in news:
@@ -404,7 +412,7 @@ class Attached(PatientSink):
             finally:
                 self._thread.depth -= 1
             self._since_snapshot = self._link.row.weight
-        self._loss = None
+        return True
 
     def refresh(self) -> None:
         self._require_process()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit, urlunsplit
@@ -263,8 +263,8 @@ class AdvisoryLock:
         if not wait_s >= 0:
             raise UsageError(f"wait: expected seconds >= 0, got {wait_s!r}")
         with self._database.translated():
-            db = self._connected(command)
-            if db.execute(f"SELECT pg_try_advisory_lock({_LOCK})").fetchone()[0]:
+            db, is_free = self._asked(command)
+            if is_free:
                 return
             first_s = min(TELL_AFTER_S, wait_s)
             if self._waited(db, first_s):
@@ -297,14 +297,23 @@ class AdvisoryLock:
 
     def close(self) -> None:
         if self._db is not None:
+            # A server learns some time later that a connection is closed; the lock is to be free when this returns.
+            with suppress(StoreError), self._database.translated():
+                self._db.execute("SELECT pg_advisory_unlock_all()")
             self._db.close()
             self._db = None
 
-    def _connected(self, command: str) -> PostgresqlConnection:
-        if self._db is None or self._db.db.closed:
-            said = " ".join(command.split())
-            self._db = self._database._connect(said)
-        return self._db
+    def _asked(self, command: str) -> tuple[PostgresqlConnection, bool]:
+        """The connection, and whether the lock was free and is had now; a new connection if the server has ended this one."""
+        ask, is_new = f"SELECT pg_try_advisory_lock({_LOCK})", False
+        while True:
+            if self._db is None or self._db.is_lost:
+                self._db, is_new = self._database._connect(" ".join(command.split())), True
+            try:
+                return self._db, bool(self._db.execute(ask).fetchone()[0])
+            except imported(self._database.url).OperationalError:
+                if is_new or not self._db.is_lost:
+                    raise
 
     def _waited(self, db: PostgresqlConnection, wait_s: float) -> bool:
         """Whether the lock was given in time."""

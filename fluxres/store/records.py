@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from fluxres.allocation import plans
 from fluxres.allocation.drawn import Drawn
-from fluxres.allocation.records import ELSEWHERE, Records
+from fluxres.allocation.planned import Batch
+from fluxres.allocation.records import ELSEWHERE, HIDDEN, Records
 from fluxres.allocation.steps import Steps
 from fluxres.clock import Clock
 from fluxres.graph.structure import Structure
@@ -84,8 +85,11 @@ def _restore_held(records: Records, stored: RecordColumns) -> None:
     structure = records.structure
     before = Records(structure, records.planner)
     columns = (stored.owner, stored.vertex, stored.start, stored.end, stored.amount)
-    below = _below_whole(structure, stored).tolist()
-    for implied, i, v, start, end, amount in zip(below, *(column.tolist() for column in columns), strict=True):
+    below = _below_whole(structure, stored)
+    alike, batches = _batches(structure, stored, below)
+    singly = ~alike
+    rows = zip(*(column[singly].tolist() for column in (below, *columns)), strict=True)
+    for implied, i, v, start, end, amount in rows:
         owner = stored.owners[i]
         of_owner: dict[int, Steps] = before.implied.setdefault(owner, {}) if implied else {}
         holders: dict[str, Steps] = {} if implied else before.held.setdefault(v, {})
@@ -98,7 +102,38 @@ def _restore_held(records: Records, stored: RecordColumns) -> None:
     # Jobs are listed in the order they first held something, and not in that of their pools.
     records.pools_of = {owner: set() for owner in stored.owners}
     records.take(before, np.arange(structure.n, dtype=np.int32))
+    records.take_batches(batches)
     records.slots_of = dict(stored.slots_of)
+
+
+def _batches(structure: Structure, stored: RecordColumns, below: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], dict[str, Batch]]:
+    """Which spans are of owners with nothing but records over one window, and what these hold.
+
+    Args:
+        below: spans that may be implied.
+    """
+    order = np.lexsort((stored.vertex, stored.owner))
+    owner, vertex, amount, start, end = (
+        column[order] for column in (stored.owner, stored.vertex, stored.amount, stored.start, stored.end)
+    )
+    is_same = owner[1:] == owner[:-1]
+    odd = below[order] | (vertex >= structure.n)
+    odd[1:] |= is_same & ((start[1:] != start[:-1]) | (end[1:] != end[:-1]) | (vertex[1:] == vertex[:-1]))
+    is_odd = np.zeros(len(stored.owners), np.bool_)
+    is_odd[owner[odd]] = True
+    is_odd[[row[0] for row in stored.drawn]] = True
+    is_odd |= [name.startswith(HIDDEN) for name in stored.owners]
+    accounts = structure.accounts
+    size, within = accounts.size[vertex], accounts.end[vertex] > vertex + 1
+    is_covered = (size > 1) & (amount == size) & within
+    cuts = np.flatnonzero(~is_same) + 1
+    found = dict[str, Batch]()
+    for lo, hi in pairwise([0, *cuts.tolist(), len(owner)]):
+        if not is_odd[owner[lo]]:
+            covered = vertex[lo:hi][is_covered[lo:hi]].tolist()
+            batch = Batch(vertex[lo:hi].astype(np.int32), amount[lo:hi].astype(np.int64), covered, int(start[lo]), int(end[lo]))
+            found[stored.owners[owner[lo]]] = batch
+    return ~is_odd[stored.owner], found
 
 
 def _below_whole(structure: Structure, stored: RecordColumns) -> NDArray[np.bool_]:

@@ -504,9 +504,14 @@ class Link:
             self._row = row
             return found
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the server has ended the connection; the next `read` opens another one."""
+        return self._rows.db.is_lost
+
     def read(self, clock: Clock) -> tuple[ResourceGraph, bool]:
         """The stored graph, and whether its shape is still that of the last read."""
-        if self._rows.db.is_lost:
+        if self.is_lost:
             self._rows.db = self._database.attach(self._durability)
         with self._snapshot() as rows:
             row = self._current(rows)

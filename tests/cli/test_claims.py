@@ -15,7 +15,8 @@ def test_commands_on_a_copy_whose_job_has_ended(tiny: Invoke) -> None:
     tiny(*PART, "allocate", "slot/core", "--job", "inner")
     assert "no problems" in tiny(*PART, "check").output
     assert "j1 in tiny" in tiny("graphs").output
-    tiny("free", "j1")
+    said = tiny("free", "j1").stderr
+    assert said == "fluxres: graph part was copied for job j1; jobs there still hold some of it: inner\n"
     assert "j1 in tiny, no more" in tiny("graphs").output
     for command in (("allocate", "--job", "late"), ("why",), ("when",)):
         assert "allocates nothing any more" in tiny(*PART, *command, "slot/core", status=2).output

@@ -27,6 +27,7 @@ from fluxres import (
 from fluxres.errors import FluxresError, LimitExceeded, StaleHandle
 from fluxres.instance import Instance, Job, State
 from fluxres.instance.runner import Unattended
+from fluxres.simulation.machine import of_number
 from tests.instance.machines import ManualClock, of_shape, on_nodes, racks
 
 
@@ -158,6 +159,44 @@ def test_grow_and_shrink(inventory: str) -> None:
     child.shrink(["/cluster/rack0/node0", "/cluster/rack0/node1"])
     child.close()
     assert top.graph.jobs() == [str(other.id)]
+
+
+@pytest.mark.parametrize("inventory", ["named", "counted", "auto", "graph"])
+@pytest.mark.parametrize("is_one_pool", [False, True])
+def test_children_grow_and_shrink_by_interchangeable_units_on_any_inventory(inventory: str, *, is_one_pool: bool) -> None:
+    if inventory in ("named", "counted") and (inventory == "counted") != is_one_pool:
+        return
+    graph = of_number(8) if is_one_pool else of_shape("node=8")
+    top = Instance(graph, inventory=inventory)
+
+    def units(number: int) -> str:
+        return f"slot=1/core={number}" if is_one_pool else f"slot={number}/node"
+
+    child = top.spawn(top.submit(units(2), duration_s=100))
+    child.submit(units(2), duration_s=10)
+    waiting = child.submit(units(1), duration_s=10)
+    child.grow(units(2))
+    assert waiting.state is State.RUN
+    assert (top.inventory.free_units, child.inventory.free_units) == (4, 1)
+    other = top.submit(units(5), duration_s=10)
+    assert (other.state, child.shrink_idle(3), other.state) == (State.SCHED, 1, State.RUN)
+    assert (top.inventory.free_units, child.inventory.free_units, child.shrink_idle(1)) == (0, 0, 0)
+    assert top.inventory.kind in (inventory, "counted" if is_one_pool else "named")
+    with pytest.raises(InsufficientResources):
+        child.grow(units(1))
+    assert top.check() == []
+    top.finish(other)
+    child.close()
+    assert (top.inventory.free_units, top.check()) == (8, [])
+
+
+def test_units_that_a_job_holds_are_not_returned() -> None:
+    top = Instance(of_number(8), inventory="counted")
+    child = top.spawn(top.submit("slot=1/core=4"))
+    child.submit("slot=1/core=3")
+    with pytest.raises(StillHeld, match="2 units to return, but only 1 of 4 are free"):
+        child.shrink({"/processors/core": 2})
+    assert top.check() == []
 
 
 def test_part_of_an_exclusive_pool_is_returned() -> None:

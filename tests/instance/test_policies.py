@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from fluxres import InfeasibleRequest, PolicyError, QueuePolicy, Resource, StoreError, UsageError, build, limits, load
 from fluxres.instance import Instance, Job, Queue, State
 from fluxres.instance import policy as policies
-from fluxres.instance.policy import FairShare, Multifactor, Usage, names, policy
+from fluxres.instance.fair_share import Usage
+from fluxres.instance.policy import FairShare, Multifactor, names, policy
 from fluxres.model import changes
 from fluxres.simulation.simulator import simulate
 from fluxres.simulation.workload import Submission
@@ -202,7 +203,7 @@ def test_users_with_much_usage_wait() -> None:
     assert list(instance.queue) == [bob, ann]
     policy_used = instance.policy
     assert isinstance(policy_used, FairShare)
-    assert policy_used.share("ann", 100.0) < policy_used.share("bob", 100.0) == 1.0
+    assert policy_used.share(ann, 100.0) < policy_used.share(bob, 100.0) == 1.0
     instance.finish(running)
     assert bob.state is State.RUN
 
@@ -215,10 +216,10 @@ def test_users_are_charged_while_their_jobs_run() -> None:
     instance.finish(short)
     clock.now_s = 7200.0
     instance.advance()
-    assert isinstance(instance.policy, FairShare)
-    assert instance.policy.share("ann", 7200.0) < 0.3 < 0.9 < instance.policy.share("bob", 7200.0)
     instance.submit("slot=99/node", user="cy", duration_s=10)
     ann, bob = (instance.submit("slot=99/node", user=name) for name in ("ann", "bob"))
+    assert isinstance(instance.policy, FairShare)
+    assert instance.policy.share(ann, 7200.0) < 0.3 < 0.9 < instance.policy.share(bob, 7200.0)
     assert list(instance.queue)[1:] == [bob, ann]
 
 

@@ -9,8 +9,10 @@ from fluxres import limits
 from fluxres.clock import TICKS_PER_S
 from fluxres.graph.recipe import Recipe
 from fluxres.match import Matcher
-from fluxres.match.reasons import Refusal
+from fluxres.match.reasons import CUT, Refusal
+from fluxres.match.traverser import Budget
 from fluxres.model import ResourceGraph
+from fluxres.syntax.jobspec import Request
 from tests import sites
 from tests.match.machines import matcher, request
 
@@ -300,3 +302,36 @@ def test_too_few_pools_are_not_blamed_on_their_suppliers() -> None:
     refusal = eight_racks(8000, 99999).why_not("slot=65/node")
     assert refusal is not None
     assert [part.type for part in refusal.parts if part.is_short] == ["node"]
+
+
+def test_the_searches_of_one_explanation_share_what_they_may_take_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`WHY_STEPS_MAX`: three slots compete for the nodes, and each smaller count that is tried is a search of its own."""
+    spent = [0]
+    spend = Budget.spend
+
+    def counted(budget: Budget) -> None:
+        spent[0] += 1
+        spend(budget)
+
+    made = matcher(Recipe("node", 40, children=(Recipe("core", 16), Recipe("gpu", 4))))
+    for node in range(35):
+        for core in range(3):
+            made.planner.hold(made.structure.vertex(f"/cluster/node{node}/core{core}"), 1, 0, 100 * S)
+    slots = [(30, 9, 1), (20, 5, 2), (25, 7, 0)]
+    resources = [
+        {"type": "slot", "count": count, "label": f"s{cores}", "with": [{"type": "core", "count": cores}]}
+        for count, cores, _ in slots
+    ]
+    for slot, (*_, gpus) in zip(resources, slots, strict=True):
+        slot["with"] += [{"type": "gpu", "count": gpus}] * bool(gpus)
+    tasks = [{"command": ["x"], "slot": "s9", "count": {"per_slot": 1}}]
+    asked = Request.parse({"version": 1, "resources": resources, "tasks": tasks, "attributes": {"system": {"duration": 10}}})
+    monkeypatch.setattr(limits, "MATCH_STEPS_MAX", 2_000)
+    monkeypatch.setattr(limits, "WHY_STEPS_MAX", 500)
+    monkeypatch.setattr(Budget, "spend", counted)
+    found = made.why_not(asked, 0, 10 * S)
+    bound = 8 * made.structure.n  # what every search may take back besides
+    assert found is not None
+    assert found.undecided
+    assert found.sentences()[-1] == CUT
+    assert spent[0] < 2_000 + bound + 2 * (500 + bound) + 20

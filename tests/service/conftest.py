@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 import fluxres
-from fluxres.service.client.connection import Connection, address
+from fluxres.service.client.addresses import address
+from fluxres.service.client.connection import Connection
 
 DEMO = {
     "fluxres": 1,

@@ -16,7 +16,7 @@ import fluxres
 from fluxres import limits
 from fluxres.errors import Forbidden, InputError, Unauthorized
 from fluxres.service.access import Access, Role
-from fluxres.service.client.connection import of_graph
+from fluxres.service.client.requests import of_graph
 from tests.service import openapi
 from tests.service.conftest import Server, demo_store, running
 from tests.service.test_api import send

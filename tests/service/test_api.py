@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import http.client
 import json
+import logging
+import re
+import signal
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
@@ -16,8 +21,8 @@ import pytest
 import fluxres
 from fluxres import limits
 from fluxres.errors import STATUS
-from fluxres.service import answers, problems
-from fluxres.service.client.connection import of_graph
+from fluxres.service import answers, log, problems
+from fluxres.service.client.requests import of_graph
 from tests.service.conftest import DEMO, Server, running
 
 _names = count()
@@ -406,3 +411,95 @@ def test_it_tells_how_it_does(shared: Server, graph: Graph) -> None:
     text = send(shared, "GET", "/metrics")[1].decode()
     assert 'fluxres_requests_total{method="POST",operation="allocate",status="200"}' in text
     assert f'fluxres_jobs{{graph="{graph.name}"}} 1.0' in text
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/v1/graph", 404), ("GET", "/v1/graphs/demo/allocate", 405), ("DELETE", "/health", 405)],
+)
+def test_a_route_that_is_not_there_says_where_the_routes_are(shared: Server, method: str, path: str, status: int) -> None:
+    found, problem, _ = send(shared, method, path)
+    assert found == status
+    assert problem["message"].startswith(f"{method} {path}: ")
+    assert "/schema/openapi.json" in problem["hint"]
+    assert send(shared, "GET", "/schema/openapi.json")[0] == 200
+
+
+def test_a_body_with_an_unknown_or_missing_field_gets_the_fields_that_it_has(graph: Graph) -> None:
+    for body, where, fields in [
+        ({"wanted": "slot/node", "job": "j", "durations": 3}, "data", "duration_s, end, grow, job, name, or_reserve"),
+        ({"wanted": "slot/node"}, "data", "duration_s, end, grow, job, name, or_reserve"),
+    ]:
+        status, problem, _ = graph("allocate", body)
+        assert (status, problem["where"]) == (400, where)
+        assert problem["hint"].startswith(f"its fields: {fields}")
+    status, problem, _ = graph("allocate_all", {"parts": [{"wanted": "slot/node", "jo": "x"}]})
+    assert (status, problem["where"], problem["hint"]) == (400, "parts[0]", "its fields: job, wanted")
+    status, problem, _ = graph("allocate", {"wanted": "slot/node", "job": 5.5})
+    assert (status, problem["hint"]) == (400, "")
+
+
+def test_a_server_does_not_stand_still_because_nobody_reads_its_log(start: Any) -> None:
+    """`SERVICE_LOG_LINES_MAX`: a pipe has room for 64 KiB, and these lines are three times as many."""
+    server = start("--log-requests")
+    asked = server.connection()
+    for _ in range(2_000):
+        asked.get("/health")
+    lines = 0
+    server.process.send_signal(signal.SIGTERM)
+    _, errors = server.process.communicate(timeout=30)
+    lines = errors.count('"/health"')
+    assert (server.process.returncode, lines) == (0, 2_000)
+
+
+def test_a_log_that_nobody_reads_drops_lines_and_counts_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SERVICE_LOG_LINES_MAX", 4)
+    may_go_on, written = threading.Event(), list[str]()
+
+    def slow(line: str) -> None:
+        may_go_on.wait(10)
+        written.append(line)
+
+    monkeypatch.setattr(log, "_write", slow)
+    handler = log.Lines()
+    for number in range(50):
+        handler.emit(logging.LogRecord("fluxres", logging.WARNING, "", 0, f"line {number}", None, None))
+    may_go_on.set()
+    handler.close()
+    dropped = next(int(line.split()[2]) for line in written if "dropped" in line)
+    assert dropped + sum(line.startswith("line") for line in written) == 50
+    assert dropped >= 45
+
+
+def test_a_question_ends_when_its_client_closes_the_connection(start: Any) -> None:
+    """The search would take the time of a question, half a minute, and have the graph all the while."""
+    server = start("--question-time", "30")
+    machine = {"type": "node", "count": 40, "with": [{"type": "core", "count": 16}, {"type": "gpu", "count": 4}]}
+    send(server, "POST", "/v1/graphs?name=hard", {"fluxres": 1, "name": "hard", "resources": [machine]})
+    taken = [f"/hard/node{node}/core{core}" for node in range(35) for core in range(3)]
+    assert send(server, "POST", "/v1/graphs/hard/allocate", {"wanted": taken, "job": "j1"})[0] == 200
+    slots = [(30, "a", 9, 1), (20, "b", 5, 2), (25, "c", 7, 1)]
+    resources = [
+        {
+            "type": "slot",
+            "count": count,
+            "label": label,
+            "with": [{"type": "core", "count": a}, {"type": "gpu", "count": b}],
+        }
+        for count, label, a, b in slots
+    ]
+    tasks = [{"command": ["x"], "slot": "a", "count": {"per_slot": 1}}]
+    asked = {"version": 1, "resources": resources, "tasks": tasks, "attributes": {"system": {"duration": 10}}}
+    opened = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=30)
+    body = json.dumps({"wanted": asked}).encode()
+    opened.request("POST", "/v1/graphs/hard/match", body, {"content-type": "application/json"})
+    time.sleep(0.5)
+    opened.close()
+    pattern, found = re.compile(r'requests_total\{.*operation="match".*status="(\d+)"'), None
+    until_s = time.monotonic() + 60.0
+    while found is None and time.monotonic() < until_s:
+        time.sleep(0.1)
+        found = pattern.search(send(server, "GET", "/metrics")[1].decode())
+    assert found is not None
+    assert found[1] == "503"  # by itself it would be refused, or end after half a minute
+    assert send(server, "GET", "/v1/graphs/hard/jobs")[1]["count"] == 1

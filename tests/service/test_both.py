@@ -1,11 +1,13 @@
-"""What schedulers use, on a local graph, on one attached to a store, and on one on a server: the same answers."""
+"""What schedulers use, on a local graph, an attached one, and one on a server, with and without asyncio: the same answers."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,9 @@ from typing import Any
 import pytest
 
 import fluxres
+from fluxres.service.client.async_stage import AsyncRemoteStage
+from fluxres.service.client.requests import Request
+from fluxres.service.client.values import AsyncRemoteAllocation
 from fluxres.store.attached import open as attach
 from tests.service.conftest import DEMO, Server, demo_store, running
 
@@ -27,7 +32,62 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 _names = count()
 
 
-@pytest.fixture(params=["local", "attached", "remote"])
+class Awaited:
+    """A graph for asyncio, or a value of it, whose coroutines run to their end at once."""
+
+    def __init__(self, inside: Any, loop: asyncio.AbstractEventLoop, graph: Any) -> None:
+        self._inside, self._loop, self._graph = inside, loop, graph
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "pools":
+            return tuple(self._run(self._graph.pool(pool)) for pool in self._inside.pools)
+        found = getattr(self._inside, name)
+        return self._called(found) if callable(found) else found
+
+    def _called(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Any:
+            return self._run(method(*(getattr(one, "_inside", one) for one in given), **named))
+
+        return call
+
+    def _run(self, found: Any) -> Any:
+        if isinstance(found, AsyncIterator):
+            return self._run(self._listed(found))
+        value = self._loop.run_until_complete(found)
+        if isinstance(value, list):
+            return [self._wrapped(one) for one in value]
+        return self._wrapped(value)
+
+    async def _listed(self, items: AsyncIterator[Any]) -> list[Any]:
+        return [one async for one in items]
+
+    def _wrapped(self, value: Any) -> Any:
+        is_active = isinstance(value, AsyncRemoteAllocation | AsyncRemoteStage)
+        return Awaited(value, self._loop, self._graph) if is_active else value
+
+    def __enter__(self) -> Awaited:
+        self._run(self._inside.__aenter__())
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._run(self._inside.__aexit__(*error))
+
+
+@contextmanager
+def awaited(url: str, graph: str) -> Iterator[Awaited]:
+    """A graph for asyncio, in a loop that runs while it is asked."""
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+
+        async def connected() -> Any:
+            return await fluxres.aconnect(url, graph=graph)
+
+        found = loop.run_until_complete(connected())
+        yield Awaited(found, loop, found)
+        loop.run_until_complete(found.close())
+
+
+@pytest.fixture(params=["local", "attached", "remote", "asyncio"])
 def graph(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     if request.param == "local":
         yield fluxres.load(DEMO, clock=time.time)
@@ -36,8 +96,8 @@ def graph(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
             yield attached
     else:
         server, name = request.getfixturevalue("shared"), f"g{next(_names)}"
-        server.connection().send("POST", f"/v1/graphs?name={name}", json.dumps(DEMO).encode())
-        with fluxres.connect(server.url, graph=name) as remote:
+        server.connection().make(Request("POST", f"/v1/graphs?name={name}", json.dumps(DEMO).encode()))
+        with (fluxres.connect if request.param == "remote" else awaited)(server.url, graph=name) as remote:
             yield remote
 
 
@@ -164,6 +224,11 @@ def test_stages_are_committed_or_released(graph: Any) -> None:
     assert graph.jobs() == ["j1"]
     with pytest.raises(fluxres.StaleHandle):
         graph.commit(stage.stage)
+    stage = graph.stage("slot=1/core", job="j2") if graph.free("j1") is None else None
+    assert len(graph.commit(stage).pools) == 1
+    assert graph.jobs() == ["j2"]
+    graph.release(graph.stage("slot=1/core", job="j3"))
+    assert graph.jobs() == ["j2"]
 
 
 def test_ended_records_expire(graph: Any) -> None:
@@ -175,6 +240,8 @@ def test_ended_records_expire(graph: Any) -> None:
 
 
 WRONG: list[Callable[[Any], object]] = [
+    lambda g: g.allocate("slot=9/node", job="j1"),
+    lambda g: g.allocate_all([("slot=9/node", "j1"), ("slot=1/node", "j2")]),
     lambda g: g.allocate("slot=1/node", job=""),
     lambda g: g.allocate("slot=1/node", job="j1", duration_s=-1),
     lambda g: g.allocate("slot=1/node", job="j1", start=10, end=5),

@@ -14,6 +14,7 @@ import fluxres
 from fluxres import clock
 from fluxres.cli.program import program, run
 from fluxres.errors import RevisionConflict
+from fluxres.service.client.requests import Request
 from fluxres.service.client.store import RemoteStore
 from tests.service.conftest import DEMO, Server, demo_store, running
 
@@ -21,7 +22,7 @@ from tests.service.conftest import DEMO, Server, demo_store, running
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with running(demo_store(tmp_path_factory.mktemp("shared"))) as found:
-        found.connection().send("POST", "/v1/graphs?name=spare", json.dumps(DEMO).encode())
+        found.connection().make(Request("POST", "/v1/graphs?name=spare", json.dumps(DEMO).encode()))
         yield found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -19,8 +20,10 @@ from fluxres.errors import NotLeader, StoreError
 from fluxres.launch import identity
 from fluxres.model import ResourceGraph
 from fluxres.service import leadership
+from fluxres.service.access import Caller, Role
 from fluxres.service.kept import KeptAnswers
 from fluxres.service.leadership import Leadership
+from fluxres.service.site import Served, Site
 from fluxres.store import Store, lease, open_store, upkeep
 from fluxres.store.attached import Attached
 from fluxres.store.lease import Fence, Lease
@@ -255,3 +258,54 @@ def noted(store: str) -> Lease:
         found = lease.read(rows.db)
     assert found is not None
     return found
+
+
+def test_a_change_that_fails_while_another_server_leads_is_one_for_that_server(
+    demo: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server that takes over ends the connections of one that stood still, which gets errors of the store then."""
+    site, caller = Site(demo, 10.0, LIFE_S), Caller("ada", Role.ADMIN)
+    site.leadership.begin("http://first", is_open=True, may_stand_by=True)
+
+    def fail(_change: Any) -> Any:
+        raise StoreError("the server ended the connection")
+
+    async def change(keep: Any) -> str:
+        try:
+            await site.change("demo", caller, "test", None, lambda graph: graph.tag("/demo", "k"), keep)
+        except StoreError as error:
+            return type(error).__name__
+        return "made"
+
+    async def main() -> list[str]:
+        keep = site.kept.note
+        found = [await change(None)]
+        monkeypatch.setattr(site.served("demo").writer, "submit", fail)
+        found.append(await change(keep))
+        own = site.leadership.fence.own
+        assert own is not None
+        note(demo, Lease(own.epoch + 1, own.holder, "http://second", own.store, LIFE_S, own.until))
+        return [*found, await change(keep), await change(None)]
+
+    try:
+        assert asyncio.run(main()) == ["made", "StoreError", "NotLeader", "StoreError"]
+        assert site.leadership.leader == "http://second"
+    finally:
+        site.close()
+
+
+def test_reading_a_large_graph_is_no_part_of_the_time_of_a_question(demo: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    site, opened = Site(demo, 0.2, LIFE_S), Served.__init__
+
+    def slow(*given: Any) -> None:
+        until_s = clock.stopwatch() + 0.5
+        while clock.stopwatch() < until_s:  # as a computation, which the limit could end
+            pass
+        opened(*given)
+
+    monkeypatch.setattr(Served, "__init__", slow)
+    site.leadership.begin("http://first", is_open=True, may_stand_by=True)
+    try:
+        assert asyncio.run(site.ask("demo", len))[0] == 75
+    finally:
+        site.close()

@@ -20,6 +20,7 @@ from fluxres.errors import RevisionConflict, StoreError
 from fluxres.launch import identity
 from fluxres.service.client import led
 from fluxres.service.client.connection import Connection
+from fluxres.service.client.requests import Request
 from fluxres.store import lease, open_store
 from fluxres.store.lease import Lease
 from tests.service.conftest import Server, demo_store, running
@@ -39,15 +40,15 @@ def led_store(tmp_path: Path) -> Iterator[Server]:
 def posts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The paths of the changes that this process sent to a server and that were answered."""
     found: list[str] = []
-    original = Connection.send
+    original = Connection.make
 
-    def send(self: Connection, method: str, path: str, *given: Any, **more: Any) -> Any:
-        reply = original(self, method, path, *given, **more)
-        if method == "POST":
-            found.append(path)
+    def make(self: Connection, request: Request) -> Any:
+        reply = original(self, request)
+        if request.method == "POST":
+            found.append(request.path)
         return reply
 
-    monkeypatch.setattr(Connection, "send", send)
+    monkeypatch.setattr(Connection, "make", make)
     return found
 
 
@@ -150,9 +151,9 @@ def test_no_token_goes_to_an_address_that_was_found_in_a_store(led_store: Server
     sent: list[dict[str, str]] = []
     original = Connection._once
 
-    def once(self: Connection, at: Any, method: str, path: str, body: bytes | None, headers: Any) -> Any:
-        sent.append(dict(headers))
-        return original(self, at, method, path, body, headers)
+    def once(self: Connection, at: Any, request: Request) -> Any:
+        sent.append({**self._headers, **request.headers})
+        return original(self, at, request)
 
     monkeypatch.setattr(Connection, "_once", once)
     assert tag(led_store.store) == 0

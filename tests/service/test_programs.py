@@ -23,7 +23,7 @@ from fluxres.clock import TICKS_PER_S, seconds
 from fluxres.errors import FluxresError, Forbidden, StoreError, UsageError
 from fluxres.launch import desk, identity
 from fluxres.service.client.broker import ServerBroker
-from fluxres.service.client.connection import of_graph
+from fluxres.service.client.requests import of_graph
 from fluxres.service.client.store import RemoteStore
 from fluxres.store import open_store
 from fluxres.store.mailbox import News
@@ -306,7 +306,7 @@ def test_a_request_of_another_machine_waits_and_is_granted(shared: Shared) -> No
     assert shared.post("run", body)["state"] == "waiting"
     assert shared.post("run", body)["state"] == "waiting"  # a request that is repeated
     assert len(shared.place.tickets()) == 1
-    stream = shared.server.connection().stream(f"{of_graph('ws', 'news')}?mark={MARK}", {})
+    stream = shared.server.connection().stream(f"{of_graph('ws', 'news')}?mark={MARK}")
     assert next(stream) == b": following"
     process.terminate()
     news = [msgspec.json.decode(line[6:], type=News) for line in until_data(stream)]
@@ -326,7 +326,7 @@ def until_data(stream: Iterator[bytes]) -> Iterator[bytes]:
 
 def test_cancel_reaches_a_launcher_on_another_machine(shared: Shared) -> None:
     shared.post("run", shared.apply(host="elsewhere"))
-    stream = shared.server.connection().stream(f"{of_graph('ws', 'news')}?mark={MARK}", {})
+    stream = shared.server.connection().stream(f"{of_graph('ws', 'news')}?mark={MARK}")
     assert next(stream) == b": following"
     cancel = shared.popen("cancel", "r1", "--grace", "2")
     line = next(line for line in stream if line.startswith(b"data: "))

@@ -14,7 +14,8 @@ import fluxres
 from fluxres import limits
 from fluxres.cli.program import run
 from fluxres.errors import KeyReused, StoreError
-from fluxres.service.client.connection import Connection, address, followed
+from fluxres.service.client.addresses import address, followed
+from fluxres.service.client.connection import Connection
 from fluxres.store import open_store
 from tests.service.conftest import DEMO, Server, demo_store, running
 
@@ -185,10 +186,10 @@ def test_a_client_of_the_server_that_stands_by_is_sent_to_the_leader_and_back(pa
     leader, second = pair
     with fluxres.connect(second.url, graph="demo") as graph:
         graph.allocate("slot/core", job="j1")
-        assert str(graph.connection.at) == leader.url
+        assert str(graph.connection.servers.at) == leader.url
         leader.process.kill()
         graph.allocate("slot/core", job="j2")
-        assert str(graph.connection.at) == second.url
+        assert str(graph.connection.servers.at) == second.url
 
 
 def test_a_client_looks_for_a_leader_for_some_time(monkeypatch: pytest.MonkeyPatch) -> None:

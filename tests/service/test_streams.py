@@ -176,7 +176,7 @@ def test_a_quiet_stream_gets_comments(tmp_path: Path, monkeypatch: pytest.Monkey
         await items.aclose()
         return found
 
-    assert asyncio.run(first_three()) == [b": following\n\n", b": still there\n\n", b": still there\n\n"]
+    assert asyncio.run(first_three()) == [b": following 1\n\n", b": still there\n\n", b": still there\n\n"]
 
 
 def test_a_server_takes_more_files_than_it_was_started_with(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ class Case:
     sizes: tuple[tuple[int, ...], ...]
     larger: str
     balance: str
+    elastic: str
     boot: int
     jobs: tuple[Submission, ...]
 
@@ -110,8 +111,9 @@ class Oracle:
             for child in range(number):
                 part = parts[child] if parts else size // number + (child < size % number)
                 self.enter(node, Task(part, None, level + 1, place * number + child))
-            if self.case.balance.startswith("redeal") and level == len(self.case.fan_outs) - 1:
-                self.push(self.now + int(float(self.case.balance[7:]) * 1_000_000), PERIOD, node)
+            for policy in (self.case.balance, self.case.elastic):
+                if ":" in policy and level == len(self.case.fan_outs) - 1:
+                    self.push(self.now + period_of(policy), PERIOD, (node, policy))
         self.announce(node)
         self.settle(node)
 
@@ -158,6 +160,10 @@ class Oracle:
             return node
         if self.case.larger != "up":
             return None
+        is_elastic = self.case.elastic != "none" and node.place >= 0 and node.level == len(self.case.fan_outs)
+        if is_elastic and node.above is not None and not node.above.queue and size - node.size <= node.above.free:
+            self.give(node, node.above, size - node.size)
+            return node
         while node.above is not None:
             near = [
                 each
@@ -239,7 +245,7 @@ class Oracle:
 
     def settle(self, node: Node) -> None:
         siblings = self.family(node)
-        if siblings is not None:
+        if siblings is not None and self.case.balance != "none":
             assert node.above is not None
             if self.case.balance == "steal":
                 while self.steal(siblings):
@@ -247,6 +253,9 @@ class Oracle:
             if self.is_exhausted(node.above):
                 for each in siblings:
                     self.may_end(each)
+        if self.case.elastic == "demand":
+            self.resize(node.above)
+            self.resize(node)
         self.may_end(node)
 
     def may_end(self, node: Node) -> None:
@@ -274,9 +283,19 @@ class Oracle:
         self.schedule(source)
         self.enter(target, task)
 
-    def period(self, above: Node) -> None:
-        if above.is_over or self.is_exhausted(above):
+    def period(self, what: tuple[Node, str]) -> None:
+        above, policy = what
+        awaited = any(task.given is None and task.below is None for task in (*above.queue, *above.running))
+        if above.is_over or not (awaited or self.below(above)):
             return
+        if policy.startswith("redeal"):
+            self.deal(above)
+        else:
+            self.resize(above)
+        if any(kind != PERIOD for _, kind, _, _ in self.heap):
+            self.push(self.now + period_of(policy), PERIOD, what)
+
+    def deal(self, above: Node) -> None:
         siblings = [each for each in self.below(above) if not each.is_ending]
         waiting = [(task, each) for each in siblings for task in each.queue]
         waiting.sort(key=lambda each: (each[0].given.submit if each[0].given else 0, each[1].place))
@@ -288,13 +307,71 @@ class Oracle:
             load[target] += task.size
             if target is not source:
                 moves.append((task, source, target))
-        for task, source, _ in reversed(moves):
-            source.queue.remove(task)
-            self.schedule(source)
+        for node in siblings:
+            for task in [each for each in reversed(node.queue) if any(moved is each for moved, _, _ in moves)]:
+                node.queue.remove(task)
+                self.schedule(node)
         for task, _, target in moves:
             self.enter(target, task)
-        if any(kind != PERIOD for _, kind, _, _ in self.heap):
-            self.push(self.now + int(float(self.case.balance[7:]) * 1_000_000), PERIOD, above)
+
+    # -- elastic instances -----------------------------------------------------------------------------------------------
+
+    def resize(self, above: Node | None) -> None:
+        if above is None or above.place < 0 or above.level != len(self.case.fan_outs) - 1 or above.is_over:
+            return
+        nodes = [each for each in self.below(above) if not each.is_ending]
+        targets = {node: node.size for node in nodes}
+        if self.case.elastic == "demand":
+            targets = {node: node.size if node.queue else node.size - node.free for node in nodes}
+        else:
+            wanted = {node: sum(task.size for task in (*node.running, *node.queue)) for node in nodes}
+            all_wanted, free = sum(wanted.values()), 0 if above.queue else above.free
+            if all_wanted:
+                units = free + sum(node.size for node in nodes)
+                targets = {node: units * wanted[node] // all_wanted for node in nodes}
+                left = units - sum(targets.values())
+                for node in sorted(nodes, key=lambda each: -(units * wanted[each] % all_wanted))[:left]:
+                    targets[node] += 1
+        changed = []
+        for node in nodes:
+            least = max([1, targets[node], *(task.size for task in node.queue)])
+            units = min(node.size - least, node.free)
+            if units > 0:
+                self.give(node, above, -units)
+                changed.append(node)
+        for node in nodes:
+            units = self.more(node, above, max(targets[node], 1))
+            if units > 0:
+                self.give(node, above, units)
+                changed.append(node)
+        for node in changed:
+            self.may_end(node)
+        if changed:
+            self.may_end(above)
+
+    def more(self, node: Node, above: Node, target: int) -> int:
+        if above.queue:
+            return 0
+        if self.case.elastic != "demand":
+            return min(target - node.size, above.free)
+        best = 0
+        for count in range(1, len(node.queue) + 1):
+            lacking = sum(task.size for task in node.queue[:count]) - node.free
+            if lacking > above.free:
+                break
+            best = lacking
+        return best
+
+    def give(self, node: Node, above: Node, units: int) -> None:
+        assert node.task is not None
+        node.size += units
+        node.task.size += units
+        self.schedule(above)
+        self.schedule(node)
+
+
+def period_of(policy: str) -> int:
+    return round(float(policy.partition(":")[2]) * 1_000_000)
 
 
 # -- random cases --------------------------------------------------------------------------------------------------------
@@ -316,9 +393,17 @@ class Source:
         if random.random() < 0.9:
             fan_outs, sizes = self.levels(units)
         made = self.jobs(random.randint(3, 25), units, len(fan_outs), 2)
-        balance = random.choice(["none", "none", "steal", "steal", f"redeal:{random.randint(5, 60)}"]) if fan_outs else "none"
+        balance = (
+            random.choice(["none", "none", "steal", "steal", f"redeal:{random.randint(5, 60)}.{random.randint(1, 999_999):06d}"])
+            if fan_outs
+            else "none"
+        )
         boot = random.choice([0, self.time(5)])
-        return Case(units, fan_outs, sizes, random.choice(["refuse", "up", "up"]), balance, boot, tuple(made))
+        larger = random.choice(["refuse", "up", "up"])
+        elastic = "none"
+        if fan_outs and larger == "up" and random.random() < 0.5:
+            elastic = random.choice(["demand", "demand", f"share:{random.randint(1, 30)}.{random.randint(1, 999_999):06d}"])
+        return Case(units, fan_outs, sizes, larger, balance, elastic, boot, tuple(made))
 
     def levels(self, units: int) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
         random = self.random

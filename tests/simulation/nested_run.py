@@ -11,11 +11,11 @@ from random import Random
 from typing import Any
 
 from fluxres.clock import seconds
-from fluxres.instance import Instance
+from fluxres.instance import Instance, Job
 from fluxres.simulation.hierarchy import Hierarchy
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.simulator import Simulator
-from fluxres.simulation.workload import Workload
+from fluxres.simulation.workload import Submission, Workload
 from tests.simulation.nested import Case, Oracle, Source
 
 INVENTORIES = ("auto", "named", "counted", "graph")
@@ -27,6 +27,14 @@ class Audited(Simulator):
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.problems: list[str] = []
+        self.begun: set[int | str] = set()
+
+    def start(self, job: Job) -> None:
+        super().start(job)
+        if isinstance(job.payload, Submission):
+            if job.payload.id in self.begun:
+                self.problems.append(f"job {job.payload.id} starts twice")
+            self.begun.add(job.payload.id)
 
     def _settle(self, site: Any, *, passed: bool = False) -> None:
         super()._settle(site, passed=passed)
@@ -76,6 +84,7 @@ def simulated(case: Case, inventory: str) -> tuple[Audited, dict[int | str, tupl
         sizes=case.sizes,
         larger=case.larger,
         balance=case.balance,
+        elastic=case.elastic,
     )
     simulator = Audited(machine_of(inventory, case.units), hierarchy=hierarchy, inventory=inventory)
     result = simulator.run(Workload("case", list(case.jobs), has_levels=case.has_levels))

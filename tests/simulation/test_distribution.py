@@ -97,7 +97,7 @@ def test_without_trimming_means_are_those_of_the_run(rows: list[Row]) -> None:
 @given(JOBS)
 def test_each_job_is_in_one_class_of_each_kind(rows: list[Row]) -> None:
     series = series_of(rows)
-    found = list(classes(counted(series), series.users()[0]))
+    found = list(classes(counted(series)))
     ran = [row for row in rows if row[4]]
     for kind in ("size", "run time", "user"):
         own = [each for each in found if each["kind"] == kind]
@@ -117,7 +117,7 @@ def test_each_job_is_in_one_class_of_each_kind(rows: list[Row]) -> None:
 def test_names_of_classes() -> None:
     rows = [(0, 0, run, size, True, 0) for size in (1, 2, 3, 4, 5, 8, 9) for run in (60, 61, 86400, 86401)]
     series = series_of(rows)
-    found = [(each["kind"], each["class"]) for each in classes(counted(series), series.users()[0])]
+    found = [(each["kind"], each["class"]) for each in classes(counted(series))]
     assert [name for kind, name in found if kind == "size"] == ["1", "2", "3-4", "5-8", "9-16"]
     assert [name for kind, name in found if kind == "run time"] == ["up to 1 min", "1 to 10 min", "5 to 24 h", "over 24 h"]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from fluxres import InputError
@@ -12,6 +14,7 @@ from fluxres.simulation.hierarchy import Hierarchy
 from fluxres.simulation.machine import of_number, of_shape
 from fluxres.simulation.simulator import Result, simulate
 from fluxres.simulation.workload import Workload
+from tests.simulation.invariants import violations
 from tests.simulation.nested_run import INVENTORIES, differences
 from tests.simulation.test_simulator import job
 
@@ -96,6 +99,16 @@ def test_an_idle_instance_steals_the_latest_job_that_fits_and_lives_while_there_
     assert starts(simulate(work, 4, hierarchy=Hierarchy((2,), ("fcfs",))))[2] == (100.0, 1)
 
 
+@pytest.mark.parametrize("settings", [{"cost": "fixed:0.25"}, {"event_order": "batched"}])
+@pytest.mark.parametrize("way", [{"balance": "steal"}, {"balance": "redeal:5"}, {"elastic": "demand"}, {"elastic": "share:5"}])
+def test_all_jobs_run_if_decisions_take_time_or_events_are_batched(settings: dict[str, Any], way: dict[str, str]) -> None:
+    work = [job(n, n / 4, 1 + n % 7, 1 + n % 3) for n in range(40)]
+    result = simulate(work, 9, hierarchy=Hierarchy((2,), ("easy",), sizes=((3, 5),), larger="up", **way), **settings)
+    assert (result.metrics.results, result.left) == ({"completed": 40}, 0)
+    assert result.schedule is not None
+    assert violations(result.schedule, 9, work) == []
+
+
 def test_waiting_jobs_are_dealt_anew_by_load() -> None:
     work = [job(n, 0, 100 if n % 2 else 10, 2) for n in range(7)]
     found = starts(simulate(work, 4, hierarchy=Hierarchy((2,), ("fcfs",), balance="redeal:15")))
@@ -104,10 +117,45 @@ def test_waiting_jobs_are_dealt_anew_by_load() -> None:
     assert found == {0: (0.0, 1), 1: (0.0, 2), 2: (10.0, 1), 3: (30.0, 1), 4: (20.0, 1), 5: (130.0, 1), 6: (100.0, 2)}
 
 
+@pytest.mark.parametrize("seed", [4138, 5817])
+def test_a_job_that_is_dealt_anew_does_not_start_before_because_another_one_has_gone(seed: int) -> None:
+    # In these cases an older job waits behind a newer one, with which it was dealt before.
+    assert differences(seed, "counted") == []
+
+
 def test_jobs_that_others_depend_on_stay() -> None:
     work = [job(0, 0, 100, 2), job(1, 0, 1, 1), job(2, 0, 10, 2), job(3, 0, 1, 1, dependencies=("afterok:1",))]
     workload = Workload("x", work, has_dependencies=True)
     assert starts(simulate(workload, 4, hierarchy=Hierarchy((2,), ("fcfs",), balance="steal")))[2] == (100.0, 1)
+
+
+def test_an_instance_grows_by_what_its_sibling_returns() -> None:
+    work = [job(0, 0, 10, 1), *(job(n, 1, 10, 2) for n in (1, 2, 3, 4))]
+    fixed = starts(simulate(work, 4, hierarchy=Hierarchy((2,), ("fcfs",), larger="up")))
+    assert fixed == {0: (0.0, 1), 1: (1.0, 2), 2: (10.0, 1), 3: (11.0, 2), 4: (20.0, 1)}
+    result = simulate(work, 4, hierarchy=Hierarchy((2,), ("fcfs",), larger="up", elastic="demand"))
+    # At 1 s each has 1 unit, and 2 are free: job 2 takes them for the first instance.  Nothing is left for jobs 1 and 3, which
+    # are too large for the second one and go to the first.  At 10 s it gets the unit of the second one, which has ended.
+    assert starts(result) == {0: (0.0, 1), 2: (1.0, 1), 1: (10.0, 1), 4: (11.0, 1), 3: (20.0, 1)}
+
+
+def test_shares_follow_the_work() -> None:
+    work = [job(n, 0, 100, 1) for n in range(16)]
+    workload = [one._replace(run=1_000_000) if one.id % 2 else one for one in work]
+    levels = Hierarchy((2,), ("fcfs",), larger="up", elastic="share:10")
+    result = simulate(workload, 8, hierarchy=levels)
+    # The jobs of the second instance are over at 2 s, and it ends; the first one has all units from 10 s on.
+    found = starts(result)
+    assert [found[name] for name in (8, 10, 12, 14)] == [(10.0, 1)] * 4
+    assert [row.size for row in result.instances] == [8, 8, 4]
+
+
+def test_elastic_instances_need_a_way_for_large_jobs() -> None:
+    with pytest.raises(UsageError, match="may be too small for a job"):
+        Hierarchy((2,), elastic="demand")
+    for text in ("share", "share:0", "demands"):
+        with pytest.raises(UsageError, match="elastic"):
+            Hierarchy((2,), larger="up", elastic=text)
 
 
 @pytest.mark.parametrize("text", ["steel", "redeal", "redeal:0", "redeal:x", "steal:2"])

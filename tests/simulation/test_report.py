@@ -93,8 +93,10 @@ def test_charts_are_svg_and_png_and_the_same_again(made: tuple[Study, ResultsFol
     assert {path.name: path.read_bytes() for path in (folder.path / "figures").iterdir()} == figures
 
 
-def test_tables_have_the_means_and_intervals_of_the_runs(made: tuple[Study, ResultsFolder]) -> None:
-    study, folder = made
+def test_tables_have_the_means_and_intervals_of_the_runs(page: Write, tmp_path: Path) -> None:
+    study = page(EXPECTING.replace("repeats: 2", "repeats: 2\nseed: 3"))  # with waits in each run
+    campaign.run(study, tmp_path / "a")
+    folder = ResultsFolder(tmp_path / "a")
     found = comparison.compare(study, folder)
     runs = list(csv.DictReader(StringIO(comparison.runs_csv(found))))
     rows = list(csv.DictReader(StringIO(comparison.comparison_csv(found))))

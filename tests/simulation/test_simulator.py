@@ -258,9 +258,10 @@ def test_a_fit_reproduces_the_cost_of_decisions(
     assert min(vars(found).values()) >= 0.0
     assert vars(cost_of(str(found))) == pytest.approx(vars(found), rel=5.01e-6, abs=0.0)  # six digits
     took, said = ([each.decide(Decision(*made)) for made in decisions] for each in (model, found))
-    # Terms that explain less than a billionth of the sum of squares are left out; squares of less than 1e-150 s vanish.
-    off = sum((a - b) ** 2 for a, b in zip(took, said, strict=True))
-    assert off <= 1.000001e-9 * sum(a**2 for a in took) + 1e-300
+    # By the criterion, each of up to seven terms is left out if that multiplies the error, or a billionth of the sum of squares
+    # where the error is less, by at most the n-th root of n; squares of less than 1e-150 s vanish.
+    off, number = sum((a - b) ** 2 for a, b in zip(took, said, strict=True)), len(decisions)
+    assert off <= 1.000001e-9 * number ** (len(parts) / number) * sum(a**2 for a in took) + 1e-300
 
 
 def test_a_fit_without_decisions_is_zero() -> None:

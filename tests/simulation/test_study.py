@@ -132,8 +132,8 @@ def test_errors_are_reported_with_their_line(page: Write, more: str, place: str,
 @pytest.mark.parametrize(
     ("workload", "message"),
     [
-        ("{}", "expected one of file, ensemble, lublin and bursts"),
-        ("{ensemble: {jobs: 1}, file: x.swf}", "expected one of file, ensemble, lublin and bursts"),
+        ("{}", "expected one of file, ensemble, lublin, bursts and model"),
+        ("{ensemble: {jobs: 1}, file: x.swf}", "expected one of file, ensemble, lublin, bursts and model"),
         ("{file: nothing.swf}", "no such file"),
         ("{ensemble: {jobs: 3}, jobs: 2}", "which has its own number of jobs"),
         ("{ensemble: {jobs: 3}, request: 'slot={size}/'}", "study.yaml:4"),

@@ -143,6 +143,9 @@ def test_bounds_of_a_lease(local: Store, cleanup: ExitStack) -> None:
     for life_s in (limits.CHILD_LEASE_SECONDS_MIN / 2, limits.CHILD_LEASE_SECONDS_MAX * 2):
         with pytest.raises(UsageError, match=r"lease_s: expected 0\.5 to 86400 seconds"):
             begun(local, cleanup, lease_s=life_s)
+    before = local.clock()
+    with open_child(local.url, clock=local.clock, graph="demo", job="a") as child:
+        assert 0 <= child.lease_until - before - limits.CHILD_LEASE_SECONDS_DEFAULT < 60
 
 
 def test_what_cannot_be_had_or_returned(local: Store, cleanup: ExitStack) -> None:

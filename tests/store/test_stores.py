@@ -261,6 +261,22 @@ def test_a_server_that_restarts_loses_nothing_and_is_found_again(kind: str, requ
         assert graph.jobs() == ["j1"]
 
 
+@pytest.mark.parametrize("kind", ["postgresql", "etcd"])
+def test_a_server_that_restarted_between_two_changes_is_not_noticed(kind: str, request: pytest.FixtureRequest) -> None:
+    server: Server = request.getfixturevalue(f"{kind}_server")
+    store = open_store(server.store_url, clock=fixed(0))
+    store.put("unnoticed", machine(), replace=True, use=True)
+    with fluxres.open(server.store_url, name="unnoticed", clock=fixed(0)) as graph:
+        for number in range(2):
+            graph.allocate("slot/core", job=f"j{number}")
+            server.kill()
+            server.start()
+        graph.refresh()
+        graph.free("j0")
+        assert fingerprint(graph) == fingerprint(store.open("unnoticed")[0])
+        assert graph.jobs() == ["j1"]
+
+
 def _changed(graph: fluxres.ResourceGraph, key: str) -> bool:
     """Whether a change was made; the first one may learn that its connection is gone."""
     try:

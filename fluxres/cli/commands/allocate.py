@@ -14,7 +14,7 @@ from fluxres.cli.arguments import Asked, Moment, RequestCommand, check_window, e
 from fluxres.cli.output import answer, answer_granted, answer_granted_together, answer_held, answer_left, answer_shrunk, note
 from fluxres.cli.program import Command
 from fluxres.cli.settings import RECORD_OUTPUTS, TABLE_OUTPUTS, Duration, Settings
-from fluxres.cli.stores import changing, os_user, trying
+from fluxres.cli.stores import changing, os_user, source, trying
 from fluxres.errors import InputError, UnknownPool, UsageError
 from fluxres.render.text import printable
 
@@ -207,10 +207,22 @@ def free_command(
     if job is not None:
         if launcher is not None:
             note(f"the program of job {printable(job)} runs on without what was freed (`kill {launcher}` ends it)")
+        _note_copies(settings, graph, job)
         answer_left(settings, graph, job)
         return
     line = f"purged ended allocations of {', '.join(dropped)}" if dropped else "no allocations have ended"
     answer(settings, document=lambda: {"ended": dropped}, lines=lambda _style: [line])
+
+
+def _note_copies(settings: Settings, graph: ResourceGraph, job: str) -> None:
+    """Tell of the jobs in graphs that were copied for a job, and allocate nothing any more."""
+    store = source(settings)
+    for name, standing in store.standings().items():
+        is_over = (standing.graph, standing.job) == (graph.name, job) and standing.lapsed is not None
+        jobs = store.load(name).jobs() if is_over else []
+        if jobs:
+            said = f"graph {printable(name)} was copied for job {printable(job)}; jobs there still hold some of it"
+            note(f"{said}: {', '.join(map(printable, jobs[:8]))}{' …' * (len(jobs) > 8)}")
 
 
 def _launcher(graph: ResourceGraph, job: str) -> int | None:

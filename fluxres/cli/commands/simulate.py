@@ -79,6 +79,12 @@ if TYPE_CHECKING:
     shell_complete=completing.balance,
     help="Waiting jobs between siblings: none (default), steal (by an idle one), redeal:SECONDS (all, from time to time).",
 )
+@click.option(
+    "--elastic",
+    metavar="P",
+    shell_complete=completing.elastic,
+    help="Innermost instances grow and shrink: none (default), demand (after each event), share:SECONDS (by their work).",
+)
 @click.option("--cut", is_flag=True, help="Reduce jobs larger than the machine to its size. Default: refuse them.")
 @click.option("--cost", metavar="C", help="Time of a decision: none (default), fixed:S, fitted:PART=S,…, measured.")
 @click.option(
@@ -94,6 +100,26 @@ if TYPE_CHECKING:
     type=click.Choice(("requested", "allocated", "larger")),
     default="requested",
     help="Processors of a job of an SWF trace: requested (default), allocated, or the larger.",
+)
+@click.option(
+    "--events",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Failures, repairs, reservations, cancels and holds, as a YAML or JSON list.",
+)
+@click.option("--failures", metavar="F", help="A model of failures: mtbf=30d,mttr=4h; also shape=0.7, each=rack.")
+@click.option(
+    "--on-failure",
+    type=click.Choice(("fail", "requeue")),
+    default="fail",
+    help="What happens to the jobs on pools that fail: fail (default), requeue.",
+)
+@click.option("--checkpoint", metavar="C", help="How jobs save their work: interval=1h,save=5m,restart=2m.")
+@click.option(
+    "--accounting",
+    metavar="FILE",
+    type=click.Path(),
+    help="Partitions, QOS, accounts and users with limits, shares and priorities (YAML).",
 )
 @click.option("--inventory", metavar="I", help="auto (default), graph, named, counted.")
 @click.option(
@@ -124,6 +150,7 @@ def simulate_command(settings: Settings, /, workload: str, **given: Any) -> int 
 
 def _simulate(settings: Settings, workload: str, given: dict[str, Any]) -> None:
     from fluxres.experiments.parts import Changed
+    from fluxres.instance import accounting
     from fluxres.simulation.cost import Fit
     from fluxres.simulation.cost import parse as cost_of
     from fluxres.simulation.simulator import Simulator
@@ -143,6 +170,8 @@ def _simulate(settings: Settings, workload: str, given: dict[str, Any]) -> None:
             cost=fit or cost,
             inventory=given["inventory"] or "auto",
             event_order=given["event_order"],
+            disturbances=_disturbances(given, machine),
+            accounting=None if given["accounting"] is None else accounting.load(given["accounting"]),
             sinks=_sinks(settings, jobs, machine, is_nested=hierarchy is not None or jobs.has_requests),
             keep=False,
             **({} if hierarchy else _policies(given)),
@@ -182,9 +211,11 @@ def _read(workload: str, given: dict[str, Any]) -> tuple[Workload, Machine]:
 def _note_left_out(jobs: Workload, result: Result) -> None:
     for reason, number in (*jobs.left_out.items(), *((f"refused: {why}", n) for why, n in result.refusals.reasons.items())):
         note(f"{plural(number, 'job')} left out, {reason}")
+    for reason, number in result.left_reasons.items():
+        note(f"{plural(number, 'job')} never started, {reason}")
     if len(result.refusals):
         note(f"refused: job{'s' * (len(result.refusals) > 1)} {result.refusals.listed()}")
-    for reason, number in jobs.notes.items():
+    for reason, number in (*jobs.notes.items(), *result.notes.items()):
         note(f"{plural(number, 'time')} {reason}")
 
 
@@ -199,7 +230,7 @@ def _made(settings: Settings, workload: str, machine: Machine, given: dict[str, 
     size = counted(machine.count, machine.unit)
     queue, match = (given["queue_policies"] or ("easy",))[0], given["match_policy"] or "first"
     nested = f", {given['hierarchy']} instances" if given["hierarchy"] else ""
-    nested += "".join(f", {name} {given[name]}" for name in ("larger", "balance") if given[name])
+    nested += "".join(f", {name} {given[name]}" for name in ("larger", "balance", "elastic") if given[name])
     order = "" if given["event_order"] == "sequential" else f", events {given['event_order']}"
     model = "" if given["format_name"] or ":" not in workload else f", seed {given['seed']}"
     return {
@@ -212,6 +243,19 @@ def _made(settings: Settings, workload: str, machine: Machine, given: dict[str, 
     }
 
 
+def _disturbances(given: dict[str, Any], machine: Machine) -> Any:
+    from fluxres.documents.source import Source
+    from fluxres.simulation import attempts, external, failures
+
+    events: Any = [] if given["events"] is None else external.read(Source.named(given["events"]))
+    if given["failures"] is not None:
+        made = failures.parse(given["failures"], given["seed"])
+        made.require(machine.graph.structure)
+        events = external.merged(events, made.events(machine.graph.structure))
+    how = attempts.NOTHING_SAVED if given["checkpoint"] is None else attempts.parse(given["checkpoint"])
+    return external.Disturbances(events, given["on_failure"], how)
+
+
 def _policies(given: dict[str, Any]) -> dict[str, Any]:
     found = {"queue_policy": next(iter(given["queue_policies"]), None), "match_policy": given["match_policy"]}
     return {key: value for key, value in found.items() if value}
@@ -220,7 +264,7 @@ def _policies(given: dict[str, Any]) -> dict[str, Any]:
 def _hierarchy(given: dict[str, Any]) -> Any:
     from fluxres.simulation.hierarchy import Hierarchy, by_level, topology
 
-    if all(given[key] is None for key in ("hierarchy", "boot", "ahead", "larger", "balance")):
+    if all(given[key] is None for key in ("hierarchy", "boot", "ahead", "larger", "balance", "elastic")):
         return None
     fan_outs, sizes = topology(given["hierarchy"] or "1")
     return Hierarchy(
@@ -233,6 +277,7 @@ def _hierarchy(given: dict[str, Any]) -> Any:
         sizes,
         given["larger"] or "refuse",
         given["balance"] or "none",
+        given["elastic"] or "none",
     )
 
 
@@ -257,7 +302,9 @@ def _document(jobs: Workload, machine: Any, result: Result) -> dict[str, Any]:
         "unit": machine.unit,
         "size": machine.count,
         **result.metrics.to_dict(),
+        **({} if result.losses is None else result.losses.to_dict()),
         "left": result.left,
+        "left_reasons": dict(result.left_reasons),
         "left_out": dict(jobs.left_out),
         "refused": dict(result.refusals.reasons),
         "refused_ids": result.refusals.ids,
@@ -294,6 +341,11 @@ def _lines(jobs: Workload, result: Result, made: dict[str, str], style: Style) -
         if value is not None:
             shown = scale(name, [value])
             yield f"{FIGURES[name].title:22} {shown.text(value):>9} {shown.unit}".rstrip()
+    if result.losses is not None:
+        for name in ("availability", "goodput", "lost_work", "interruptions"):
+            if (value := getattr(result.losses, name)) is not None:
+                shown = scale(name, [value])
+                yield f"{FIGURES[name].title:22} {shown.text(value):>9} {shown.unit}".rstrip()
     if len(result.instances) > 1:
         yield from table(_LEVELS, list(_levels(result)), style=style)
 

@@ -21,7 +21,8 @@ from fluxres.errors import FluxresError, StoreError
 from fluxres.launch.broker import Broker
 from fluxres.launch.desk import Application, Standing
 from fluxres.model import ResourceGraph
-from fluxres.service.client.connection import Connection, of_graph
+from fluxres.service.client.connection import Connection
+from fluxres.service.client.requests import of_graph
 from fluxres.service.client.store import RemoteStore
 from fluxres.store.mailbox import News
 
@@ -80,11 +81,11 @@ class ServerBroker(Broker):
 
     def _follow(self, out: int) -> None:
         """Put the news of the server where the loop finds them, over one connection after the other."""
-        connection = Connection(self._server.connection.servers, timeout_s=_SILENCE_S)
+        connection = Connection(self._server.connection.servers.known, timeout_s=_SILENCE_S)
         path = f"{of_graph(self.graph, 'news')}?mark={self.mark}&lease_s={self.lease_s}"
         while not self._is_closed.is_set():
             with suppress(FluxresError, ValueError):
-                for line in connection.stream(path, {}):
+                for line in connection.stream(path):
                     if line.startswith(b": following"):
                         if self._is_known:
                             self._tell(out, News(look=True))

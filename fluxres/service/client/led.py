@@ -19,7 +19,9 @@ from fluxres.launch import identity
 from fluxres.launch.identity import Presence
 from fluxres.model import ResourceGraph
 from fluxres.model.events import Event
-from fluxres.service.client.connection import Connection, address, of_graph
+from fluxres.service.client.addresses import address
+from fluxres.service.client.connection import Connection
+from fluxres.service.client.requests import Request, of_graph
 from fluxres.service.client.store import opened_snapshot
 from fluxres.service.loopback import is_loopback
 from fluxres.store import Store, journal
@@ -68,7 +70,7 @@ class Through:
         Errors: UnknownGraph.
         """
         try:
-            reply = self._connection.send("GET", of_graph(self._name, "snapshot"), headers=self._headers)
+            reply = self._connection.make(Request("GET", of_graph(self._name, "snapshot"), headers=self._headers))
         except StoreError:
             return None
         graph, self._revision = opened_snapshot(reply, self._name, clock), reply.revision

@@ -21,7 +21,9 @@ from fluxres.clock import Clock
 from fluxres.errors import FluxresError, Forbidden, RevisionConflict, StoreError, Unauthorized, UnknownGraph, UsageError
 from fluxres.model import ResourceGraph
 from fluxres.model.changes import expire_stages
-from fluxres.service.client.connection import Connection, Reply, addresses, of_graph
+from fluxres.service.client.addresses import addresses
+from fluxres.service.client.connection import Connection
+from fluxres.service.client.requests import Reply, Request, of_graph
 from fluxres.store import Entry, GraphRow, Ticket, encoding, journal, records
 from fluxres.store.claims import Standing
 
@@ -113,7 +115,7 @@ class RemoteStore:
 
         Errors: StoreError if the connection breaks.
         """
-        for line in self.connection.stream(of_graph(self.name_of(name), "events"), {}):
+        for line in self.connection.stream(of_graph(self.name_of(name), "events")):
             if line.startswith((b"data: ", b":")):
                 yield
 
@@ -123,7 +125,7 @@ class RemoteStore:
 
     def drop(self, name: str, *, command: str = "", wait_s: float | None = None) -> None:
         """Remove a graph, its snapshot and its journal."""
-        self.connection.send("DELETE", of_graph(name, ""))
+        self.connection.make(Request("DELETE", of_graph(name, "")))
 
     @contextmanager
     def changing(self, name: str | None, *, command: str, clock: Clock) -> Iterator[ResourceGraph]:

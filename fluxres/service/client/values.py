@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fluxres.clock import ticks
 from fluxres.errors import UsageError
 from fluxres.model.values import Span
+
+Fetch = Callable[[str], dict[str, Any]]
+"""Asks for the document of a pool."""
 
 
 def end_of(end: float | None) -> float:
@@ -21,13 +24,13 @@ class RemotePool:
 
     Args:
         path: its name in the graph.
-        fetch: asks for its document, at the first use of anything else.
+        fetch: asks for its document, at the first use of anything else; None if that cannot wait for an answer.
         document: if it is known already.
     """
 
     __slots__ = ("_document", "_fetch", "path")
 
-    def __init__(self, path: str, fetch: Callable[[str], dict[str, Any]], document: dict[str, Any] | None = None) -> None:
+    def __init__(self, path: str, fetch: Fetch | None, document: dict[str, Any] | None = None) -> None:
         self.path = path
         self._fetch, self._document = fetch, document
 
@@ -35,6 +38,9 @@ class RemotePool:
     def document(self) -> dict[str, Any]:
         """Everything about it, as `fluxres show PATH --json` prints it."""
         if self._document is None:
+            if self._fetch is None:
+                hint = f"await graph.pool({self.path!r})"
+                raise UsageError("only the path of this pool is known, and a property cannot await the server", hint=hint)
             self._document = self._fetch(self.path)
         return self._document
 
@@ -135,26 +141,19 @@ class RemoteSelection(Sequence[RemotePool]):
         return [pool.path for pool in self._pools]
 
 
-class RemoteAllocation:
+class Grant:
     """Pools with units allocated to one job; a value, as of a local graph.
 
     Args:
         job: its id.
         spans: by pool and start.
         fetch: asks for the document of a pool.
-        resource_set: asks for R.
     """
 
-    def __init__(
-        self,
-        job: str,
-        spans: Sequence[Span],
-        fetch: Callable[[str], dict[str, Any]],
-        resource_set: Callable[[bool], dict[str, Any]],
-    ) -> None:
+    def __init__(self, job: str, spans: Sequence[Span], fetch: Fetch | None) -> None:
         self.job = job
         self.spans = tuple(spans)
-        self._fetch, self._resource_set = fetch, resource_set
+        self._fetch = fetch
 
     @property
     def start(self) -> float:
@@ -171,12 +170,8 @@ class RemoteAllocation:
         """The pools that have a record."""
         return tuple(RemotePool(path, self._fetch) for path in dict.fromkeys(span.pool for span in self.spans))
 
-    def R(self, scheduling: bool = False) -> dict[str, Any]:  # noqa: N802 - its usual name
-        """The resource set of all that the job holds now (RFC 20). Errors: UnknownJob if that is nothing."""
-        return self._resource_set(scheduling)
-
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, RemoteAllocation):
+        if not isinstance(other, Grant):
             return NotImplemented
         return (self.job, [(s, s.pool) for s in self.spans]) == (other.job, [(s, s.pool) for s in other.spans])
 
@@ -190,7 +185,43 @@ class RemoteAllocation:
         return len(self.pools)
 
     def __repr__(self) -> str:
-        return f"<RemoteAllocation {self.job}: {len(self)} pools>"
+        return f"<{type(self).__name__} {self.job}: {len(self)} pools>"
+
+
+class RemoteAllocation(Grant):
+    """What a job holds.
+
+    Args:
+        resource_set: asks for R.
+    """
+
+    def __init__(
+        self, job: str, spans: Sequence[Span], fetch: Fetch | None, resource_set: Callable[[bool], dict[str, Any]]
+    ) -> None:
+        super().__init__(job, spans, fetch)
+        self._resource_set = resource_set
+
+    def R(self, scheduling: bool = False) -> dict[str, Any]:  # noqa: N802 - its usual name
+        """The resource set of all that the job holds now (RFC 20). Errors: UnknownJob if that is nothing."""
+        return self._resource_set(scheduling)
+
+
+class AsyncRemoteAllocation(Grant):
+    """What a job holds.
+
+    Args:
+        resource_set: asks for R.
+    """
+
+    def __init__(
+        self, job: str, spans: Sequence[Span], fetch: Fetch | None, resource_set: Callable[[bool], Awaitable[dict[str, Any]]]
+    ) -> None:
+        super().__init__(job, spans, fetch)
+        self._resource_set = resource_set
+
+    async def R(self, scheduling: bool = False) -> dict[str, Any]:  # noqa: N802 - its usual name
+        """The resource set of all that the job holds now (RFC 20). Errors: UnknownJob if that is nothing."""
+        return await self._resource_set(scheduling)
 
 
 class RemoteRefusal:
@@ -235,7 +266,7 @@ class RemoteMatch:
         fetch: asks for the document of a pool.
     """
 
-    def __init__(self, document: dict[str, Any], fetch: Callable[[str], dict[str, Any]]) -> None:
+    def __init__(self, document: dict[str, Any], fetch: Fetch | None) -> None:
         self.document, self._fetch = document, fetch
 
     @property

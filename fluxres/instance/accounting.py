@@ -1,0 +1,245 @@
+"""Who may use how much, in the terms of Slurm: partitions, QOS, accounts and users with limits, shares and priorities.
+
+This is the description, which never changes; `ledger.Ledger` counts what is used and enforces it in one instance.  The keys are
+those of Slurm's `sacctmgr` and `slurm.conf` in small letters, with `size` for a number of units (TRES) of the type in which the
+instance measures jobs.  The rules are those of Slurm's pages "Resource Limits" and "Multifactor Priority Plugin"
+(specs/accounting.md has them with the differences).
+
+>>> rules = Accounting(qos={"short": Qos(max_wall="1h", priority=10)}, users={"ann": User(max_jobs=2)})
+>>> rules.qos["short"].max_wall_s, rules.users["ann"].max_jobs
+(3600.0, 2)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from msgspec import Meta, Struct
+
+from fluxres import limits
+from fluxres.documents import typed, yaml_document
+from fluxres.documents.document import NO_TEXT, Document, Key
+from fluxres.errors import InputError
+from fluxres.syntax import duration
+
+Name = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
+Count = Annotated[int, Meta(ge=0, le=10**12)]
+Share = Annotated[int, Meta(ge=0, le=10**9)]
+Priority = Annotated[int, Meta(ge=0, le=4_294_967_295)]
+Wall = str | Annotated[float, Meta(gt=0, le=1e12)]
+"""A duration, such as 30m, or seconds."""
+
+ROOT: Final = "root"
+"""The account above all others."""
+
+
+class Limits(Struct, kw_only=True, forbid_unknown_fields=True, frozen=True):
+    """Limits of a partition, a QOS, an account or a user; None for no limit.
+
+    Args:
+        max_jobs: jobs of one user that run at once.
+        max_submit_jobs: jobs of one user that run or wait at once.
+        max_size: units that the jobs of one user hold at once.
+        max_size_per_job: units of one job.
+        max_wall: longest limit of a job.
+        grp_jobs, grp_submit_jobs, grp_size: the same as the first three, of all jobs together.
+    """
+
+    max_jobs: Count | None = None
+    max_submit_jobs: Count | None = None
+    max_size: Count | None = None
+    max_size_per_job: Count | None = None
+    max_wall: Wall | None = None
+    grp_jobs: Count | None = None
+    grp_submit_jobs: Count | None = None
+    grp_size: Count | None = None
+
+    @property
+    def max_wall_s(self) -> float:
+        """Infinity for no limit."""
+        return _seconds(self.max_wall)
+
+
+class User(Limits, frozen=True):
+    """A user, whose own limits and shares apply in each account.
+
+    Args:
+        account: of jobs that name none.
+        qos: of jobs that name none.
+        fairshare: shares among the users of the account.
+        priority: the association factor of the priority.
+    """
+
+    account: Name | None = None
+    qos: Name | None = None
+    fairshare: Share = 1
+    priority: Priority | None = None
+
+
+class Account(Limits, frozen=True):
+    """An account. Its `max_` limits are those of each of its users that has none; its `grp_` limits include accounts below.
+
+    Args:
+        parent: the account above it.
+        qos: of jobs that name none, of users without one.
+        fairshare: shares among the accounts and users of the parent.
+        priority: as of users that have none.
+    """
+
+    parent: Name = ROOT
+    qos: Name | None = None
+    fairshare: Share = 1
+    priority: Priority | None = None
+
+
+class SharedLimits(Limits, frozen=True):
+    """Limits of what users of several accounts have in common.
+
+    Args:
+        max_jobs_per_account, max_submit_jobs_per_account, max_size_per_account: as those of a user, of one account.
+        priority: its factor of the priority of a job is relative to the highest of its kind.
+    """
+
+    max_jobs_per_account: Count | None = None
+    max_submit_jobs_per_account: Count | None = None
+    max_size_per_account: Count | None = None
+    priority: Priority = 0
+
+
+class Qos(SharedLimits, frozen=True):
+    """A quality of service.
+
+    Args:
+        deny_on_limit: a job that is larger than a limit allows at all is refused; otherwise it waits in vain.
+    """
+
+    deny_on_limit: bool = False
+
+
+class Partition(SharedLimits, frozen=True):
+    """A partition; its limits come before all others, as those of a partition QOS.
+
+    Args:
+        default: jobs that name none go there.
+        default_time: limit of jobs that state none; that of `max_time` by default.
+        max_time: longest limit of a job, whatever its QOS allows.
+        min_size, max_size_of_job: units of a job, whatever its QOS allows.
+    """
+
+    default: bool = False
+    default_time: Wall | None = None
+    max_time: Wall | None = None
+    min_size: Count = 0
+    max_size_of_job: Count | None = None
+
+    @property
+    def max_time_s(self) -> float:
+        """Infinity for no limit."""
+        return _seconds(self.max_time)
+
+    @property
+    def time_if_unstated_s(self) -> float:
+        """The limit of a job that states none; infinity for none."""
+        return _seconds(self.max_time if self.default_time is None else self.default_time)
+
+
+class Accounting(Struct, kw_only=True, forbid_unknown_fields=True, frozen=True):
+    """The rules of a site.
+
+    Args:
+        partitions, qos, accounts, users: by name.
+        partition_of_jobs: what names the partition of a job of a trace: its queue, or its partition.
+        aliases: other names of partitions, such as the numbers of queues in a trace.
+        enforce_part_limits: whether a job beyond the limits of its partition is refused; otherwise it waits in vain.
+        enforce_associations: whether a job of a user or an account that is not listed is refused.
+    """
+
+    partitions: dict[Name, Partition] = {}
+    qos: dict[Name, Qos] = {}
+    accounts: dict[Name, Account] = {}
+    users: dict[Name, User] = {}
+    partition_of_jobs: Literal["queue", "partition"] = "queue"
+    aliases: dict[Name, Name] = {}
+    enforce_part_limits: bool = True
+    enforce_associations: bool = False
+
+    @property
+    def default_partition(self) -> str | None:
+        return next((name for name, each in self.partitions.items() if each.default), None)
+
+    def account_of(self, user: str | None, account: str | None) -> str:
+        """The account of a job: the one it names, else that of its user, else the root."""
+        if account is None and user is not None and (known := self.users.get(user)) is not None and known.account is not None:
+            return known.account
+        return ROOT if account is None else account
+
+    def above(self, account: str) -> Iterator[str]:
+        """An account and those above it, the root last."""
+        while account != ROOT:
+            yield account
+            known = self.accounts.get(account)
+            account = ROOT if known is None else known.parent
+        yield ROOT
+
+    def require_valid(self, document: Document = NO_TEXT, *at: Key) -> Accounting:
+        """These rules.
+
+        Args:
+            at: their place in a document.
+
+        Errors: InputError for a duration that cannot be read, and for a name of what is not listed.
+        """
+        for path, message in _problems(self):
+            raise InputError(message, where=document.where((*at, *path)))
+        return self
+
+
+def load(source: str | Path | bytes) -> Accounting:
+    """The rules in a YAML or JSON file.
+
+    Errors: InputError with the line of what is wrong.
+
+    >>> load(b"users: {ann: {max_jobs: 2, qos: long}}")
+    Traceback (most recent call last):
+      ...
+    fluxres.errors.InputError: <text>:1:33: users.ann.qos: no qos 'long'
+    """
+    document = yaml_document.load(source)
+    return typed.convert(document, Accounting).require_valid(document)
+
+
+def _problems(rules: Accounting) -> Iterator[tuple[tuple[Key, ...], str]]:
+    """What is wrong, with its place."""
+    kinds: dict[str, Mapping[Any, Any]] = {key: getattr(rules, key) for key in ("partitions", "qos", "accounts", "users")}
+    for kind, entries in kinds.items():
+        for name, each in entries.items():
+            for key in ("max_wall", "max_time", "default_time"):
+                try:
+                    _seconds(getattr(each, key, None))
+                except InputError as error:
+                    yield (kind, name, key), error.message
+            for key, there in (("account", "accounts"), ("qos", "qos"), ("parent", "accounts")):
+                other = getattr(each, key, None)
+                if other is not None and other not in kinds[there] and (there == "qos" or other != ROOT):
+                    yield (kind, name, key), f"no {'account' if there == 'accounts' else key} {other!r:.80}"
+    for alias, partition in rules.aliases.items():
+        if partition not in rules.partitions:
+            yield ("aliases", alias), f"no partition {partition!r:.80}"
+    defaults = [name for name, each in rules.partitions.items() if each.default]
+    if len(defaults) > 1:
+        yield ("partitions", defaults[1], "default"), f"{defaults[0]} is the default partition already"
+    for name, account in rules.accounts.items():
+        above, passed = account.parent, 0
+        while above in rules.accounts and above != ROOT and passed <= len(rules.accounts):
+            above, passed = rules.accounts[above].parent, passed + 1
+        if passed > len(rules.accounts):
+            yield ("accounts", name, "parent"), "the accounts above it form a cycle"
+
+
+def _seconds(given: str | float | None) -> float:
+    if given is None:
+        return math.inf
+    return duration.parse(given) if isinstance(given, str) else float(given)

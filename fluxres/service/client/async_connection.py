@@ -1,0 +1,118 @@
+"""Requests to a server in an event loop, over connections that stay open for the next ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+
+from fluxres import limits
+from fluxres.errors import FluxresError, Unavailable
+from fluxres.service.client.addresses import Address
+from fluxres.service.client.line import Line
+from fluxres.service.client.requests import Reply, Request, common_headers, error_of
+from fluxres.service.client.servers import PAUSE_S, Attempts, Servers, unreachable
+
+
+class AsyncConnection:
+    """A server, or several on one store, of which the leader is found.
+
+    Args:
+        at: the servers.
+        token: sent with each request; that of the environment if None.
+        timeout_s: to wait for an answer.
+        user: who asks, for the journal of a server without tokens; the user that runs this process by default.
+    """
+
+    def __init__(self, at: Sequence[Address], token: str | None = None, timeout_s: float = 60.0, user: str | None = None) -> None:
+        self.servers = Servers(at)
+        self._timeout_s = timeout_s
+        self._headers = common_headers(token, user)
+        self._room = asyncio.Semaphore(limits.SERVICE_CLIENT_CONNECTIONS_MAX)
+        self._lines: set[Line] = set()
+        self._idle: list[Line] = []
+
+    async def make(self, request: Request) -> Reply:
+        """Send a request, again if the connection broke and that is safe, or to the server that leads.
+
+        Errors: those of the server; StoreError if it cannot be reached.
+        """
+        attempts = Attempts(self.servers, may_repeat=request.may_repeat)
+        while True:
+            at = self.servers.at
+            try:
+                async with self._room:
+                    return await self._once(at, request)
+            except FluxresError as error:
+                attempts.failed(at, error)
+            except OSError as error:
+                self._drop_idle()
+                attempts.failed(at, error)
+            await asyncio.sleep(PAUSE_S)
+
+    async def stream(self, path: str) -> AsyncGenerator[bytes]:
+        """The lines of an answer that does not end, over a connection of its own.
+
+        Errors: those of the server; StoreError if the connection breaks.
+        """
+        at, line = self.servers.at, None
+        try:
+            line = await self._opened(at)
+            request = Request("GET", path, headers={**self._headers, "accept": "text/event-stream"})
+            async for text in line.stream(request, self._timeout_s):
+                yield text
+        except Unavailable as error:
+            self.servers.turns(at, error)
+            raise
+        except OSError as error:
+            self.servers.turn(at)
+            raise unreachable(at, error) from None
+        finally:
+            if line is not None:
+                self._close(line)
+
+    async def _once(self, at: Address, request: Request) -> Reply:
+        line = self._reused(at)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                line = line or await self._opened(at)
+                answer = await line.ask(request._replace(headers={**self._headers, **request.headers}))
+        except BaseException:  # of a task that was cancelled, an answer may be on its way
+            if line is not None:
+                self._close(line)
+            raise
+        if line.may_stay:
+            self._idle.append(line)
+        else:
+            self._close(line)
+        if answer.status >= 400:
+            raise error_of(answer.status, answer.body)
+        return Reply(answer.body, answer.headers.get("etag"))
+
+    def _reused(self, at: Address) -> Line | None:
+        """A connection that is open and idle."""
+        while self._idle:
+            line = self._idle.pop()
+            if line.at == at and line.may_stay:
+                return line
+            self._close(line)
+        return None
+
+    async def _opened(self, at: Address) -> Line:
+        line = await Line.open(at)
+        self._lines.add(line)
+        return line
+
+    def _drop_idle(self) -> None:
+        """A server that was restarted has closed all of them."""
+        while self._idle:
+            self._close(self._idle.pop())
+
+    def _close(self, line: Line) -> None:
+        self._lines.discard(line)
+        line.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._idle.clear()
+        for line in list(self._lines):
+            self._close(line)

@@ -1,0 +1,192 @@
+"""`fluxres.aconnect`: a graph on a server for programs with asyncio, with the methods of :class:`RemoteGraph` as coroutines.
+
+Any number of tasks may share one. A task that is cancelled while it waits for an answer leaves the server to make the change or
+not; the same call with the same `idempotency_key` says which, and makes it if it was not made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator
+from contextlib import aclosing
+from functools import update_wrapper
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from fluxres.errors import FluxresError, StoreError
+from fluxres.model.values import Span
+from fluxres.service.client.addresses import addresses
+from fluxres.service.client.async_connection import AsyncConnection
+from fluxres.service.client.async_stage import AsyncRemoteStage
+from fluxres.service.client.calls import Call, Calls, chosen
+from fluxres.service.client.following import RESUME_S, Following
+from fluxres.service.client.values import AsyncRemoteAllocation, RemotePool
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def aconnect(url: str, *, graph: str | None = None, token: str | None = None, timeout_s: float = 60.0) -> Connecting:
+    """A graph on a server, for asyncio: ``graph = await aconnect(url)``, or ``async with aconnect(url) as graph``.
+
+    It needs h11 (``pip install 'fluxres[asyncio]'``). The arguments and the errors are those of :func:`fluxres.connect`.
+    """
+    return Connecting(url, graph, token, timeout_s)
+
+
+async def _sent(connection: AsyncConnection, call: Call[T]) -> T:
+    """What a call returns, with its requests sent."""
+    try:
+        request = next(call)
+        while True:
+            try:
+                reply = await connection.make(request)
+            except FluxresError as error:
+                request = call.throw(error)
+            else:
+                request = call.send(reply)
+    except StopIteration as end:
+        found: T = end.value
+        return found
+
+
+class Connecting:
+    """A graph that is being connected to: awaited, or as a context manager, which closes it."""
+
+    def __init__(self, url: str, graph: str | None, token: str | None, timeout_s: float) -> None:
+        self._url, self._name, self._token, self._timeout_s = url, graph, token, timeout_s
+        self._graph: AsyncRemoteGraph | None = None
+
+    def __await__(self) -> Generator[Any, None, AsyncRemoteGraph]:
+        return self._connect().__await__()
+
+    async def __aenter__(self) -> AsyncRemoteGraph:
+        self._graph = await self._connect()
+        return self._graph
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._graph is not None:
+            await self._graph.close()
+
+    async def _connect(self) -> AsyncRemoteGraph:
+        servers = addresses(self._url)
+        connection = AsyncConnection(servers, self._token, self._timeout_s)
+        try:
+            name = await _sent(connection, chosen(self._name or servers[0].graph, str(servers[0])))
+        except BaseException:
+            connection.close()
+            raise
+        return AsyncRemoteGraph(connection, name)
+
+
+def _awaiting(
+    call: Callable[Concatenate[Calls[AsyncRemoteAllocation, AsyncRemoteStage], P], Call[T]],
+) -> Callable[Concatenate[AsyncRemoteGraph, P], Coroutine[Any, Any, T]]:
+    """The method that awaits the answers to a call."""
+
+    async def method(graph: AsyncRemoteGraph, /, *given: P.args, **named: P.kwargs) -> T:
+        return await _sent(graph.connection, call(graph.calls, *given, **named))
+
+    update_wrapper(method, call)
+    return method
+
+
+class AsyncRemoteGraph:
+    """A graph on a server, in the event loop that it was connected in. As a context manager it closes its connections.
+
+    Args:
+        connection: to the server.
+        name: of the graph.
+    """
+
+    def __init__(self, connection: AsyncConnection, name: str) -> None:
+        self.connection = connection
+        self.name = name
+        self.calls = Calls[AsyncRemoteAllocation, AsyncRemoteStage](name, self._allocation, self._stage, None)
+
+    async def __aenter__(self) -> AsyncRemoteGraph:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close its connections; requests on their way fail."""
+        self.connection.close()
+
+    def __repr__(self) -> str:
+        return f"<AsyncRemoteGraph {self.name} at {self.connection.servers.at}>"
+
+    @property
+    def root(self) -> Coroutine[Any, Any, RemotePool]:
+        return self.pool("/")
+
+    summary = _awaiting(Calls.summary)
+    pool = _awaiting(Calls.pool)
+    find = _awaiting(Calls.find)
+    available = _awaiting(Calls.available)
+    aggregate = _awaiting(Calls.aggregate)
+    jobs = _awaiting(Calls.jobs)
+    allocation = _awaiting(Calls.allocation)
+    allocated = _awaiting(Calls.allocated)
+    match = _awaiting(Calls.match)
+    earliest = _awaiting(Calls.earliest)
+    satisfiable = _awaiting(Calls.satisfiable)
+    why_not = _awaiting(Calls.why_not)
+    check = _awaiting(Calls.check)
+    log = _awaiting(Calls.log)
+    save = _awaiting(Calls.save)
+
+    allocate = _awaiting(Calls.allocate)
+    allocate_orelse_reserve = _awaiting(Calls.allocate_orelse_reserve)
+    allocate_all = _awaiting(Calls.allocate_all)
+    allocate_all_orelse_reserve = _awaiting(Calls.allocate_all_orelse_reserve)
+    grow = _awaiting(Calls.grow)
+    free = _awaiting(Calls.free)
+    shrink = _awaiting(Calls.shrink)
+    set_end = _awaiting(Calls.set_end)
+    expire = _awaiting(Calls.expire)
+    set_state = _awaiting(Calls.set_state)
+    tag = _awaiting(Calls.tag)
+    untag = _awaiting(Calls.untag)
+    stage = _awaiting(Calls.stage)
+    commit = _awaiting(Calls.commit)
+    release = _awaiting(Calls.release)
+
+    async def walk(self, where: str = "/", order: str = "pre", hierarchy: str | None = None) -> AsyncIterator[RemotePool]:
+        """A pool and everything below it."""
+        after, is_first = None, True
+        while is_first or after is not None:
+            page = self.calls.page("walk", after, path=where, order=order, hierarchy=hierarchy)
+            pools, after = await _sent(self.connection, page)
+            for pool in pools:
+                yield pool
+            is_first = False
+
+    async def events(self, after: int | None = None) -> AsyncIterator[dict[str, Any]]:
+        """The events after a number of the journal, and then each as it happens: number, timestamp, name and context (RFC 18).
+
+        A stream that breaks is resumed where it ended, at another server if there are several. Leaving the loop closes it.
+
+        Errors: StoreError if no server can be reached again.
+        """
+        following = Following(self.connection.servers, self.name, after)
+        while True:
+            try:
+                async with aclosing(self.connection.stream(following.path)) as lines:
+                    async for line in lines:
+                        event = following.event(line)
+                        if event is not None:
+                            yield event
+            except StoreError as error:
+                following.broke(error)
+            await asyncio.sleep(RESUME_S)
+
+    def _allocation(self, job: str, spans: list[Span]) -> AsyncRemoteAllocation:
+        async def resource_set(scheduling: bool) -> dict[str, Any]:
+            return await _sent(self.connection, self.calls.resource_set(job, scheduling))
+
+        return AsyncRemoteAllocation(job, spans, None, resource_set)
+
+    def _stage(self, document: dict[str, Any]) -> AsyncRemoteStage:
+        return AsyncRemoteStage(self, document)

@@ -1,0 +1,56 @@
+"""The events of a graph, which come line by line over one stream after the other."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from fluxres import limits
+from fluxres.clock import stopwatch
+from fluxres.errors import StoreError
+from fluxres.service.client.requests import of_graph
+from fluxres.service.client.servers import Servers
+
+RESUME_S: Final = 0.5
+"""Between the end of a stream and the next one."""
+
+
+class Following:
+    """Where a reader of events is.
+
+    Args:
+        servers: that have the graph.
+        graph: its name.
+        after: number of the last event that is known; None to begin with the next one.
+    """
+
+    def __init__(self, servers: Servers, graph: str, after: int | None) -> None:
+        self._servers, self._graph, self._after = servers, graph, after
+        self._number = after or 0
+        self._heard()
+
+    @property
+    def path(self) -> str:
+        """Where the next stream is."""
+        return of_graph(self._graph, "events" + (f"?after={self._after}" if self._after is not None else ""))
+
+    def _heard(self) -> None:
+        self._until_s = stopwatch() + limits.SERVICE_FOLLOW_SECONDS
+
+    def event(self, line: bytes) -> dict[str, Any] | None:
+        """The event that a line completes."""
+        self._heard()
+        if line.startswith(b": following ") and self._after is None:  # where a stream of what is to come begins
+            self._after = int(line[12:])
+        elif line.startswith(b"id: "):
+            self._number = int(line[4:])
+        elif line.startswith(b"data: "):
+            self._after = self._number
+            return {"number": self._number, **msgspec.json.decode(line[6:])}
+        return None
+
+    def broke(self, error: StoreError) -> None:
+        """A stream broke. Errors: this one, if no other server can go on or none has for too long."""
+        if not self._servers.is_one_of_several or stopwatch() > self._until_s:
+            raise error

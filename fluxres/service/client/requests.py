@@ -1,0 +1,152 @@
+"""Requests to a server as values, its answers, and its problems as the exceptions that a local graph raises."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from fluxres.errors import (
+    STATUS,
+    FluxresError,
+    InfeasibleRequest,
+    InputError,
+    InsufficientResources,
+    Mistake,
+    NotLeader,
+    StillHeld,
+    StoreError,
+    Unavailable,
+)
+from fluxres.service.client.addresses import TOKEN
+
+_BY_CODE: Final = {error.code: error for error in STATUS}
+_QUESTIONS: Final = frozenset(("match", "when", "why", "satisfiable"))
+
+
+class Request(NamedTuple):
+    """A request.
+
+    Args:
+        path: with its query.
+        headers: besides those that all requests have.
+    """
+
+    method: str
+    path: str
+    body: bytes | None = None
+    headers: Mapping[str, str] = {}
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether it may be sent again if it is not known whether it was done."""
+        is_question = self.method == "GET" or self.path.rsplit("/", 1)[-1] in _QUESTIONS
+        return is_question or "idempotency-key" in self.headers
+
+
+def get(path: str, /, **query: Any) -> Request:
+    """Ask for a list; parts of the query that are None are left out."""
+    said = {key: str(value).lower() if isinstance(value, bool) else value for key, value in query.items() if value is not None}
+    return Request("GET", f"{path}?{urlencode(said)}" if said else path)
+
+
+def post(
+    path: str,
+    body: Mapping[str, Any],
+    *,
+    key: str | None = None,
+    revision: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Request:
+    """Ask a question, or change something.
+
+    Args:
+        body: fields; those that are None are left out.
+        key: an idempotency key, for a change.
+        revision: that the graph must have.
+        headers: further ones.
+    """
+    given = {"content-type": "application/json", **(headers or {})}
+    if key is not None:
+        given["idempotency-key"] = key
+    if revision is not None:
+        given["if-match"] = revision
+    said = {name: value for name, value in body.items() if value is not None}
+    return Request("POST", path, msgspec.json.encode(said), given)
+
+
+class Reply(NamedTuple):
+    """An answer.
+
+    Args:
+        body: as bytes.
+        revision: its ETag, None if it has none.
+    """
+
+    body: bytes
+    revision: str | None
+
+    def document(self) -> Any:
+        return msgspec.json.decode(self.body)
+
+
+def of_graph(graph: str, operation: str) -> str:
+    """The path of an operation on a graph."""
+    return f"/v1/graphs/{quote(graph, safe='')}/{operation}"
+
+
+def common_headers(token: str | None, user: str | None) -> dict[str, str]:
+    """What each request says.
+
+    Args:
+        token: that of the environment if None.
+        user: who asks, for the journal of a server without tokens; the user that runs this process if None.
+    """
+    token = os.environ.get(TOKEN) if token is None else token
+    said = {"user-agent": "fluxres", "accept": "application/json"}
+    if token:
+        said["authorization"] = f"Bearer {token}"
+    name = _os_user() if user is None else user
+    if name.isascii() and name.isprintable():
+        said["fluxres-user"] = name
+    return said
+
+
+def _os_user() -> str:
+    from getpass import getuser
+
+    try:
+        return getuser()
+    except (KeyError, OSError):
+        return f"uid {os.geteuid()}"
+
+
+def error_of(status: int, content: bytes) -> FluxresError:
+    """The exception that a problem tells of: the one that a local graph would raise."""
+    try:
+        facts = msgspec.json.decode(content, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return StoreError(f"the server answered with status {status}", hint="is it a fluxres server?")
+    kind = _BY_CODE.get(str(facts.get("error")), FluxresError)
+    given: dict[str, Any] = {"where": str(facts.get("where", "")), "hint": str(facts.get("hint", ""))}
+    if issubclass(kind, InsufficientResources | InfeasibleRequest):  # the part of the request is among the reasons
+        given["where"] = re.sub(r"(: )?resources\[.*", "", given["where"])
+    reasons = facts.get("reasons")
+    if issubclass(kind, InsufficientResources):
+        given |= {"earliest": facts.get("earliest"), "reasons": reasons}
+    elif issubclass(kind, InfeasibleRequest):
+        given["reasons"] = reasons or ()
+    elif issubclass(kind, StillHeld):
+        given["jobs"] = facts.get("jobs") or ()
+    elif issubclass(kind, NotLeader):
+        given["leader"] = str(facts.get("leader") or "")
+    elif issubclass(kind, Unavailable):
+        given["retry_after_s"] = 1
+    if issubclass(kind, InputError) and facts.get("mistakes"):
+        found = [Mistake(str(one["where"]), str(one["message"]), str(one["hint"])) for one in facts["mistakes"]]
+        return kind.of(found, int(facts.get("unlisted") or 0))
+    return kind(str(facts.get("message") or facts.get("detail")), **given)

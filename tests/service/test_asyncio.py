@@ -1,0 +1,191 @@
+"""The client for asyncio: many tasks on one graph, tasks that are cancelled, servers that end, and pushed events."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine
+from contextlib import aclosing
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+import fluxres
+from fluxres import limits
+from fluxres.service.client import async_connection
+from fluxres.service.client.line import Line
+from fluxres.store import open_store
+from tests.service.conftest import Server, running
+from tests.service.test_standby import LEASE
+
+CORE = "slot=1/core"
+
+
+def made(store: str, job: str) -> int:
+    """How often something was allocated to a job, by the journal."""
+    return sum(entry.event["event"] == "allocate" for entry in open_store(store).log("demo", job=job))
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await main
+
+    asyncio.run(bounded())
+
+
+def test_it_is_awaited_or_a_context_manager(server: Server) -> None:
+    async def main() -> None:
+        graph = await fluxres.aconnect(server.url, graph="demo")
+        assert (await graph.root).path == "/demo"
+        assert (await graph.summary())["pools"] == 75
+        await graph.close()
+        async with fluxres.aconnect(f"{server.url}?graph=demo") as graph:
+            assert await graph.jobs() == []
+            assert repr(graph) == f"<AsyncRemoteGraph demo at {server.url}>"
+        with pytest.raises(fluxres.UnknownGraph, match="no graph 'other'"):
+            await fluxres.aconnect(server.url, graph="other")
+        with pytest.raises(fluxres.StoreError, match="cannot be reached"):
+            await fluxres.aconnect("http://127.0.0.1:9")
+
+    run(main())
+
+
+def test_tasks_share_a_graph_and_connections_are_bounded(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SERVICE_CLIENT_CONNECTIONS_MAX", 5)
+    opened, open_line = list[Line](), Line.open
+
+    async def counted(at: Any) -> Line:
+        opened.append(await open_line(at))
+        return opened[-1]
+
+    monkeypatch.setattr(async_connection.Line, "open", counted)
+
+    async def main() -> None:
+        async with fluxres.aconnect(server.url) as graph:
+            granted = await asyncio.gather(*(graph.allocate(CORE, job=f"j{number}") for number in range(64)))
+            assert len({pool.path for one in granted for pool in one.pools}) == 64
+            with pytest.raises(fluxres.InsufficientResources):
+                await graph.allocate(CORE, job="one too many")
+            await asyncio.gather(*(graph.free(f"j{number}") for number in range(64)))
+            assert await graph.jobs() == []
+
+    run(main())
+    assert len(opened) == 5
+
+
+def test_a_pool_of_which_only_the_path_is_known_says_how_to_ask(server: Server) -> None:
+    async def main() -> None:
+        async with fluxres.aconnect(server.url) as graph:
+            granted = await graph.allocate(CORE, job="j1")
+            (pool,) = granted.pools
+            with pytest.raises(fluxres.UsageError, match="only the path"):
+                _ = pool.type
+            assert (await graph.pool(pool)).type == "core"
+            assert (await granted.R())["execution"]["nodelist"] == ["node0"]
+            async with await graph.stage(CORE, job="j2") as stage:
+                await stage.commit()
+            async with await graph.stage(CORE, job="j3"):
+                pass
+            assert await graph.jobs() == ["j1", "j2"]
+            assert [pool.path async for pool in graph.walk("/demo/rack0/node0/core0")] == ["/demo/rack0/node0/core0"]
+
+    run(main())
+
+
+def test_a_cancelled_change_is_made_once_or_not_and_its_key_says_which(server: Server) -> None:
+    async def main() -> None:
+        random, cancelled = Random(1), 0
+        async with fluxres.aconnect(server.url) as graph:
+            for number in range(60):
+                job = f"j{number}"
+                task = asyncio.create_task(graph.allocate(CORE, job=job, idempotency_key=f"k{number}"))
+                await asyncio.sleep(random.uniform(0, 0.006))
+                cancelled += task.cancel()
+                await asyncio.wait([task])
+                again = await graph.allocate(CORE, job=job, idempotency_key=f"k{number}")
+                assert again == (await graph.allocation(job))
+                assert len(again) == 1
+            assert cancelled > 5
+        assert [made(server.store, f"j{number}") for number in range(60)] == [1] * 60
+
+    run(main())
+
+
+def test_a_change_that_is_cancelled_while_the_server_stands_still_is_known_by_its_key(server: Server) -> None:
+    async def main() -> None:
+        async with fluxres.aconnect(server.url) as graph:
+            server.process.send_signal(signal.SIGSTOP)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await graph.allocate(CORE, job="j1", idempotency_key="k1")
+            server.process.send_signal(signal.SIGCONT)
+            granted = await graph.allocate(CORE, job="j1", idempotency_key="k1")
+            assert granted == await graph.allocation("j1")
+        assert made(server.store, "j1") == 1
+
+    run(main())
+
+
+def test_a_server_that_restarts_closes_idle_connections_and_nothing_fails(tmp_path: Path, server: Server) -> None:
+    port = server.url.rpartition(":")[2]
+
+    async def main() -> None:
+        async with fluxres.aconnect(server.url) as graph:
+            await asyncio.gather(*(graph.allocate(CORE, job=f"j{number}") for number in range(8)))
+            assert server.stop()[0] == 0
+            with running(server.store, "--port", port):
+                await asyncio.gather(*(graph.free(f"j{number}") for number in range(8)))
+                assert await graph.jobs() == []
+
+    run(main())
+
+
+def test_it_goes_to_the_server_that_takes_over(start: Callable[..., Server]) -> None:
+    leader, second = start(*LEASE), start(*LEASE)
+
+    async def main() -> None:
+        async with fluxres.aconnect(f"{leader.url},{second.url}") as graph, aclosing(graph.events()) as events:
+            await graph.allocate(CORE, job="j1")
+            seen = asyncio.create_task(anext(events))
+            await asyncio.sleep(0.5)
+            leader.process.kill()
+            await graph.allocate(CORE, job="j2", idempotency_key="k2")
+            assert str(graph.connection.servers.at) == second.url
+            assert (await seen)["context"]["job"] == "j2"
+        assert made(leader.store, "j2") == 1
+
+    run(main())
+
+
+def test_events_are_pushed_and_a_stream_ends_when_its_loop_is_left(server: Server) -> None:
+    async def main() -> None:
+        async with fluxres.aconnect(server.url) as graph:
+            await graph.allocate(CORE, job="j1")
+            found = list[tuple[int, str]]()
+            async for event in graph.events(after=0):
+                found.append((event["number"], event["name"]))
+                if event["name"] == "free":
+                    break
+                if event["name"] == "allocate":
+                    await graph.free("j1")
+            assert found == [(1, "load"), (2, "allocate"), (3, "free")]
+            waiting = asyncio.create_task(anext(graph.events()))
+            await asyncio.sleep(0.1)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+
+    run(main())
+
+
+def test_a_body_that_is_too_long_is_refused_before_all_of_it_is_sent(server: Server) -> None:
+    async def main() -> None:
+        async with fluxres.aconnect(server.url) as graph:
+            with pytest.raises(fluxres.FluxresError, match="bytes"):
+                await graph.allocate([f"/demo/rack0/node{number}" for number in range(400_000)], job="j1")
+            assert await graph.jobs() == []
+
+    run(main())

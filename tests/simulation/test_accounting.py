@@ -1,0 +1,179 @@
+"""Partitions, QOS, accounts and users with limits, shares and priorities (`instance/accounting.py`, `instance/ledger.py`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fluxres.clock import FOREVER
+from fluxres.errors import FluxresError, InfeasibleRequest, InputError, InsufficientResources, UsageError
+from fluxres.instance import Instance
+from fluxres.instance.accounting import Account, Accounting, Partition, Qos, User, load
+from fluxres.instance.fair_share import FairShares
+from fluxres.simulation import Hierarchy, Submission, simulate
+from fluxres.simulation.machine import of_number, of_shape
+from tests.instance.machines import ManualClock
+from tests.simulation.site_course import course
+
+S = 1_000_000
+EXAMPLE = Path(__file__).parents[2] / "data/examples/accounting/site.yaml"
+
+
+@pytest.mark.parametrize("first", [*range(0, 60, 10), 52_520])
+def test_random_sites_start_and_refuse_every_job_like_the_rules_written_down(first: int) -> None:
+    """`python -m tests.simulation.site_course` makes thousands of them."""
+    assert [course(seed) for seed in range(first, first + 10)] == [""] * 10
+
+
+def site(**rules: Any) -> Instance:
+    clock = ManualClock()
+    return Instance(of_shape("node=8"), queue_policy="easy", inventory="auto", clock=clock, accounting=Accounting(**rules))
+
+
+def test_a_job_at_a_limit_waits_and_holds_up_no_others() -> None:
+    instance = site(users={"ann": User(max_jobs=1)}, qos={"normal": Qos()})
+    first, second = (instance.submit("slot=1/node", duration_s=10, user="ann") for _ in range(2))
+    other = instance.submit("slot=1/node", duration_s=10, user="bob")
+    assert [job.state.name for job in (first, second, other)] == ["RUN", "SCHED", "RUN"]
+    assert (first.limit_reached, second.limit_reached) == ("", "user ann: max_jobs is 1")
+    assert (second.account, second.qos, second.partition, second.reserved_at) == ("root", "normal", None, None)
+    instance.finish(first)
+    assert second.state.name == "RUN"
+    assert instance.check() == []
+
+
+def test_submissions_beyond_a_limit_are_refused_until_others_have_ended() -> None:
+    instance = site(accounts={"a": Account(grp_submit_jobs=2)}, users={"ann": User(account="a"), "bob": User(account="a")})
+    first = instance.submit("slot=8/node", duration_s=10, user="ann")
+    second = instance.submit("slot=8/node", duration_s=10, user="bob")
+    with pytest.raises(InsufficientResources, match="account a: more jobs submitted than grp_submit_jobs allows: 2"):
+        instance.submit("slot=1/node", user="ann")
+    instance.cancel(second)
+    with pytest.raises(FluxresError, match="nobody"):
+        instance.submit("slot=1/node", user="bob", dependencies=["afterok:nobody"])
+    instance.cancel(instance.submit("slot=1/node", user="ann"))
+    instance.finish(first)
+    assert [instance.submit("slot=1/node", user=name).state.name for name in ("ann", "bob")] == ["RUN", "RUN"]
+
+
+def test_the_first_limit_in_slurms_order_decides_and_groups_all_hold() -> None:
+    rules: dict[str, Any] = {
+        "qos": {"high": Qos(max_jobs=3)},
+        "accounts": {"a": Account(max_jobs=2, grp_size=4), "b": Account(parent="a")},
+        "users": {"ann": User(account="b", max_jobs=1), "bob": User(account="b")},
+    }
+    instance = site(**rules)
+    high = [instance.submit("slot=1/node", user="ann", qos="high") for _ in range(4)]
+    assert [job.state.name for job in high] == ["RUN", "RUN", "RUN", "SCHED"]
+    assert high[3].limit_reached == "qos high: max_jobs is 3"
+    assert instance.submit("slot=1/node", user="ann").limit_reached == "user ann: max_jobs is 1"
+    assert instance.submit("slot=2/node", user="bob").limit_reached == "account a: grp_size is 4"
+    bob = [instance.submit("slot=1/node", user="bob") for _ in range(2)]
+    assert [job.limit_reached for job in bob] == ["", "account a: grp_size is 4"]
+
+
+def test_times_of_partitions() -> None:
+    parts = {"short": Partition(max_time="10m", default_time="1m", default=True), "long": Partition(max_time=7200)}
+    instance = site(partitions=parts, qos={"brief": Qos(max_wall=30)})
+    assert instance.submit("slot=1/node").duration_s == 60
+    assert instance.submit("slot=1/node", partition="long").duration_s == 7200
+    assert instance.submit("slot=1/node", qos="brief").duration_s == 30
+    with pytest.raises(InfeasibleRequest, match=r"partition short: a longer time than max_time allows: 10\s*m"):
+        instance.submit("slot=1/node", duration_s=601)
+    with pytest.raises(InfeasibleRequest, match="qos brief: a longer time than max_wall"):
+        instance.submit("slot=1/node", duration_s=31, qos="brief")
+    for wrong, message in (({"partition": "lang"}, "no partition lang"), ({"qos": "high"}, "no QOS high")):
+        with pytest.raises(InfeasibleRequest, match=message):
+            instance.submit("slot=1/node", **wrong)
+
+
+def test_a_job_beyond_its_partition_waits_if_limits_are_not_enforced_at_submission() -> None:
+    rules = Accounting(partitions={"1": Partition(max_time=5, default=True)}, enforce_part_limits=False)
+    work = [Submission(1, 0, 9 * S, 9 * S, 1), Submission(2, 0, 5 * S, 5 * S, 1)]
+    result = simulate(work, 4, queue_policy="fcfs", accounting=rules)
+    assert (result.left, result.metrics.jobs, dict(result.left_reasons)) == (
+        1,
+        1,
+        {"partition 1: it allows no such job": 1},
+    )
+
+
+def test_associations_that_are_not_listed_are_refused_on_request() -> None:
+    instance = site(users={"ann": User()}, accounts={"a": Account()}, enforce_associations=True)
+    instance.submit("slot=1/node", user="ann", account="a")
+    for user, account in (("bob", "a"), ("ann", "b"), (None, None)):
+        with pytest.raises(InfeasibleRequest, match=r"no account b|no user"):
+            instance.submit("slot=1/node", user=user, account=account)
+
+
+def test_jobs_go_to_partitions_of_the_machine(tmp_path: Path) -> None:
+    (tmp_path / "m.yaml").write_text(
+        "fluxres: 1\nresources: [{type: node, count: 4}]\npartitions:\n  small: {nodes: 'node[0-1]', max_time: 1m}\n"
+        "  large: {nodes: 'node[0-3]', default: true}\n"
+    )
+    rules = Accounting(partitions={"small": Partition(), "large": Partition(default=True)}, aliases={"1": "small"})
+    jobs = [Submission(n, 0, 10 * S, FOREVER, 1, queue=queue) for n, queue in enumerate(("1", "1", "1", None))]
+    result = simulate(jobs, tmp_path / "m.yaml", accounting=rules, queue_policy="easy")
+    assert result.schedule is not None
+    assert sorted(result.schedule.starts().items()) == [(0, 0), (1, 0), (2, 10 * S), (3, 0)]
+    assert sorted(result.schedule.limit) == [60 * S, 60 * S, 60 * S, FOREVER]
+
+
+def test_fair_share_gives_the_factors_of_slurms_own_example() -> None:
+    """Slurm's page "Classic Fairshare Algorithm": accounts A (40) over B (30) and C (10), D (60) over E (25) and F (35)."""
+    rules = Accounting(
+        accounts={
+            "A": Account(fairshare=40),
+            "D": Account(fairshare=60),
+            "B": Account(parent="A", fairshare=30),
+            "C": Account(parent="A", fairshare=10),
+            "E": Account(parent="D", fairshare=25),
+            "F": Account(parent="D", fairshare=35),
+        },
+        users={f"user{n}": User(account=account) for n, account in enumerate("BCCEF", 1)},
+    )
+    shares = FairShares(rules, 1e15)
+    for user, used in (("user1", 20), ("user2", 25), ("user4", 25)):
+        shares.charge(user, None, used, 0.0)
+        shares.charge(user, None, -used, 1.0)
+    shares.charge("other", "elsewhere", 30, 0.0)  # the rest of the machine's usage
+    shares.charge("other", "elsewhere", -30, 1.0)
+    shares.root.below = [node for node in shares.root.below if node.shares > 1]  # which the example does not show
+    found = [round(shares.classic(f"user{n}", None, 1.0), 4) for n in range(1, 6)]
+    assert found == pytest.approx([0.408479, 0.022097, 0.125, 0.5, 0.749154], abs=2e-4)
+
+
+def test_limits_of_a_hierarchy_are_refused() -> None:
+    with pytest.raises(UsageError, match="accounting: limits are those of one queue"):
+        simulate([], of_number(4), accounting=Accounting(), hierarchy=Hierarchy((2,)))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("qos: {a: {max_wall: 3x}}", "<text>:1:21: qos.a.max_wall: expected a duration, got '3x'"),
+        ("users: {ann: {acount: a}}", "users.ann.acount: unknown key"),
+        ("users: {ann: {account: a}}", "users.ann.account: no account 'a'"),
+        ("users: {ann: {qos: a}}", "users.ann.qos: no qos 'a'"),
+        ("accounts: {a: {parent: b}, b: {parent: a}}", "the accounts above it form a cycle"),
+        ("aliases: {'1': batch}", "aliases.1: no partition 'batch'"),
+        ("partitions: {a: {default: true}, b: {default: true}}", "partitions.b.default: a is the default partition already"),
+        ("users: {7: {}}", "the key 7 is not text"),
+        ("users: {ann: {max_jobs: -1}}", "users.ann.max_jobs: expected int >= 0 or null, got -1"),
+    ],
+)
+def test_wrong_rules_are_named_with_their_line(text: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load(text.encode())
+    assert message in str(caught.value)
+
+
+def test_the_example_is_read() -> None:
+    rules = load(EXAMPLE)
+    assert (rules.default_partition, rules.qos["high"].priority, list(rules.above("optics"))) == (
+        "batch",
+        100,
+        ["optics", "physics", "root"],
+    )
