@@ -83,8 +83,8 @@ class Leadership:
         if mark is not None and own.holder is not None and own.holder.mark != mark:
             raise NotLeader("this server leads by a later lease", hint="read who leads the store again", leader=self._url)
 
-    def is_superseded(self) -> bool:
-        """Whether another server has led the store since, by the store itself.
+    def supersession(self) -> FluxresError | None:
+        """What refuses a change if another server has led the store since, by the store itself; None if none has.
 
         Errors: StoreError if it cannot be read.
         """
@@ -94,7 +94,7 @@ class Leadership:
         if own is not None and found is not None and not found.is_term_of(own):
             self.fence.own, self.fence.leader = None, found.url
             self._look.set()
-        return not self.is_leading
+        return None if self.is_leading else self.fence.refusal()
 
     def begin(self, url: str, *, is_open: bool, may_stand_by: bool) -> None:
         """Take the lease, or stand by.
