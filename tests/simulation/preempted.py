@@ -61,7 +61,9 @@ class Oracle:
         return self.units - sum(job.size for job in self.running())
 
     def waiting(self) -> list[OracleJob]:
-        found = [job for job in self.jobs if job.is_waiting and (job.cause is None or not job.cause.is_waiting or job.cause is job)]
+        found = [
+            job for job in self.jobs if job.is_waiting and (job.cause is None or not job.cause.is_waiting or job.cause is job)
+        ]
         return sorted(found, key=lambda job: (-job.urgency, job.number))
 
     def start(self, job: OracleJob) -> None:
@@ -103,7 +105,11 @@ class Oracle:
             and self.now >= job.start + self.exempt(job)
         ]
         may.sort(key=lambda job: (-qos[job.qos]["priority"], job.start, job.number))  # the best protected first
-        subsets = [each for each in product((0, 1), repeat=len(may)) if sum(j.size * n for j, n in zip(may, each, strict=True)) >= missing]
+        subsets = [
+            each
+            for each in product((0, 1), repeat=len(may))
+            if sum(j.size * n for j, n in zip(may, each, strict=True)) >= missing
+        ]
         return [job for job, taken in zip(may, min(subsets), strict=True) if taken] if subsets else []
 
     def step(self) -> bool:
