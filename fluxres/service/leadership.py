@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from fluxres import clock, limits
 from fluxres.allocation.facts import Launch
-from fluxres.clock import stopwatch, ticks
+from fluxres.clock import stopwatch
 from fluxres.errors import FluxresError, NotLeader, StoreBusy
 from fluxres.launch import identity
 from fluxres.launch.identity import Presence
@@ -206,7 +206,7 @@ class Leadership:
         """Why the lease can be taken; None if it cannot."""
         if found is None or found.holder is None:
             return "the lease was free"
-        if identity.presence(found.holder, ticks(clock.system())) is Presence.GONE:
+        if identity.presence_now(found.holder) is Presence.GONE:
             return f"{found.url} has ended"
         if stopwatch() - self._seen_s > found.life_s:
             return f"{found.url} has not renewed its lease for {found.life_s:g} s"
@@ -215,7 +215,7 @@ class Leadership:
     def _is_here(self, found: Lease) -> bool:
         """Whether the holder of a lease of this very store runs on this host."""
         holder = found.holder
-        is_running = holder is not None and identity.presence(holder, ticks(clock.system())) is Presence.RUNNING
+        is_running = holder is not None and identity.presence_now(holder) is Presence.RUNNING
         return is_running and found.store == self._store.url
 
     def _take(self, found: Lease | None, why: str) -> None:
