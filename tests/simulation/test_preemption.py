@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from fluxres.errors import InputError, UsageError
+from fluxres.experiments import study
 from fluxres.instance import Instance, Job
 from fluxres.instance.accounting import Accounting, load
 from fluxres.simulation import Submission, simulate
@@ -152,3 +154,25 @@ def test_rules_that_cannot_hold_are_refused(text: str, message: str) -> None:
 def test_preemption_is_refused_where_decisions_take_time() -> None:
     with pytest.raises(UsageError, match="cannot be preempted where decisions take time"):
         simulate([job(1, 0, 1, 1, "low")], 10, accounting=rules(), cost="fixed:0.01")
+
+
+def test_a_study_has_rules_of_preemption_and_cases_that_change_them(tmp_path: Path) -> None:
+    (tmp_path / "jobs.yaml").write_text(
+        "- {id: 1, submit: 0, request: slot=4/node, run: 100, duration: 150, qos: low}\n"
+        "- {id: 2, submit: 10, request: slot=3/node, run: 20, duration: 150, qos: high}\n"
+    )
+    text = """
+fluxres-experiment: 1
+name: preempted
+machine: node=4
+workload: {file: jobs.yaml}
+accounting: {preempt_type: qos, preempt_mode: requeue, qos: {low: {grace_time: 3}, high: {preempt: [low]}}}
+cases: {requeue: {}, cancel: {accounting.preempt_mode: cancel}}
+metrics: [makespan_s]
+"""
+    (tmp_path / "study.yaml").write_text(text)
+    runs = study.load(tmp_path / "study.yaml").runs
+    assert [run.page.accounting.preempt_mode for run in runs if isinstance(run.page.accounting, Accounting)] == [
+        "requeue",
+        "cancel",
+    ]
