@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from fluxres.service.client import connect
     from fluxres.service.client.async_graph import aconnect
     from fluxres.store.attached import open
+    from fluxres.store.child import Child, open_child
     from fluxres.store.files import dumps, load, loads, save
     from fluxres.syntax.hostlist import Hostlist
     from fluxres.syntax.idset import IDset
@@ -58,6 +59,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Allocation",
     "AuxiliaryGraph",
+    "Child",
     "Edge",
     "FluxresError",
     "Forbidden",
@@ -109,6 +111,7 @@ __all__ = [
     "load",
     "loads",
     "open",
+    "open_child",
     "save",
 ]
 
@@ -119,6 +122,7 @@ _MODULE = {
     "aconnect": "fluxres.service.client.async_graph",
     "connect": "fluxres.service.client",
     "open": "fluxres.store.attached",
+    **dict.fromkeys(("Child", "open_child"), "fluxres.store.child"),
     "Match": "fluxres.model.match",
     "Policy": "fluxres.match",
     **dict.fromkeys(("AuxiliaryGraph", "Edge", "Resource", "build"), "fluxres.formats.builder"),

@@ -399,6 +399,13 @@ SERVICE_LEASE_SECONDS_MIN: Final = 0.5
 SERVICE_LEASE_SECONDS_MAX: Final = 3_600.0
 """Between these: a busy machine must manage to renew a lease after a third of its life."""
 
+CHILD_LEASE_SECONDS_DEFAULT: Final = 30.0
+"""Life of the lease of a child: so long after its machine has gone, its parent has everything back."""
+
+CHILD_LEASE_SECONDS_MIN: Final = 0.5
+CHILD_LEASE_SECONDS_MAX: Final = 86_400.0
+"""Between these: a busy store must manage to renew a lease after a third of its life."""
+
 SERVICE_FOLLOW_SECONDS: Final = 15.0
 """How long a client looks for the server that leads: a take-over takes up to 10 s."""
 

@@ -81,6 +81,8 @@ def reading(settings: Settings) -> ResourceGraph:
     """The graph given by --graph, or the one in use, with the wall clock, and without what dead processes held."""
     if (remote := server(settings)) is not None:
         return remote.load(settings.graph)
+    with suppress(StoreError):  # who may only read leaves it to others
+        store(settings).settle(settings.graph, wait_s=settings.wait_s)
     graph = store(settings).load(settings.graph, clock=clock.system)
     if any(facts.launch is not None for facts in graph.records.facts.values()):
         from fluxres.launch import orphans

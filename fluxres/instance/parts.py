@@ -24,17 +24,13 @@ from fluxres.instance.inventory import Ask, Counting
 from fluxres.instance.job import Job
 from fluxres.instance.queue import Queue
 from fluxres.instance.upstream import ParentSupply, in_service
-from fluxres.model import changes, joining, targets
+from fluxres.model import changes, giving_back, joining, targets
 from fluxres.syntax import fluid
 
 if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
     from fluxres.model.targets import Targets
     from fluxres.syntax.jobspec import Wanted
-
-
-IDLE_NODES: Final = "graph.find('type=node and available>0 and allocated=0 and not shared')"
-"""For hints: finds the nodes on which nothing runs."""
 
 
 _GROWTH: Final = -1
@@ -128,7 +124,7 @@ def shrink(child: HoldingsOwner, upstream: ParentSupply, parent: HoldingsOwner, 
         hint = "close the instance to return everything"
         raise StaleHandle(f"job {job.id} is past its limit", where=child.address, hint=hint)
     if targets.is_request(wanted, mine):
-        hint = f"name them, such as {IDLE_NODES}"
+        hint = f"name them, such as {giving_back.IDLE_NODES}"
         raise UsageError(f"expected pools to return, got a request: {wanted!r:.80}", where=child.address, hint=hint)
     named = targets.resolve(mine, wanted)
     if len(named) == 1 and _is_part(mine.structure, *named[0]):
@@ -158,8 +154,7 @@ def shrink(child: HoldingsOwner, upstream: ParentSupply, parent: HoldingsOwner, 
         for path in paths:
             joining.remove(mine, mine.structure.vertex(path), now)
             with recording.own_changes(parent.inventory), in_service(graph):
-                _release(graph, holder, graph.structure.vertex(path), now, job.limit)
-                _release_cables(graph, holder, graph.structure.vertex(path))
+                giving_back.give_back(graph, holder, graph.structure.vertex(path), now, job.limit)
         for one, path in ways:
             joining.remove(one.holdings.graph, one.holdings.graph.structure.vertex(path), now)
         for one in changed:
@@ -319,44 +314,6 @@ def _require_returnable(parent: HoldingsOwner, job: Job, path: str) -> int:
     if not any(v <= u < structure.end.item(v) for u in held) and held.isdisjoint(structure.ancestors(v)):
         raise NotHeld(f"job {job.id} no longer holds it", where=where, hint=f"check() has details; {way_out}")
     return v
-
-
-def _release(graph: ResourceGraph, job: str, v: int, now: int, limit: int) -> None:
-    """Free a pool and all below it from a job that holds it, part of it, or exclusively a pool above it."""
-    structure, records = graph.structure, graph.records
-    held = sorted(records.require_job(job))
-    inside = [u for u in held if v <= u < structure.end.item(v)]
-    if inside:
-        graph.free(job, inside)
-        return
-    above = next(u for u in structure.ancestors(v) if u in held)
-    # The job held everything below `above` implicitly; from now on it holds the rest explicitly.
-    rest: list[int] = []
-    at = above
-    while at != v:
-        below = structure.children(at).tolist()
-        at, others = next(u for u in below if u <= v < structure.end.item(u)), below
-        rest += [u for u in others if u != at]
-    before, is_upward = records.draws_of(job).at(now), job in records.upward
-    graph.free(job, [above])
-    if not rest:
-        return
-    # What was drawn for the rest stays with it.
-    left = records.draws_of(job).at(now) if records.is_holder(job) else before[:0]
-    lost = np.array([row for row in before.tolist() if row not in left.tolist()], np.int64).reshape(-1, 3)
-    lost = lost[[any(r < structure.end.item(u) and u < structure.end.item(r) for r in rest) for u in lost[:, 0].tolist()]]
-    units: dict[int, int] = {u: structure.size.item(u) for u in rest}
-    for _, account, amount in lost.tolist():
-        units[account] = units.get(account, 0) + amount
-    named = [(u, amount) for u, amount in units.items() if amount]
-    changes.allocate_more(graph, job, named, (now, min(limit, FOREVER)), lost, is_routed=False if is_upward else None)
-
-
-def _release_cables(graph: ResourceGraph, job: str, v: int) -> None:
-    """Free what a job draws through edges into a returned pool for pools around it, such as a rack."""
-    cut_off = graph.records.draws_of(job).cut_off(v)
-    if cut_off:
-        changes.free_pieces(graph, job, [(u, units, s, e) for u, held in cut_off.items() for s, e, units in held])
 
 
 def _restore_ways(upstream: ParentSupply, paths: Iterable[str], now: int) -> None:

@@ -11,6 +11,7 @@ from enum import Enum
 from functools import cache
 from typing import Final
 
+from fluxres import clock
 from fluxres.allocation.facts import Launch
 
 _GONE: Final = frozenset("ZXx")
@@ -101,6 +102,11 @@ def presence(launch: Launch, now: int) -> Presence:
             return Presence.RUNNING
         found = Presence.STOPPED
     return found
+
+
+def presence_now(launch: Launch) -> Presence:
+    """What is left of the processes at this moment, by the clock of the system."""
+    return presence(launch, clock.ticks(clock.system()))
 
 
 def is_awake(launch: Launch, now: int) -> bool:

@@ -179,11 +179,28 @@ class Summary(_Answer):
 
 
 class Held(_Answer):
-    """What a graph was copied for: a job of another one, null if that was dropped; and why it allocates nothing any more."""
+    """What a graph was copied for: a job of another one, null if that was dropped; and why it allocates nothing any more.
+
+    If a process works on it under a lease, `host` is where it runs, and `until` is when the lease is over unless it is renewed.
+    """
 
     graph: str | None
     job: str
     lapsed: str | None
+    host: str | None
+    until: float | None
+
+
+class Paths(_Answer):
+    """The pools concerned."""
+
+    paths: list[str]
+
+
+class NewEnd(_Answer):
+    """The end of a job; no end is null."""
+
+    end: float | None
 
 
 class Graph(_Answer):

@@ -23,7 +23,7 @@ from fluxres.service.express import Express
 from fluxres.service.gate import Gate
 from fluxres.service.metrics import Metrics
 from fluxres.service.replies import Asked, Keys, caller_of, site_of
-from fluxres.service.routes import changes, graphs, operations, questions, runs, streams
+from fluxres.service.routes import changes, children, graphs, operations, questions, runs, streams
 from fluxres.service.site import Site
 
 LEASE: Final = "fluxres-lease"
@@ -54,7 +54,8 @@ def routes(lifespan: Any = None) -> Litestar:
     """The routes, which know their site by the state of the application."""
     specs: dict[int, ResponseSpec] = dict.fromkeys(_STATUSES, _PROBLEM)
     of_one = Router(
-        "/graphs/{graph:str}", route_handlers=[*graphs.OF_ONE, *questions.ROUTES, *changes.ROUTES, *runs.ROUTES, *streams.ROUTES]
+        "/graphs/{graph:str}",
+        route_handlers=[*graphs.OF_ONE, *questions.ROUTES, *changes.ROUTES, *children.ROUTES, *runs.ROUTES, *streams.ROUTES],
     )
     v1 = Router("/v1", route_handlers=[*graphs.OF_ALL, of_one])
     for router in (v1, of_one):
@@ -110,6 +111,7 @@ def require_allowed(request: Asked) -> None:
     graph = request.path_params.get("graph")
     if graph is not None:
         caller.require_graph(graph)
+        site_of(request).require_served(graph)
     mark = request.headers.get(LEASE)
     if role is not Role.READ_ONLY or mark is not None:
         site_of(request).leadership.require(mark)

@@ -1,4 +1,5 @@
-"""A thread of the service that looks after runs: it frees what the dead held, and lets others have it (rules H1 and H2).
+"""A thread of the service that looks after runs and children: it frees what the dead held, and lets others have it (rules H1, H2
+and N1).
 
 Those who wait through the server cannot see the processes of other runs, so this thread watches for them. It looks at the graphs
 in memory, and writes to the store only when something has ended.
@@ -84,6 +85,8 @@ class Caretaker:
                 epoch = leadership.epoch
                 for served in self._site.open_graphs:
                     self.spare(served.name)
+            with suppress(FluxresError):  # a store that is busy, or away
+                self._site.store.settle()
             wanted = self._due()
             for served in self._site.open_graphs:
                 with suppress(FluxresError):  # a store that is busy, or a graph that was dropped

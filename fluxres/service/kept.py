@@ -52,9 +52,14 @@ class Kept(msgspec.Struct, frozen=True, array_like=True):
 
 
 class KeptAnswers:
-    """The latest answers of all servers that led the store."""
+    """The latest answers of all servers that led the store.
 
-    def __init__(self) -> None:
+    Args:
+        graph: uid of the only graph of a server; empty for a server of the whole store.
+    """
+
+    def __init__(self, graph: str = "") -> None:
+        self._prefix = f"{ANSWER}{graph}:" if graph else ANSWER
         self._known: dict[tuple[str, str], Kept] = {}
         self._next = 0
         self._lock = threading.Lock()
@@ -63,7 +68,7 @@ class KeptAnswers:
         """Know what is in the store, as of a new lease."""
         found: dict[tuple[str, str], Kept] = {}
         for name, text in notes.items():
-            if name.startswith(ANSWER):
+            if name.startswith(self._prefix) and name.removeprefix(self._prefix).isdecimal():
                 with suppress(msgspec.MsgspecError):  # a damaged one is forgotten
                     kept = msgspec.json.decode(text, type=Kept)
                     found[kept.by, kept.key] = kept
@@ -83,4 +88,4 @@ class KeptAnswers:
         if text is not None and len(text) > limits.SERVICE_KEPT_BYTES_MAX:
             text = None
         kept = Kept(number, by, key, fingerprint, revision, text)
-        return f"{ANSWER}{number % limits.SERVICE_KEYS_KEPT}", msgspec.json.encode(kept).decode()
+        return f"{self._prefix}{number % limits.SERVICE_KEYS_KEPT}", msgspec.json.encode(kept).decode()

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from fluxres import clock, limits
 from fluxres.allocation.facts import Launch
-from fluxres.clock import stopwatch, ticks
+from fluxres.clock import stopwatch
 from fluxres.errors import FluxresError, NotLeader, StoreBusy
 from fluxres.launch import identity
 from fluxres.launch.identity import Presence
@@ -83,8 +83,8 @@ class Leadership:
         if mark is not None and own.holder is not None and own.holder.mark != mark:
             raise NotLeader("this server leads by a later lease", hint="read who leads the store again", leader=self._url)
 
-    def is_superseded(self) -> bool:
-        """Whether another server has led the store since, by the store itself.
+    def supersession(self) -> FluxresError | None:
+        """What refuses a change if another server has led the store since, by the store itself; None if none has.
 
         Errors: StoreError if it cannot be read.
         """
@@ -94,7 +94,7 @@ class Leadership:
         if own is not None and found is not None and not found.is_term_of(own):
             self.fence.own, self.fence.leader = None, found.url
             self._look.set()
-        return not self.is_leading
+        return None if self.is_leading else self.fence.refusal()
 
     def begin(self, url: str, *, is_open: bool, may_stand_by: bool) -> None:
         """Take the lease, or stand by.
@@ -206,7 +206,7 @@ class Leadership:
         """Why the lease can be taken; None if it cannot."""
         if found is None or found.holder is None:
             return "the lease was free"
-        if identity.presence(found.holder, ticks(clock.system())) is Presence.GONE:
+        if identity.presence_now(found.holder) is Presence.GONE:
             return f"{found.url} has ended"
         if stopwatch() - self._seen_s > found.life_s:
             return f"{found.url} has not renewed its lease for {found.life_s:g} s"
@@ -215,7 +215,7 @@ class Leadership:
     def _is_here(self, found: Lease) -> bool:
         """Whether the holder of a lease of this very store runs on this host."""
         holder = found.holder
-        is_running = holder is not None and identity.presence(holder, ticks(clock.system())) is Presence.RUNNING
+        is_running = holder is not None and identity.presence_now(holder) is Presence.RUNNING
         return is_running and found.store == self._store.url
 
     def _take(self, found: Lease | None, why: str) -> None:

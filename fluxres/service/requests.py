@@ -212,6 +212,26 @@ class Copy(Body):
     at: Moment | None = None
 
 
+class GrowChild(Body):
+    """What the job of a child gets in addition in its parent."""
+
+    wanted: Wanted
+    policy: str = "first"
+
+
+class ShrinkChild(Body):
+    """The pools that a child returns, by name."""
+
+    wanted: str | list[str]
+
+
+class ExtendChild(Body):
+    """The new end of the job of a child in its parent, or its length from its first start."""
+
+    end: Moment | None = None
+    duration_s: Length | None = None
+
+
 class Events(Body):
     """Events to be made, as the journal has them: what a command decided on the revision that If-Match names."""
 

@@ -31,6 +31,8 @@ from fluxres.service.gate import Gate
 from fluxres.service.leadership import Leadership
 from fluxres.service.log import Lines
 from fluxres.service.site import Site
+from fluxres.service.tenancy import Tenancy
+from fluxres.store.child import open_child
 
 _BACKLOG: Final = 2_048
 _OTHER_FILES: Final = 512
@@ -50,7 +52,8 @@ class Listening:
         question_s: seconds that a question may take.
         url: address under which others reach this server; by default made from the host.
         may_stand_by: whether it waits as long as another server leads the store.
-        life_s: of its lease on the store, in seconds.
+        life_s: of its lease, in seconds.
+        graph, job, name: to serve only what this job of a graph holds, as a graph of that name (`open_child`).
         is_json_log: whether the log has a JSON object in each line.
         is_verbose: whether it has a line for each request.
     """
@@ -65,6 +68,9 @@ class Listening:
     life_s: float = limits.SERVICE_LEASE_SECONDS_DEFAULT
     is_json_log: bool = False
     is_verbose: bool = False
+    graph: str | None = None
+    job: str | None = None
+    name: str | None = None
 
 
 class _Server(uvicorn.Server):
@@ -80,6 +86,10 @@ class _Server(uvicorn.Server):
         if self.started:
             self._ready()
 
+    def end(self) -> None:
+        """End in order; any thread may call it."""
+        self._loop.call_soon_threadsafe(self.handle_exit, signal.SIGTERM, None)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._gate.is_draining = True
         for served in self._site.open_graphs:
@@ -90,7 +100,7 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
-def serve(store: str | None, access: Access, listening: Listening, tell: Callable[[str, Leadership], None]) -> None:
+def serve(store: str | None, access: Access, listening: Listening, tell: Callable[[str, Leadership | Tenancy], None]) -> None:
     """Serve the graphs of a store until a signal comes.
 
     Args:
@@ -104,7 +114,17 @@ def serve(store: str | None, access: Access, listening: Listening, tell: Callabl
     _raise_file_limit()
     if (listening.certificate is None) != (listening.key is None):
         raise UsageError("a certificate needs its key, and a key its certificate", hint="give --tls-cert and --tls-key")
-    site = Site(store, listening.question_s, listening.life_s)
+    child = None
+    if listening.job is not None:
+        child = open_child(
+            store,
+            graph=listening.graph,
+            job=listening.job,
+            name=listening.name,
+            lease_s=listening.life_s,
+            command="fluxres serve",
+        )
+    site = Site(store, listening.question_s, listening.life_s, child)
     site.store.graphs()  # a store that cannot be read is an error of this command
     gate = make(site, access)
     with _listen(listening.host, listening.port) as bound:
@@ -137,8 +157,13 @@ def serve(store: str | None, access: Access, listening: Listening, tell: Callabl
             signal.signal(signal.SIGHUP, lambda *_: access.reload())
         leadership = site.leadership
         leadership.begin(reached, is_open=access.is_open, may_stand_by=listening.may_stand_by)
+        server = _Server(config, gate, site, lambda: tell(address, leadership))
+        if child is not None:
+            child.on_loss = server.end
         with suppress(KeyboardInterrupt):
-            _Server(config, gate, site, lambda: tell(address, leadership)).run(sockets=[bound])
+            server.run(sockets=[bound])
+        if child is not None:
+            child.require()
 
 
 def _address(scheme: str, host: str, port: int) -> str:

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 from fluxres import clock, limits
 from fluxres.clock import stopwatch
-from fluxres.errors import RevisionConflict, StoreConflict, StoreError, Unavailable, UsageError
+from fluxres.errors import FluxresError, RevisionConflict, StoreConflict, StoreError, Unavailable, UnknownGraph, UsageError
 from fluxres.model import ResourceGraph
 from fluxres.service.access import Caller
 from fluxres.service.caretaker import Caretaker
@@ -25,10 +25,12 @@ from fluxres.service.kept import KeptAnswers
 from fluxres.service.leadership import Leadership
 from fluxres.service.news import Exchange
 from fluxres.service.tap import Tap
+from fluxres.service.tenancy import Tenancy
 from fluxres.service.time_limit import TimeLimit
 from fluxres.service.writer import Writer
-from fluxres.store import Held, Store, open_store
+from fluxres.store import GraphRow, Held, Store, open_store
 from fluxres.store.attached import Attached
+from fluxres.store.child import Child
 
 T = TypeVar("T")
 
@@ -83,13 +85,18 @@ class Site:
         url: of the store; the default one if None.
         question_s: seconds that a question may take.
         life_s: of the lease under which it may be changed.
+        child: the only graph that is served; by default all graphs of the store.
     """
 
-    def __init__(self, url: str | None, question_s: float, life_s: float) -> None:
-        self.leadership = Leadership(url, life_s, self._prepare)
-        self.kept = KeptAnswers()
-        self.store = open_store(url, clock=clock.system)
-        self.store.fence = self.leadership.fence
+    def __init__(self, url: str | None, question_s: float, life_s: float, child: Child | None = None) -> None:
+        self.child = child
+        self.leadership: Leadership | Tenancy
+        if child is not None:
+            self.leadership, self.store, self.kept = Tenancy(child), child.store, KeptAnswers(child.uid)
+        else:
+            leadership = Leadership(url, life_s, self._prepare)
+            self.leadership, self.store, self.kept = leadership, open_store(url, clock=clock.system), KeptAnswers()
+            self.store.fence = leadership.fence
         self.question_s = question_s
         self.boot = os.urandom(4).hex()
         self._open: dict[str, Served] = {}
@@ -111,12 +118,33 @@ class Site:
             return found
         with self._lock:
             if name not in self._open:
-                graph = Attached(self.store, name, "full", _COMMAND, limits.LOCK_WAIT_SECONDS_DEFAULT, clock.system).graph
+                self.require_served(name)
+                graph = (
+                    Attached(self.store, name, "full", _COMMAND, limits.LOCK_WAIT_SECONDS_DEFAULT, clock.system).graph
+                    if self.child is None
+                    else self.child.graph
+                )
                 served = Served(graph, self.store)
                 if self.leadership.is_leading:
                     self.caretaker.spare(name)
                 self._open[name] = served
             return self._open[name]
+
+    def require_served(self, name: str | None) -> None:
+        """Refuse another graph than that of a child, or all graphs if None.
+
+        Errors: UnknownGraph; UsageError.
+        """
+        if self.child is None or name == self.child.name:
+            return
+        hint = "ask the server of its parent"
+        if name is None:
+            raise UsageError(f"this server has the graph '{self.child.name}' only", hint=hint)
+        raise UnknownGraph(f"no graph '{name}': this server has '{self.child.name}' only", hint=hint)
+
+    def graphs(self) -> list[GraphRow]:
+        """The graphs that are served."""
+        return [row for row in self.store.graphs() if self.child is None or row.name == self.child.name]
 
     def _current(self, name: str) -> Served:
         """A graph with what other processes wrote; opened again if it was dropped and created again."""
@@ -230,17 +258,18 @@ class Site:
             except Unavailable:
                 raise
             except StoreError as error:
-                if keep is not None and await self._is_superseded():
-                    raise self.leadership.fence.refusal() from error
+                # A request with an idempotency key is done once, also if this server did it.
+                if keep is not None and (refusal := await self._supersession()) is not None:
+                    raise refusal from error
                 raise
             return made
 
-    async def _is_superseded(self) -> bool:
-        """Whether another server leads by now: a request with an idempotency key is done once, also if this one did it."""
+    async def _supersession(self) -> FluxresError | None:
+        """What refuses a change because this server does not lead any more."""
         try:
-            return await self.run(self._asking, self.leadership.is_superseded)
+            return await self.run(self._asking, self.leadership.supersession)
         except StoreError:
-            return False
+            return None
 
     async def in_store(self, name: str, operation: Callable[[Store], T]) -> T:
         """Do something in a thread that writes to the store and not to the graph in memory, which catches up afterwards."""
@@ -288,7 +317,7 @@ class Site:
 
     def chosen(self) -> str:
         """The graph in use. Errors: UsageError if there is none."""
-        found = self.store.default
+        found = self.store.default if self.child is None else self.child.name
         if found is None:
             raise UsageError("no graph is in use", hint="name one")
         return found

@@ -43,6 +43,8 @@ _SNAPSHOT_PART: Final = 16
 """A snapshot costs time for each pool that is held, so one is due when the events since name a sixteenth of them."""
 _REPLAY_MAX: Final = 4 * WEIGHT_MAX
 """Pools to look up to catch up with others; beyond, reading the graph again is faster."""
+_SETTLE_EVERY_S: Final = 1.0
+"""How often a graph that is being changed looks for children whose lease is over."""
 _ADMIT_S: Final = 0.2
 """How long a thread that wants to change something lets another process go first."""
 
@@ -97,6 +99,7 @@ class Attached(PatientSink):
         self.graph.attachment = self
         self.graph.sink = self
         self._thread = _Thread()
+        self._settled_s = -_SETTLE_EVERY_S
         # Under the lock of the graph:
         self._told: list[Event | Callable[[], Event]] = []
         self._notes: list[tuple[str, str]] = []
@@ -295,6 +298,7 @@ class Attached(PatientSink):
                 return
             self._is_opening = True
         try:
+            self._settle()
             self._lock.acquire(self.command, self._wait_s)
         except BaseException:
             with gate:
@@ -305,6 +309,13 @@ class Attached(PatientSink):
             self._is_opening, self._has_lock, self._is_current = False, True, False
             self._members = 1
             gate.notify_all()
+
+    def _settle(self) -> None:
+        """End the children whose lease is over, so that what they held can be given to others."""
+        now = clocks.stopwatch()
+        if now - self._settled_s >= _SETTLE_EVERY_S:
+            self._settled_s = now
+            self.store.settle(self._link.name, wait_s=self._wait_s)
 
     def _leave(self) -> None:
         if self._thread.together is not None:

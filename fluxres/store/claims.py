@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec.structs import replace
 
-from fluxres.clock import FOREVER, seconds
+from fluxres.clock import FOREVER, fixed, seconds
 from fluxres.documents.document import listed, plural
 from fluxres.errors import HoldLapsed, MergeConflict, StoreError, UsageError
 from fluxres.graph.structure import Problem, Structure
-from fluxres.model import joining
+from fluxres.model import changes, joining
 from fluxres.store import journal
 from fluxres.store.contents import GraphRow
+from fluxres.store.database import Connection
+from fluxres.store.journal import Event
 from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:
@@ -29,6 +31,24 @@ if TYPE_CHECKING:
 
 CLAIM: Final = "claim:"
 """Notes of claims begin with this, before the uid of the graph."""
+
+
+class ChildLease(msgspec.Struct, frozen=True):
+    """The lease of a process that works on a graph.
+
+    Args:
+        mark: of the process, which no other has.
+        host: that it runs on.
+        process: its id there.
+        life_s: how long the lease lasts after it was taken or renewed.
+        until: when it is over, in ticks.
+    """
+
+    mark: str
+    host: str
+    process: int
+    life_s: float
+    until: int
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -41,6 +61,7 @@ class Claim(msgspec.Struct, frozen=True):
         since: the moment from which on the job holds them, in ticks.
         seq: event of the parent after which the job was last seen to hold all of it.
         until: moment, in ticks, until which that holds if the parent does not change.
+        lease: of the process that works on the graph; None for a graph that lasts as long as the job.
     """
 
     parent: str
@@ -49,6 +70,7 @@ class Claim(msgspec.Struct, frozen=True):
     since: int
     seq: int = -1
     until: int = FOREVER
+    lease: ChildLease | None = None
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -58,11 +80,15 @@ class Standing(msgspec.Struct, frozen=True):
         graph: name of the parent; None if it was dropped.
         job: that the graph was copied for.
         lapsed: why the graph allocates nothing any more; None if it does.
+        host: where the process runs that works on it under a lease; None if there is none.
+        until: when that lease is over if it is not renewed, in seconds.
     """
 
     graph: str | None
     job: str
     lapsed: str | None
+    host: str | None = None
+    until: float | None = None
 
     def require(self, name: str) -> None:
         """Refuse what a lapsed graph of this name would not allocate.  Errors: HoldLapsed."""
@@ -92,8 +118,7 @@ class Claims:
 
     def of(self, row: GraphRow) -> Claim | None:
         """Errors: StoreError for damage."""
-        found = self._rows.db.note(CLAIM + row.uid)
-        return None if found is None else decoded(found, f"graph '{row.name}'")
+        return read(self._rows.db, row.uid, f"graph '{row.name}'")
 
     def remove(self, row: GraphRow) -> None:
         self._rows.db.remove_note(CLAIM + row.uid)
@@ -140,10 +165,68 @@ class Claims:
             self._examined(row, claim, max(now, claim.since), lambda: self._rows.structure(row))
         except HoldLapsed as error:
             lapsed = error.message
-        return Standing(above.name if above else None, claim.job, lapsed)
+        name, lease = None if above is None else above.name, claim.lease
+        if lease is None:
+            return Standing(name, claim.job, lapsed)
+        if lapsed is None and lease.until <= now:
+            lapsed = over(row.name, lease.until).message
+        return Standing(name, claim.job, lapsed, lease.host, seconds(lease.until))
 
     def _parent(self, claim: Claim) -> GraphRow | None:
         return next((row for row in self._rows.graphs() if row.uid == claim.parent), None)
+
+    # -- children ----------------------------------------------------------------------------------------------------
+
+    def parent(self, row: GraphRow) -> tuple[GraphRow, Claim]:
+        """The graph that a graph is a part of.
+
+        Errors: UsageError for one that was not copied for a job; HoldLapsed if the other one was dropped.
+        """
+        claim = self.of(row)
+        if claim is None:
+            hint = "`copy --job` makes a graph of what a job holds"
+            raise UsageError("is no part of another graph", where=f"graph '{row.name}'", hint=hint)
+        above = self._parent(claim)
+        if above is None:
+            raise self._lapsed(row, f"graph '{claim.name}' was dropped")
+        return above, claim
+
+    def children(self, above: GraphRow) -> list[tuple[GraphRow, Claim]]:
+        """The graphs that were copied for jobs of a graph."""
+        found = [(row, self.of(row)) for row in self._rows.graphs()]
+        return [(row, claim) for row, claim in found if claim is not None and claim.parent == above.uid]
+
+    def over(self, above: GraphRow, now: int) -> list[tuple[GraphRow, Claim]]:
+        """The children of a graph whose lease is over.
+
+        Args:
+            now: in ticks.
+        """
+        return [(row, claim) for row, claim in self.children(above) if claim.lease is not None and claim.lease.until <= now]
+
+    def end(self, row: GraphRow, claim: Claim, now: float, command: str, reason: str = "") -> None:
+        """Free the job of a child in its parent, and remove the graph of the child and those of all below it.
+
+        Args:
+            now: in seconds.
+            reason: for the journal of the parent, if the child did not end itself.
+        """
+        above = self._parent(claim)
+        if above is not None:
+            graph = self._rows.read(above, fixed(now))
+            if graph.records.is_holder(claim.job):
+                events: list[Event] = []
+                graph.sink = events.append
+                changes.free(graph, claim.job, None, None, None, reason=reason)
+                self._rows.append(above, graph, events, now, command)
+        self._remove(row)
+
+    def _remove(self, row: GraphRow) -> None:
+        """Remove the graph of a child, and those of its children. A copy that nobody has a lease on stays, and gives nothing."""
+        for below, claim in self.children(row):
+            if claim.lease is not None:
+                self._remove(below)
+        self._rows.remove(row)
 
     def _require_free(self, row: GraphRow, above: GraphRow, job: str) -> None:
         if above.uid == row.uid:
@@ -203,8 +286,21 @@ class Claims:
         return HoldLapsed(f"allocates nothing any more: {why}", where=f"graph '{row.name}'", hint=hint)
 
 
+def over(name: str, until: int) -> HoldLapsed:
+    """What a child gets whose lease is over."""
+    when = in_message(seconds(until))
+    hint = "what it held is its parent's again; begin anew"
+    return HoldLapsed(f"its lease was over at {when}", where=f"graph '{name}'", hint=hint)
+
+
 def _drop(name: str) -> str:
     return f"`fluxres graphs drop {name}` removes the graph"
+
+
+def read(db: Connection, uid: str, where: str) -> Claim | None:
+    """The claim of the graph with this uid, within a transaction.  Errors: StoreError for damage."""
+    found = db.note(CLAIM + uid)
+    return None if found is None else decoded(found, where)
 
 
 def decoded(text: str, where: str) -> Claim:

@@ -176,6 +176,14 @@ class Connection(ABC):
     def remove_ticket(self, graph: int, number: int) -> None: ...
 
 
+class Guard(Protocol):
+    """What each write transaction of a process passes that may write only as long as it has a lease."""
+
+    def require(self, db: Connection) -> None:
+        """Refuse a transaction once the lease is lost."""
+        ...
+
+
 class Lock(Protocol):
     """The lock of one writer, taken and released any number of times, in the order in which writers came."""
 

@@ -27,9 +27,9 @@ from fluxres.model.resource_graph import ResourceGraph
 from fluxres.store import encoding, journal, mailbox, records
 from fluxres.store.claims import Claim, Claims, Standing
 from fluxres.store.contents import Blob, EventRow, GraphRow, Part
-from fluxres.store.database import Connection, Database, Durability, Lock
+from fluxres.store.database import Connection, Database, Durability, Guard, Lock
 from fluxres.store.journal import Entry, Event
-from fluxres.store.lease import Fence
+from fluxres.store.lease import ANSWER
 from fluxres.store.lock import Notify
 from fluxres.store.tickets import Ticket, Tickets
 from fluxres.store.url import ServerUrl, StoreUrl, parse
@@ -115,6 +115,10 @@ class Rows:
         if self.db.note(DEFAULT) == row.name:
             self.db.remove_note(DEFAULT)
         self.db.remove_note(SAVED + row.uid)
+        claim = self.claims.of(row)
+        if claim is not None and claim.lease is not None:
+            for name in [name for name in self.db.notes() if name.startswith(f"{ANSWER}{row.uid}:")]:
+                self.db.remove_note(name)
         self.claims.remove(row)
 
     def saved(self, row: GraphRow) -> list[Saved]:
@@ -453,7 +457,7 @@ class Link:
     Errors: UnknownGraph, StoreError.
     """
 
-    def __init__(self, rows: Rows, name: str | None, database: Database, durability: Durability, fence: Fence | None) -> None:
+    def __init__(self, rows: Rows, name: str | None, database: Database, durability: Durability, fence: Guard | None) -> None:
         self._rows, self._database, self._durability, self._fence = rows, database, durability, fence
         with database.translated():
             row = rows.graph(name)
@@ -565,6 +569,8 @@ class Link:
     def _current(self, rows: Rows) -> GraphRow:
         row = rows.find(self.name)
         if row is None or row.uid != self._row.uid:
+            if self._fence is not None:
+                self._fence.require(rows.db)
             what = "was dropped" if row is None else "was dropped and created again"
             raise StoreConflict(f"graph '{self.name}' {what}", where=rows.url, hint="open it again")
         return row
@@ -601,7 +607,7 @@ class Store:
     """
 
     def __init__(
-        self, url: StoreUrl | ServerUrl, *, clock: Clock = clocks.system, notify: Notify | None = None, fence: Fence | None = None
+        self, url: StoreUrl | ServerUrl, *, clock: Clock = clocks.system, notify: Notify | None = None, fence: Guard | None = None
     ) -> None:
         self.address = url
         self.database = database_of(url)
@@ -799,7 +805,7 @@ class Store:
             try:
                 with self.database.translated():
                     self._pass_fence(db)
-                    row = rows.graph(name)
+                    row, settled = self.settled(rows, rows.graph(name))
                     graph = rows.read(row, self.clock if clock is None else clock)
                     transaction = Transaction(graph, Position(row.uid, row.seq), Tickets(db, row.number))
                 revision = graph.revision
@@ -810,7 +816,7 @@ class Store:
                     raise UsageError(
                         "the graph was changed other than by its operations", hint="do not replay events in a block of a store"
                     )
-                if transaction.events or transaction.tickets.have_changed:
+                if transaction.events or transaction.tickets.have_changed or settled:
                     seq = row.seq
                     with self.database.translated():
                         if transaction.events:
@@ -821,6 +827,33 @@ class Store:
                 db.end()
         if transaction.events and not transaction.passes_queue:
             self.wake(row.name, mailbox.concerned(graph, transaction.events))
+        elif settled:
+            self.wake(row.name, ())
+
+    def settle(self, name: str | None = None, *, wait_s: float | None = None) -> list[str]:
+        """End the children of a graph, or of all graphs, whose lease is over; returns the graphs that got something back.
+
+        Errors: StoreBusy; StoreError.
+        """
+        now = clocks.ticks(self.clock())
+        with self.database.reading() as db:
+            rows = None if db is None else self.rows(db)
+            asked = [] if rows is None else [(row, rows.claims) for row in rows.graphs() if name in (None, row.name)]
+            names = [row.name for row, claims in asked if claims.over(row, now)]
+        for one in names:
+            with self.changing(one, "settle", wait_s) as rows:
+                if rows.find(one) is not None:
+                    self.settled(rows, rows.graph(one))
+            self.wake(one, ())
+        return names
+
+    def settled(self, rows: Rows, row: GraphRow) -> tuple[GraphRow, bool]:
+        """The row of a graph after its children whose lease is over have ended, and whether there were any."""
+        now = self.clock()
+        over = rows.claims.over(row, clocks.ticks(now))
+        for child, claim in over:
+            rows.claims.end(child, claim, now, "settle", f"the lease of its graph '{child.name}' was over")
+        return (rows.graph(row.name) if over else row), bool(over)
 
     def append(
         self,
@@ -892,12 +925,31 @@ class Store:
                 rows.claims.remove(row)
             seq = rows.append(row, graph, [event], self.clock(), command, shape=shape)
             if held is not None:
-                now = clocks.ticks(self.clock())
-                since = now if held.at is None else clocks.ticks(held.at)
-                rows.claims.stake(row, graph.structure, held.graph, held.job, since, now)
+                self._stake(rows, row, graph, held)
             rows.choose(name if use or chosen is None else chosen)
         self.wake(name, mailbox.marks(graph))
         return Position(row.uid, seq)
+
+    def add(self, rows: Rows, name: str, graph: ResourceGraph, held: Held, command: str) -> GraphRow:
+        """Write a copy of what a job of another graph holds, within a transaction.
+
+        Errors: UsageError for a name that is taken; HoldLapsed.
+        """
+        _check_name(name)
+        if rows.find(name) is not None:
+            raise UsageError(f"a graph '{name}' already exists", where=self.url, hint="choose another name")
+        chosen, row = rows.default(), rows.make(name, self.clock())
+        event = {"event": "load", "count": len(graph), "jobs": 0}
+        rows.append(row, graph, [event], self.clock(), command, shape=encoding.encode_shape(graph.structure))
+        self._stake(rows, row, graph, held)
+        if chosen is not None:
+            rows.choose(chosen)
+        return rows.graph(name)
+
+    def _stake(self, rows: Rows, row: GraphRow, graph: ResourceGraph, held: Held) -> None:
+        now = clocks.ticks(self.clock())
+        since = now if held.at is None else clocks.ticks(held.at)
+        rows.claims.stake(row, graph.structure, held.graph, held.job, since, now)
 
     def undo(self, name: str | None = None, *, redo: bool = False, command: str = "", wait_s: float | None = None) -> list[Entry]:
         """Put back the state before the last change of a graph, as a new change.

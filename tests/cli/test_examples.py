@@ -79,6 +79,8 @@ def test_the_examples_of_a_command_work(name: str, demo: Path) -> None:
             shutil.copytree(saved, demo)
         if name == "merge":
             run("fluxres unlink /demo/rack1")
+        if name == "workload":
+            run("fluxres workload lublin:days=21,size=8 trace.swf")
         run(example.command)
 
 

@@ -18,6 +18,7 @@ from fluxres.errors import UsageError
 
 if TYPE_CHECKING:
     from fluxres.service.leadership import Leadership
+    from fluxres.service.tenancy import Tenancy
 
 
 @click.command("serve", cls=Command, outputs=PLAIN_OUTPUTS)
@@ -58,6 +59,13 @@ if TYPE_CHECKING:
     default=limits.SERVICE_LEASE_SECONDS_DEFAULT,
     help=f"Silence after which another server takes over. Default: {limits.SERVICE_LEASE_SECONDS_DEFAULT:g}s.",
 )
+@click.option(
+    "--job",
+    metavar="J",
+    shell_complete=completing.job,
+    help="Serve only what this job holds, as a graph of its own, under a lease that the parent grants.",
+)
+@click.option("--as", "name", metavar="NAME", help="With --job: name of that graph. Default: GRAPH.J.")
 @click.option("--url", metavar="URL", help="Address under which others reach this server. Default: ADDRESS, or the host name.")
 @click.option("--json-log", "is_json_log", is_flag=True, help="Log JSON lines.")
 @click.option("--log-requests", "is_verbose", is_flag=True, help="Log each request.")
@@ -70,24 +78,34 @@ def serve_command(settings: Settings, /, tokens: str | None, tls_cert: str | Non
 
     One server leads a store. Another one on the same store answers questions, and takes over when the first one ends or is silent
     for the time of its lease.
+
+    With --job, it is an instance below the graph of the store, on any machine: it serves what the job holds. When it ends, or is
+    silent for the time of its lease, the job is freed and its graph is removed.
     """
+    if given["name"] is not None and given["job"] is None:
+        raise UsageError("--as is the name of the graph of a job", hint="give --job")
     life_s = given["life_s"]
     if not limits.SERVICE_LEASE_SECONDS_MIN <= life_s <= limits.SERVICE_LEASE_SECONDS_MAX:
         bounds = f"{limits.SERVICE_LEASE_SECONDS_MIN:g} to {limits.SERVICE_LEASE_SECONDS_MAX:g}"
         raise UsageError(f"--lease: expected {bounds} seconds, got {life_s:g}")
     try:
         from fluxres.service import access, run
+        from fluxres.service.tenancy import Tenancy
     except ModuleNotFoundError as error:
         raise UsageError(f"the service needs {error.name}", hint="pip install litestar uvicorn prometheus-client") from None
 
-    def tell(address: str, leadership: Leadership) -> None:
+    def tell(address: str, leadership: Leadership | Tenancy) -> None:
         facts = {"url": address, "leads": leadership.is_leading, "leader": leadership.leader, "epoch": leadership.epoch}
         said = f"listening on {address}"
-        if not leadership.is_leading:
+        if isinstance(leadership, Tenancy):
+            child = leadership.child
+            facts |= {"graph": child.name, "parent": child.parent, "job": child.job}
+            said += f"\ngraph '{child.name}' has what job '{child.job}' of graph '{child.parent}' holds"
+        elif not leadership.is_leading:
             said += f"\nstanding by: {leadership.leader} leads the store (epoch {leadership.epoch})"
         sys.stdout.write(f"{json.dumps(facts) if settings.json else said}\n")
         sys.stdout.flush()
 
     allowed = access.Access.open(tokens, os.environ.get(access.VARIABLE), given["host"])
     certificate, key = (None if name is None else Path(name) for name in (tls_cert, tls_key))
-    run.serve(settings.store, allowed, run.Listening(**given, certificate=certificate, key=key), tell)
+    run.serve(settings.store, allowed, run.Listening(**given, graph=settings.graph, certificate=certificate, key=key), tell)

@@ -135,6 +135,8 @@ def _list(settings: Settings) -> None:
 
 def _holder(standing: Standing) -> str:
     job = standing.job if standing.graph is None else f"{standing.job} in {standing.graph}"
+    if standing.host is not None:
+        job += f", on {standing.host}"
     return job if standing.lapsed is None else f"{job}, no more"
 
 

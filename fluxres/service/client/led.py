@@ -13,7 +13,7 @@ from secrets import token_hex
 from types import TracebackType
 from typing import Any, Final
 
-from fluxres.clock import Clock, system, ticks
+from fluxres.clock import Clock
 from fluxres.errors import FluxresError, RevisionConflict, StoreError, Unavailable
 from fluxres.launch import identity
 from fluxres.launch.identity import Presence
@@ -43,7 +43,7 @@ def may_lead(found: Lease, store: Store) -> bool:
     """Whether changes of this process can go through the server that has this lease."""
     if found.holder is None or not found.is_open or found.store != store.url or not os.access(store.path, os.W_OK):
         return False
-    is_running = identity.presence(found.holder, ticks(system())) is Presence.RUNNING
+    is_running = identity.presence_now(found.holder) is Presence.RUNNING
     return is_running and is_loopback(address(found.url).host)
 
 
@@ -111,7 +111,7 @@ class Through:
 
         # First whether the server can still make it, then whether it did.
         holder = self._found.holder
-        is_gone = holder is None or identity.presence(holder, ticks(system())) is Presence.GONE
+        is_gone = holder is None or identity.presence_now(holder) is Presence.GONE
         kept = KeptAnswers()
         with self._store.reading(self._name) as rows:
             kept.learn(rows.db.notes())

@@ -28,11 +28,12 @@ _LENGTH_BYTES: Final = 8
 @get("/graphs", opt=READ, operation_id="graphs")
 async def graphs(request: Asked) -> Response[answers.Graphs]:
     """The graphs that the token is for."""
-    caller, store = caller_of(request), site_of(request).store
+    caller, site = caller_of(request), site_of(request)
 
     def question() -> dict[str, Any]:
-        rows = [row for row in store.graphs() if caller.graphs is None or row.name in caller.graphs]
-        return {"graphs": documents.graphs(rows, store.default, store.standings())}
+        rows = [row for row in site.graphs() if caller.graphs is None or row.name in caller.graphs]
+        in_use = site.store.default if site.child is None else site.child.name
+        return {"graphs": documents.graphs(rows, in_use, site.store.standings())}
 
     return json(answers.Graphs, await site_of(request).work(question))
 
@@ -59,6 +60,7 @@ async def load(
 
     caller, site, content = caller_of(request), site_of(request), await request.body()
     command = f"{request.method} {request.url.path}"
+    site.require_served(None)
     if not content.strip():
         raise UsageError("the request has no body", hint="send the content of a file that describes a machine")
 

@@ -1,0 +1,47 @@
+"""What takes the place of a lead over the store where a server works on what a job of another graph holds.
+
+It writes under the lease of a child. Nobody stands by for it: when the lease is lost, its parent has everything back.
+"""
+
+from __future__ import annotations
+
+from fluxres.errors import HoldLapsed
+from fluxres.store.child import Child
+
+
+class Tenancy:
+    """The lease of a server on its graph, with what :class:`fluxres.service.leadership.Leadership` says of one on a store.
+
+    Args:
+        child: that it serves.
+    """
+
+    epoch = 0
+
+    def __init__(self, child: Child) -> None:
+        self.child = child
+        self.leader = ""
+
+    @property
+    def is_leading(self) -> bool:
+        return not self.child.is_over
+
+    def begin(self, url: str, *, is_open: bool, may_stand_by: bool) -> None:
+        """It has its lease already."""
+        self.leader = url
+
+    def require(self, mark: str | None = None) -> None:
+        """Errors: HoldLapsed."""
+        if (lapse := self.supersession()) is not None:
+            raise lapse
+
+    def supersession(self) -> HoldLapsed | None:
+        """What refuses a change once the lease is lost."""
+        if not self.child.is_over:
+            return None
+        where, hint = f"graph '{self.child.name}'", "what it held is its parent's again; begin anew"
+        return HoldLapsed("its lease was over", where=where, hint=hint)
+
+    def close(self) -> None:
+        """Give everything back."""
+        self.child.end()

@@ -1,0 +1,466 @@
+"""A child: a process, on any machine, that works on what a job of another graph in the store holds (RFC 16, KVS of the enclosing
+instance; rule N1).
+
+The child has a graph of its own in the store of its parent: it loads what it was given from there, and its changes are in the
+journal there when they return. It has a lease on this graph, which it renews after a third of its life. What it gets more, what
+it gives back and its end change both graphs in one transaction of the store, so a crash in between gives nothing twice.
+
+A child whose lease is over, because it stood still or could not reach the store, changes nothing any more: each of its
+transactions requires that the store has the lease, and that it is not over. A crashed child is ended by whoever writes to the
+parent next (`Store.settle`), and everything it held is its parent's again.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from secrets import token_hex
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from fluxres import clock as clocks
+from fluxres import limits
+from fluxres.clock import FOREVER, Clock, Length, Time, seconds, ticks
+from fluxres.errors import FluxresError, HoldLapsed, StillHeld, StoreBusy, UsageError
+from fluxres.model import giving_back, targets
+from fluxres.model.resource_graph import ResourceGraph
+from fluxres.store import claims
+from fluxres.store.attached import Attached
+from fluxres.store.claims import ChildLease, Claim
+from fluxres.store.contents import GraphRow
+from fluxres.store.database import Connection
+from fluxres.store.store import Held, Rows, Store, open_store
+from fluxres.syntax.moment import in_message
+
+if TYPE_CHECKING:
+    from fluxres.model.targets import Targets
+    from fluxres.syntax.jobspec import Wanted
+
+_RENEWALS: Final = 3
+"""Of a lease in its life."""
+
+
+class ChildFence:
+    """What lets a child write as long as it has its lease, and as long as the instances above it have theirs.
+
+    Args:
+        clock: gives the time in seconds.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._uid = self._name = self._mark = ""
+        self.loss: HoldLapsed | None = None
+        """Why it writes nothing any more."""
+
+    def begin(self, row: GraphRow, lease: ChildLease) -> None:
+        self._uid, self._name, self._mark = row.uid, row.name, lease.mark
+
+    def require(self, db: Connection) -> None:
+        """Errors: HoldLapsed, from then on; StoreError for damage."""
+        if not self._uid:
+            return  # it has no lease yet, and is taking one
+        if self.loss is None:
+            self.loss = self._looked(db)
+        if self.loss is not None:
+            raise HoldLapsed(self.loss.message, where=self.loss.where, hint=self.loss.hint)
+
+    def _looked(self, db: Connection) -> HoldLapsed | None:
+        where, now = f"graph '{self._name}'", ticks(self._clock())
+        claim = claims.read(db, self._uid, where)
+        if claim is None or claim.lease is None or claim.lease.mark != self._mark:
+            hint = "what it held is its parent's again; begin anew"
+            return HoldLapsed("its lease was over, and its parent has ended it", where=where, hint=hint)
+        while claim is not None:
+            if claim.lease is not None and claim.lease.until <= now:
+                return claims.over(self._name, claim.lease.until)
+            claim = claims.read(db, claim.parent, f"graph '{claim.name}'")
+        return None
+
+
+class Child:
+    """What a job of another graph holds, as a graph of its own under a lease. It returns everything when the block ends.
+
+    Several threads may use it. :func:`open_child` makes one.
+
+    Args:
+        store: of the parent.
+        row: the graph in it.
+        claim: what the graph is a part of, with the lease.
+        fence: that each write transaction passes.
+        command: for the journals.
+
+    Attributes:
+        graph: attached to the store: a change is in the journal when it returns.
+        name: of the graph.
+        parent: name of the graph that it is a part of.
+        job: that holds its pools there.
+        uid: of the graph.
+        on_loss: called by a thread when the lease has been lost.
+    """
+
+    def __init__(self, store: Store, row: GraphRow, claim: Claim, fence: ChildFence, command: str) -> None:
+        assert claim.lease is not None
+        self.store, self.name, self.parent, self.job = store, row.name, claim.name, claim.job
+        self.uid = row.uid
+        self.on_loss: Callable[[], object] = lambda: None
+        self._fence, self._command, self._life_s = fence, command, claim.lease.life_s
+        self._until = claim.lease.until
+        wait_s = limits.LOCK_WAIT_SECONDS_DEFAULT
+        self.graph: ResourceGraph = Attached(store, row.name, "full", command, wait_s, store.clock).graph
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="fluxres-child", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is None:
+            self.end()
+            return
+        with suppress(FluxresError):  # the error of the block says more, and the lease ends by itself
+            self.end()
+
+    def __repr__(self) -> str:
+        return f"<Child {self.name} of job {self.job} in {self.parent} at {self.store.url}>"
+
+    @property
+    def lease_until(self) -> float:
+        """When the lease is over if it is not renewed, in seconds."""
+        return seconds(self._until)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, or has lost its lease, and changes nothing any more."""
+        return self._is_over.is_set() or self._fence.loss is not None
+
+    def require(self) -> None:
+        """Errors: HoldLapsed once the lease has been lost."""
+        if (loss := self._fence.loss) is not None:
+            raise HoldLapsed(loss.message, where=loss.where, hint=loss.hint)
+
+    # -- more, less, longer --------------------------------------------------------------------------------------------
+
+    def grow(self, wanted: Targets | Wanted, *, policy: str = "first") -> list[str]:
+        """Get more of the parent: pools by name, or what a request asks for there, until the job ends (RFC 16).
+
+        Returns: paths of what it got.
+        Errors: InsufficientResources, InfeasibleRequest and others of the parent; StillHeld for what a job here holds as a whole
+            and that would grow; HoldLapsed. Nothing is changed then.
+        """
+        with self._both("grow") as pair:
+            return grow(pair, wanted, policy)
+
+    def shrink(self, wanted: Targets) -> list[str]:
+        """Return pools to the parent, by name, with everything in them.
+
+        Returns: their paths.
+        Errors: StillHeld if jobs here hold some of it, now or later; NotHeld; UsageError; HoldLapsed. Nothing is changed then.
+        """
+        with self._both("shrink") as pair:
+            return shrink(pair, wanted)
+
+    def extend(self, end: Time | None = None, *, duration_s: Length | None = None) -> float:
+        """Move the end of the job in the parent; returns it in seconds, infinity for no end.
+
+        Args:
+            end, duration_s: as for `ResourceGraph.set_end`.
+
+        Errors: those of `ResourceGraph.set_end` in the parent; HoldLapsed.
+        """
+        with self._both("extend") as pair:
+            return extend(pair, end, duration_s)
+
+    def refresh(self) -> None:
+        """Take over what the parent has changed in what the job holds: pools that it added, removed or resized.
+
+        Errors: StillHeld if jobs here hold some of what has gone; HoldLapsed.
+        """
+        with self._both("refresh"):
+            pass
+
+    @contextmanager
+    def _both(self, what: str) -> Iterator[Both]:
+        with both(self.store, self.name, f"{self._command or 'child'}: {what}") as pair:
+            yield pair
+        self.graph.refresh()
+
+    # -- the lease -----------------------------------------------------------------------------------------------------
+
+    def renew(self) -> None:
+        """Renew the lease now; a thread does so after a third of its life.
+
+        Errors: HoldLapsed if it was over, or if the job holds nothing any more; StoreBusy; StoreError.
+        """
+        wait_s = max(0.0, seconds(self._until) - self.store.clock())
+        now = self.store.clock()
+        with self.store.changing(self.name, "renew", wait_s) as rows:
+            row = rows.graph(self.name)
+            claim, standing = rows.claims.of(row), rows.claims.standing(row, ticks(now))
+            assert claim is not None  # the fence has seen it
+            assert claim.lease is not None
+            assert standing is not None
+            is_void = standing.lapsed is not None and not _holds(rows, row, claim.job, ticks(now))
+            if is_void:
+                rows.claims.end(row, claim, now, self._command or "child: end")
+            else:
+                lease = replace(claim.lease, until=ticks(now + self._life_s))
+                rows.claims.note(row, replace(claim, lease=lease))
+        if is_void:
+            self._fence.loss = HoldLapsed(str(standing.lapsed), where=f"graph '{self.name}'", hint="begin anew")
+            raise self._fence.loss
+        self._until = lease.until
+        if standing.lapsed is not None:
+            with suppress(StillHeld):  # its jobs end first; nothing new starts
+                self.refresh()
+
+    def end(self) -> None:
+        """End it: its job in the parent is freed, and its graph is removed with those of all below it.
+
+        Nothing happens if it has ended already. Errors: StoreBusy, StoreError; the lease then ends by itself.
+        """
+        was_over = self._is_over.is_set()
+        self._stop()
+        if was_over or self._fence.loss is not None:
+            return
+        with suppress(HoldLapsed):
+            end(self.store, self.name, self._command or "child: end")
+
+    def detach(self) -> None:
+        """Give the lease back, and leave the graph with its jobs, which then lasts as long as the job in the parent.
+
+        `open_child` takes it over.
+
+        Errors: StoreBusy, StoreError, HoldLapsed; the lease then ends by itself.
+        """
+        self._stop()
+        with self.store.changing(self.name, self._command or "child: detach", None) as rows:
+            row = rows.graph(self.name)
+            _, claim = rows.claims.parent(row)
+            rows.claims.note(row, replace(claim, lease=None))
+        self._fence.loss = HoldLapsed("it was detached", where=f"graph '{self.name}'", hint="open it again")
+
+    def _stop(self) -> None:
+        self._is_over.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+        self.graph.close()
+
+    def _run(self) -> None:
+        while not self._is_over.wait(self._life_s / _RENEWALS):
+            with suppress(FluxresError):  # the store is busy or away: again until the lease is over
+                self.renew()
+            if self._fence.loss is None and seconds(self._until) <= self.store.clock():
+                self._fence.loss = claims.over(self.name, self._until)
+            if self._fence.loss is not None:
+                self.on_loss()
+                return
+
+
+def open_child(
+    url: str | None = None,
+    *,
+    graph: str | None = None,
+    job: str,
+    wanted: Targets | Wanted | None = None,
+    duration_s: Length | None = None,
+    name: str | None = None,
+    lease_s: float = limits.CHILD_LEASE_SECONDS_DEFAULT,
+    command: str = "",
+    clock: Clock = clocks.system,
+) -> Child:
+    """Work on what a job of a graph in a store holds, as an instance of its own, from any machine that reaches the store.
+
+    >>> import fluxres, tempfile
+    >>> site = f"sqlite:///{tempfile.mkdtemp()}/site.db"
+    >>> _ = fluxres.save(fluxres.load({"fluxres": 1, "name": "demo", "resources": [{"type": "node", "count": 4}]}), site)
+    >>> with fluxres.open_child(site, job="j1", wanted="slot=2/node") as child:
+    ...     _ = child.graph.allocate("slot/node", job="inner")
+    ...     child.grow("slot/node")
+    ...     child.shrink("/demo/node1")
+    ...     child.graph.allocated("inner").paths(), len(child.graph.find("type=node"))
+    ['/demo/node2']
+    ['/demo/node1']
+    (['/demo/node0'], 2)
+    >>> fluxres.load(site).jobs()
+    []
+
+    Args:
+        url: of the store, ``etcd://…``, ``postgresql://…`` or ``sqlite:///…``; the default one if None.
+        graph: the parent; that of ``?graph=NAME``, else the graph in use.
+        job: that holds the pools there, or gets them first (`wanted`).
+        wanted: allocated to the job first, in the same transaction: pools by name, or a request.
+        duration_s: of this allocation; None for no end.
+        name: of the graph of the child; ``PARENT.JOB`` by default. A copy for this job that nobody works on is taken over.
+        lease_s: life of the lease.
+        command: for the journals.
+        clock: gives "now", the same as for the parent.
+
+    Errors: UnknownJob; InsufficientResources if the job holds nothing now, or `wanted` cannot be allocated; StoreBusy if another
+        process has the lease; UsageError for a name that is taken; HoldLapsed if the parent has nothing to give any more.
+    """
+    if not limits.CHILD_LEASE_SECONDS_MIN <= lease_s <= limits.CHILD_LEASE_SECONDS_MAX:
+        bounds = f"{limits.CHILD_LEASE_SECONDS_MIN:g} to {limits.CHILD_LEASE_SECONDS_MAX:g}"
+        raise UsageError(f"lease_s: expected {bounds} seconds, got {lease_s!r}")
+    store, fence = open_store(url, clock=clock), ChildFence(clock)
+    said = command or "child: open"
+    with store.changing(graph, said, None) as rows:
+        above, _ = store.settled(rows, rows.graph(graph))
+        if wanted is not None:
+            with _changed(store, rows, above, said) as parent:
+                parent.allocate(wanted, job=job, duration_s=duration_s)
+            above = rows.graph(above.name)
+        row = _part(store, rows, above, job, name or f"{above.name}.{job}", said)
+        claim = rows.claims.of(row)
+        assert claim is not None
+        lease = ChildLease(token_hex(8), os.uname().nodename, os.getpid(), lease_s, ticks(clock() + lease_s))
+        claim = replace(claim, lease=lease)
+        rows.claims.note(row, claim)
+    fence.begin(row, lease)
+    store.fence = fence
+    return Child(store, row, claim, fence, command)
+
+
+def _part(store: Store, rows: Rows, above: GraphRow, job: str, name: str, command: str) -> GraphRow:
+    """The graph of what a job holds: the one that there is, or a new one."""
+    for row, claim in rows.claims.children(above):
+        if claim.job == job:
+            if claim.lease is not None:
+                raise StoreBusy(
+                    f"process {claim.lease.process} on {claim.lease.host} works on what this job holds, "
+                    f"until {in_message(seconds(claim.lease.until))} or longer",
+                    where=f"graph '{row.name}'",
+                    hint="end it, or wait for the end of its lease",
+                )
+            return row
+    part = rows.read(above, store.clock).copy(job=job)
+    return store.add(rows, name, part, Held(above.name, job), command)
+
+
+def grow(pair: Both, wanted: Targets | Wanted, policy: str) -> list[str]:
+    """Allocate more to the job of a child; returns the paths."""
+    return list(dict.fromkeys(span.pool for span in pair.parent.grow(pair.job, wanted, policy=policy).spans))
+
+
+def shrink(pair: Both, wanted: Targets) -> list[str]:
+    """Return pools of a child to its parent; returns their paths."""
+    parent, part, job = pair.parent, pair.part, pair.job
+    if targets.is_request(wanted, part):
+        hint = f"name them, such as {giving_back.IDLE_NODES}"
+        raise UsageError(f"expected pools to return, got a request: {wanted!r:.80}", hint=hint)
+    s, now = part.structure, parent.now()
+    tops: list[int] = []
+    for v, amount in sorted(targets.resolve(part, wanted)):
+        if amount is not None and (v >= s.n or amount != s.size.item(v)):
+            raise UsageError("only complete pools can be returned", where=s.accounts.where(v), hint="name all units")
+        if not tops or v >= s.end.item(tops[-1]):
+            tops.append(v)
+    limit = max(parent.records.ends(job), default=FOREVER)
+    for v in tops:
+        if not parent.records.is_holder(job):
+            break
+        with parent.structure.lifted():
+            giving_back.give_back(parent, job, parent.vertex(s.uuid(v)), now, limit)
+    if not parent.records.is_holder(job):
+        raise UsageError("a child that returns everything ends", where=f"graph '{part.name}'", hint="end it")
+    return s.wheres(tops)
+
+
+def extend(pair: Both, end: Time | None, duration_s: Length | None) -> float:
+    """Move the end of the job of a child; returns it in seconds, infinity for no end."""
+    return max(span.end for span in pair.parent.set_end(pair.job, end, duration_s=duration_s).spans)
+
+
+def end(store: Store, name: str, command: str) -> None:
+    """End a child: its job in the parent is freed, and its graph is removed with those of all below it.
+
+    Errors: HoldLapsed if the parent was dropped; UsageError for a graph that is no child.
+    """
+    with store.changing(name, command, None) as rows:
+        row = rows.graph(name)
+        above, claim = rows.claims.parent(row)
+        rows.claims.end(row, claim, store.clock(), command)
+    store.wake(above.name, ())
+
+
+class Both(msgspec.Struct):
+    """A child and its parent, within one transaction.
+
+    Args:
+        parent: to be changed.
+        job: of the child in it.
+        part: the graph of the child as it is before the change.
+        notes: names and texts that are written with the change.
+    """
+
+    parent: ResourceGraph
+    job: str
+    part: ResourceGraph
+    notes: list[tuple[str, str]] = msgspec.field(default_factory=list)
+
+
+@contextmanager
+def both(store: Store, name: str, command: str, user: str | None = None) -> Iterator[Both]:
+    """Change what the job of a child holds in its parent; the graph of the child then becomes what the job holds.
+
+    Both are written in one transaction, or neither.
+
+    Args:
+        name: of the graph of the child.
+        user: for the journals; that of this process by default.
+
+    Errors: StillHeld if jobs of the child hold some of what goes; HoldLapsed; UsageError for a graph that is no child.
+    """
+    with store.changing(name, command, None) as rows:
+        row = rows.graph(name)
+        above, claim = rows.claims.parent(row)
+        with _changed(store, rows, above, command, user) as parent:
+            if not _is_holder(parent, claim.job, parent.now()):
+                said = f"job '{claim.job}' of graph '{above.name}' holds nothing any more"
+                raise HoldLapsed(said, where=f"graph '{name}'", hint="begin anew")
+            pair = Both(parent, claim.job, rows.read(row, store.clock))
+            yield pair
+            fresh = parent.copy(job=claim.job)
+        with _changing(store, rows, row, pair.part, command, user):
+            pair.part.apply(fresh)
+        for key, text in pair.notes:
+            rows.db.put_note(key, text)
+    store.wake(above.name, ())
+    store.wake(name, ())
+
+
+def _holds(rows: Rows, row: GraphRow, job: str, now: int) -> bool:
+    """Whether the job that a graph is a part of holds anything now."""
+    try:
+        above, _ = rows.claims.parent(row)
+    except HoldLapsed:
+        return False
+    return _is_holder(rows.read(above), job, now)
+
+
+def _is_holder(graph: ResourceGraph, job: str, now: int) -> bool:
+    return graph.records.is_holder(job) and any(end > now for end in graph.records.ends(job))
+
+
+@contextmanager
+def _changed(store: Store, rows: Rows, row: GraphRow, command: str, user: str | None = None) -> Iterator[ResourceGraph]:
+    graph = rows.read(row, store.clock)
+    with _changing(store, rows, row, graph, command, user):
+        yield graph
+
+
+@contextmanager
+def _changing(store: Store, rows: Rows, row: GraphRow, graph: ResourceGraph, command: str, user: str | None) -> Iterator[None]:
+    """Write the changes of a graph that are made in the block, within a transaction."""
+    events: list[dict[str, object]] = []
+    graph.sink = events.append
+    yield
+    graph.sink = None
+    if events:
+        rows.append(row, graph, events, store.clock(), command, user=user)
