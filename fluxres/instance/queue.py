@@ -285,12 +285,15 @@ class Queue:
 
     def __iter__(self) -> Iterator[Job]:
         jobs, closed, limiter = self._jobs, self._closed(), self._instance.limiter
+        preemption = self._instance.preemption
         for at in range(self._head, len(jobs)):
             job = jobs[at]
             if job.state is not State.SCHED or (closed and self._goes_to(job) in closed):
                 continue
             if limiter is None or limiter.obstacle(job) is None:
                 yield job
+                if preemption is not None and job.state is not State.SCHED and preemption.is_awaited(job):
+                    return  # the next round begins with the preempted jobs, which may be in front of others
 
     def waiting(self) -> Iterator[Job]:
         """All waiting jobs, also those for a partition that starts none."""

@@ -69,6 +69,9 @@ class Oracle:
     def start(self, job: OracleJob) -> None:
         self.starts += 1
         job.start, job.place, job.is_waiting = self.now, self.starts, False
+        for other in self.jobs:
+            if other.cause is job:
+                other.cause = None
 
     def finish(self, job: OracleJob, result: bool) -> None:
         job.attempts.append((job.start, self.now))
