@@ -15,8 +15,10 @@ from fluxres.instance import Instance
 from fluxres.instance.holding import OVERTIME_S
 from fluxres.launch import lifeline, work
 from fluxres.launch.children import Child, Spawn
+from fluxres.launch.fork import Forker, Here
+from fluxres.launch.nursery import Nursery
 from fluxres.launch.plan import child_begins, facts
-from fluxres.launch.protocol import Begin, Row
+from fluxres.launch.protocol import TREE, Begin, Row
 from fluxres.launch.work import STARTS, ProcessRunner, turn, wind_down
 from fluxres.syntax.jobspec import as_request
 
@@ -60,6 +62,7 @@ class Branch:
         self._rows = rows
         self._below: list[Row] = []
         self._spawns: list[Spawn] = []
+        self._forker = _forker(begin)
 
     @property
     def is_leaf(self) -> bool:
@@ -91,7 +94,7 @@ class Branch:
         """
         began = stopwatch()
         for request, begin in () if self.is_leaf else child_begins(self.instance.graph, self.begin):
-            spawn = Spawn(begin, self._heard)
+            spawn = Spawn(begin, self._heard, self._forker)
             self._spawns.append(spawn)
             self.instance.submit(request, payload=spawn)
         self._schedule()
@@ -155,6 +158,8 @@ class Branch:
         """End everything that still runs, wait for it, then end the instance."""
         patience_s = self.begin.grace_s * (len(self.begin.fan_outs) + 1) + OVERTIME_S
         wind_down(self.instance, self.runner, self.loop, patience_s)
+        if self._forker is not None:
+            self._forker.close()
 
     def row(self) -> Row:
         """The row of this instance."""
@@ -177,3 +182,10 @@ class Branch:
             note=self.note,
             is_leaf=self.is_leaf,
         )
+
+
+def _forker(begin: Begin) -> Forker | None:
+    """What forks the children of an instance; a single child of the outermost one is executed, which is no slower."""
+    if begin.tree_id != TREE:
+        return Here()
+    return Nursery(begin.mark, begin.silence_s + begin.instances) if begin.fan_outs and begin.fan_outs[0] > 1 else None

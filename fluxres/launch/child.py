@@ -95,7 +95,7 @@ def serve(loop: Loop, to: int) -> None:
     finally:
         branch.close()
         parent.send(branch.row())
-        if begin.is_temporary and os.getppid() != begin.parent:
+        if begin.is_temporary and lifeline.has_ended(begin.parent):
             shutil.rmtree(begin.folder, ignore_errors=True)
     parent.send(Done())
 
@@ -104,6 +104,7 @@ def main() -> int:
     """The entry point; returns the exit status."""
     to = os.dup(1)
     os.dup2(2, 1)
+    os.environ.pop(lifeline.ROOM, None)
     lifeline.raise_open_files()
     with Loop() as loop, loop.signals():
         try:

@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Final
 from fluxres.clock import seconds, stopwatch
 from fluxres.errors import FluxresError
 from fluxres.launch import lifeline
+from fluxres.launch.fork import Forked
 from fluxres.launch.plan import Facts, facts
 from fluxres.launch.protocol import Begin, Done, Failed, Go, Lines, Ready, Row, ToParent, Working, line, to_parent
 from fluxres.store import open_store
 
 if TYPE_CHECKING:
     from fluxres.instance import Job
+    from fluxres.launch.fork import Forker
     from fluxres.launch.loop import Timer
     from fluxres.launch.work import ProcessRunner
 
@@ -39,10 +41,12 @@ class Spawn:
     Args:
         begin: parameters of the child.
         rows: receives the rows of instances that have ended.
+        forker: forks it; None to execute the program of a child.
     """
 
     begin_as: Begin
     rows: Callable[[Row], None]
+    forker: Forker | None = None
     child: Child | None = field(default=None, repr=False)
 
     def begin(self, job: Job, runner: ProcessRunner) -> Child:
@@ -50,14 +54,22 @@ class Spawn:
         began = self.begin_as
         graph = job.instance.graph.copy(job=str(job.id), at=seconds(job.started))
         open_store(began.store).put(began.graph, graph, replace=True, command=f"spawn {began.tree_id}")
-        self.child = Child(began, facts(graph), job, runner, self.rows)
+        self.child = Child(began, facts(graph), job, runner, self.rows, self.forker)
         return self.child
 
 
 class Child:
     """The process of a child instance."""
 
-    def __init__(self, begin: Begin, facts: Facts, job: Job, runner: ProcessRunner, rows: Callable[[Row], None]) -> None:
+    def __init__(
+        self,
+        begin: Begin,
+        facts: Facts,
+        job: Job,
+        runner: ProcessRunner,
+        rows: Callable[[Row], None],
+        forker: Forker | None,
+    ) -> None:
         self.begin, self.facts = begin, facts
         self.is_ready = self.is_over = False
         self.working = Working(0, 0)
@@ -68,7 +80,11 @@ class Child:
         self._lines = Lines()
         self._began_s, self._heard_s, self._was_heard = job.instance.clock(), stopwatch(), False
         text = line(begin)
-        self._process = lifeline.start(_ARGV, mark=begin.mark, last_words=signal.SIGTERM, pipes=True)
+        self._process = (
+            lifeline.start(_ARGV, mark=begin.mark, last_words=signal.SIGTERM, pipes=True)
+            if forker is None
+            else Forked(forker, begin.mark)
+        )
         assert self._process.stdin is not None  # both are pipes
         assert self._process.stdout is not None
         self._to, self._source = self._process.stdin, self._process.stdout

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import IO, TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final
 
 from fluxres.errors import UsageError
 from fluxres.launch import descendants
@@ -24,11 +24,14 @@ if TYPE_CHECKING:
 
 MARK: Final = "FLUXRES_INSTANCE"
 """Environment variable with the run and the instance of a process: ``RUN/tree.2.1``."""
+ROOM: Final = "FLUXRES_ROOM"
+"""Environment variable of instances, for the longer marks of their forks to have room."""
 JOB: Final = "FLUXRES_JOB"
 """Environment variable with the id of a job."""
 RUN: Final = "FLUXRES_RUN"
 """Environment variable with the mark of a job of `fluxres run`."""
 _ROUNDS: Final = 100
+_ROOM_BYTES: Final = 256
 
 
 def require_support() -> None:
@@ -47,6 +50,7 @@ def start(
     last_words: signal.Signals,
     job: str = "",
     pipes: bool = False,
+    stdin: int | None = None,
     extra: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start a process in its own group, which gets a signal if this process dies.
@@ -56,6 +60,7 @@ def start(
         last_words: the signal.
         job: value of `JOB`, if it is a job.
         pipes: whether its input and output are pipes; otherwise it has no input, and its output goes to standard error.
+        stdin: its input, if there are no pipes.
         extra: more environment variables.
 
     Errors: OSError if there is no such program or the system lacks resources for it.
@@ -65,11 +70,12 @@ def start(
     environment = {**os.environ, **(extra or {}), MARK: mark}
     if job:
         environment[JOB] = job
-    output: int | IO[bytes] = subprocess.PIPE if pipes else 2
+    else:
+        environment[ROOM] = " " * _ROOM_BYTES
     return subprocess.Popen(
         argv,
-        stdin=subprocess.PIPE if pipes else subprocess.DEVNULL,
-        stdout=output,
+        stdin=subprocess.PIPE if pipes else subprocess.DEVNULL if stdin is None else stdin,
+        stdout=subprocess.PIPE if pipes else 2,
         env=environment,
         process_group=0,
         # Two system calls between fork and exec, which a lock of another thread cannot block.
@@ -165,6 +171,22 @@ def wait_status(returncode: int) -> int:
     (9, 768)
     """
     return -returncode if returncode < 0 else returncode << 8
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process has ended, whether it was reaped or not."""
+    import select
+
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        return bool(poll.poll(0))
+    finally:
+        os.close(handle)
 
 
 def exit_code(status: int) -> int:
