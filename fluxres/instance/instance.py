@@ -1466,11 +1466,15 @@ class Instance(Tabular):
     def shrink_idle(self, units: int) -> int:
         """Return at most that many units that are free now to the parent, of the type in which sizes are measured.
 
+        Nothing is returned while a job is at its limit and its end is not reported yet: it still holds its units.
+
         Returns: their number. Errors: as `shrink`.
         """
         self.enter()
         self.queue.unreserve()
-        pools = self.inventory.idle(units, self.now) if units > 0 else []
+        running = self.inventory.running
+        is_at_limit = bool(running.lapsed or running.ending_by(self.now))
+        pools = self.inventory.idle(units, self.now) if units > 0 and not is_at_limit else []
         if pools:
             self.shrink(dict(pools))
         return sum(amount for _, amount in pools)
