@@ -57,6 +57,7 @@ from fluxres.instance.job import (
 from fluxres.instance.ledger import Ledger
 from fluxres.instance.named import NamedInventory
 from fluxres.instance.policy import policy as require_queue_policy
+from fluxres.instance.preemption import Preemption
 from fluxres.instance.queue import Guard, Queue, QueuePolicy
 from fluxres.instance.runner import NOT_STARTED, Runner, Unattended
 from fluxres.instance.states import State
@@ -171,6 +172,10 @@ class Instance(Tabular):
         self.passes = passes
         self.ledger = None if accounting is None else Ledger(accounting)
         """Counts for the limits of the accounting; None without."""
+        self.preemption: Preemption | None = None
+        """Which jobs make room for the head of the queue; None without."""
+        if self.ledger is not None and self.ledger.rules.preempt_type == "qos":
+            self.preemption = self.ledger.preemption = Preemption(self, self.ledger.rules)
         self.queue = Queue(self)
         self.dependencies = Dependencies()
         self._sink = sink

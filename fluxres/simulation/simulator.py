@@ -252,6 +252,8 @@ class Simulator:
         self.hierarchy = hierarchy if hierarchy is not None else Hierarchy()
         if accounting is not None and self.hierarchy.levels > 1:
             raise UsageError("accounting: limits are those of one queue", hint="use one instance, without a topology")
+        if accounting is not None and accounting.preempt_type != "none" and cost is not None:
+            raise UsageError("accounting: jobs cannot be preempted where decisions take time", hint="use cost none")
         self.cost = cost
         self.accounting = accounting
         self._known_charged: dict[tuple[str | None, ...], Charged] = {}
