@@ -423,6 +423,7 @@ def _filled(study: Study, settings: Mapping[str, Any]) -> StudyDocument:
 
     Errors: InputError at an invalid value.
     """
+    page = msgspec.structs.replace(study.page, vary={}, cases={})
     values: Any = copy.deepcopy(study.document.values)
     values.pop("vary", None)
     chosen = values.pop("cases", {}).get(settings.get(CASE), {})
@@ -436,7 +437,7 @@ def _filled(study: Study, settings: Mapping[str, Any]) -> StudyDocument:
             message = f"{place}: {error.message}" if place else error.message
             at = settings if path in chosen else {path: value}
             raise InputError(message, where=study.where(at, *path.split(".")), hint=error.hint) from None
-    return page if settings else msgspec.structs.replace(study.page, vary={}, cases={})
+    return page
 
 
 def _put(values: Any, steps: list[str], value: Any) -> None:

@@ -31,7 +31,12 @@ Share = Annotated[int, Meta(ge=0, le=10**9)]
 Priority = Annotated[int, Meta(ge=0, le=4_294_967_295)]
 Wall = str | Annotated[float, Meta(gt=0, le=1e12)]
 """A duration, such as 30m, or seconds."""
+Wait = str | Annotated[float, Meta(ge=0, le=1e9)]
+"""The same, and 0."""
 
+OFF: Final = "off"
+CANCEL: Final = "cancel"
+REQUEUE: Final = "requeue"
 ROOT: Final = "root"
 """The account above all others."""
 
@@ -114,9 +119,21 @@ class Qos(SharedLimits, frozen=True):
 
     Args:
         deny_on_limit: a job that is larger than a limit allows at all is refused; otherwise it waits in vain.
+        preempt: the QOS whose jobs its jobs may preempt.
+        preempt_mode: what happens to its own jobs when they are preempted; None: as the site says.
+        grace_time: how long they run on then.
+        preempt_exempt_time: how long they run before they may be preempted; None: as the site says.
     """
 
     deny_on_limit: bool = False
+    preempt: list[Name] = []
+    preempt_mode: Literal["off", "cancel", "requeue"] | None = None
+    grace_time: Wait = 0.0
+    preempt_exempt_time: Wait | None = None
+
+    @property
+    def grace_time_s(self) -> float:
+        return _seconds(self.grace_time)
 
 
 class Partition(SharedLimits, frozen=True):
@@ -155,6 +172,8 @@ class Accounting(Struct, kw_only=True, forbid_unknown_fields=True, frozen=True):
         aliases: other names of partitions, such as the numbers of queues in a trace.
         enforce_part_limits: whether a job beyond the limits of its partition is refused; otherwise it waits in vain.
         enforce_associations: whether a job of a user or an account that is not listed is refused.
+        preempt_type: qos: jobs preempt those of the QOS that their own QOS names in `preempt`; none: no job does.
+        preempt_mode, preempt_exempt_time: of QOS that say nothing.
     """
 
     partitions: dict[Name, Partition] = {}
@@ -165,6 +184,19 @@ class Accounting(Struct, kw_only=True, forbid_unknown_fields=True, frozen=True):
     aliases: dict[Name, Name] = {}
     enforce_part_limits: bool = True
     enforce_associations: bool = False
+    preempt_type: Literal["none", "qos"] = "none"
+    preempt_mode: Literal["off", "cancel", "requeue"] = "cancel"
+    preempt_exempt_time: Wait = 0.0
+
+    def preempt_mode_of(self, qos: str) -> str:
+        """What happens to the jobs of a QOS when they are preempted."""
+        own = self.qos[qos].preempt_mode
+        return self.preempt_mode if own is None else own
+
+    def preempt_exempt_time_of(self, qos: str) -> float:
+        """How long the jobs of a QOS run before they may be preempted, in seconds."""
+        own = self.qos[qos].preempt_exempt_time
+        return _seconds(self.preempt_exempt_time if own is None else own)
 
     @property
     def default_partition(self) -> str | None:
@@ -216,7 +248,7 @@ def _problems(rules: Accounting) -> Iterator[tuple[tuple[Key, ...], str]]:
     kinds: dict[str, Mapping[Any, Any]] = {key: getattr(rules, key) for key in ("partitions", "qos", "accounts", "users")}
     for kind, entries in kinds.items():
         for name, each in entries.items():
-            for key in ("max_wall", "max_time", "default_time"):
+            for key in ("max_wall", "max_time", "default_time", "grace_time", "preempt_exempt_time"):
                 try:
                     _seconds(getattr(each, key, None))
                 except InputError as error:
@@ -225,6 +257,7 @@ def _problems(rules: Accounting) -> Iterator[tuple[tuple[Key, ...], str]]:
                 other = getattr(each, key, None)
                 if other is not None and other not in kinds[there] and (there == "qos" or other != ROOT):
                     yield (kind, name, key), f"no {'account' if there == 'accounts' else key} {other!r:.80}"
+    yield from _problems_of_preemption(rules)
     for alias, partition in rules.aliases.items():
         if partition not in rules.partitions:
             yield ("aliases", alias), f"no partition {partition!r:.80}"
@@ -237,6 +270,21 @@ def _problems(rules: Accounting) -> Iterator[tuple[tuple[Key, ...], str]]:
             above, passed = rules.accounts[above].parent, passed + 1
         if passed > len(rules.accounts):
             yield ("accounts", name, "parent"), "the accounts above it form a cycle"
+
+
+def _problems_of_preemption(rules: Accounting) -> Iterator[tuple[tuple[Key, ...], str]]:
+    try:
+        _seconds(rules.preempt_exempt_time)
+    except InputError as error:
+        yield ("preempt_exempt_time",), error.message
+    for name, each in rules.qos.items():
+        for at, other in enumerate(each.preempt):
+            if other not in rules.qos:
+                yield ("qos", name, "preempt", at), f"no qos {other!r:.80}"
+            elif other == name:
+                yield ("qos", name, "preempt", at), "a QOS cannot preempt itself"
+        if each.preempt and rules.preempt_type == "none":
+            yield ("qos", name, "preempt"), "nothing is preempted with preempt_type none; set preempt_type: qos"
 
 
 def _seconds(given: str | float | None) -> float:

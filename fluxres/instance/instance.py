@@ -57,6 +57,7 @@ from fluxres.instance.job import (
 from fluxres.instance.ledger import Ledger
 from fluxres.instance.named import NamedInventory
 from fluxres.instance.policy import policy as require_queue_policy
+from fluxres.instance.preemption import Preemption
 from fluxres.instance.queue import Guard, Queue, QueuePolicy
 from fluxres.instance.runner import NOT_STARTED, Runner, Unattended
 from fluxres.instance.states import State
@@ -171,6 +172,10 @@ class Instance(Tabular):
         self.passes = passes
         self.ledger = None if accounting is None else Ledger(accounting)
         """Counts for the limits of the accounting; None without."""
+        self.preemption: Preemption | None = None
+        """Which jobs make room for the head of the queue; None without."""
+        if self.ledger is not None and self.ledger.rules.preempt_type == "qos":
+            self.preemption = self.ledger.preemption = Preemption(self, self.ledger.rules)
         self.queue = Queue(self)
         self.dependencies = Dependencies()
         self._sink = sink
@@ -1461,11 +1466,15 @@ class Instance(Tabular):
     def shrink_idle(self, units: int) -> int:
         """Return at most that many units that are free now to the parent, of the type in which sizes are measured.
 
+        Nothing is returned while a job is at its limit and its end is not reported yet: it still holds its units.
+
         Returns: their number. Errors: as `shrink`.
         """
         self.enter()
         self.queue.unreserve()
-        pools = self.inventory.idle(units, self.now) if units > 0 else []
+        running = self.inventory.running
+        is_at_limit = bool(running.lapsed or running.ending_by(self.now))
+        pools = self.inventory.idle(units, self.now) if units > 0 and not is_at_limit else []
         if pools:
             self.shrink(dict(pools))
         return sum(amount for _, amount in pools)

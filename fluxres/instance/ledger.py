@@ -21,6 +21,7 @@ from fluxres.syntax import duration
 
 if TYPE_CHECKING:
     from fluxres.instance.job import Job
+    from fluxres.instance.preemption import Preemption
 
 _DEFAULT_QOS: Final = "normal"
 
@@ -92,6 +93,8 @@ class Ledger:
         self._tallies: dict[tuple[str, ...], Tally] = {}
         self._held: dict[int, int] = {}
         """By number of a job that runs, its units when it started."""
+        self.preemption: Preemption | None = None
+        """Of the instance, if its rules allow any."""
 
     # -- whose a job is ----------------------------------------------------------------------------------------------
 
@@ -241,6 +244,8 @@ class Ledger:
     def obstacle(self, job: Job) -> Cap | str | None:
         """The limit that does not let a waiting job start now; None if all do."""
         terms, size = self.terms(job.charged), job.size
+        if self.preemption is not None and (found := self.preemption.obstacle(job)) is not None:
+            return found
         for cap in terms.running:
             if cap.tally.running >= cap.limit:
                 return cap

@@ -23,6 +23,7 @@ from fluxres.instance.graph_inventory import GraphHold, GraphInventory
 from fluxres.instance.inventory import ReservedPlace
 from fluxres.instance.job import PRIORITY_MAX, PRIORITY_MIN, Job, Scheduler, fixed_priority
 from fluxres.instance.lanes import Lanes
+from fluxres.instance.preemption import Preemption
 from fluxres.instance.states import State
 from fluxres.instance.timekeeper import Member, Timekeeper
 
@@ -113,6 +114,7 @@ class QueueOwner(Scheduler, Member, Protocol):
     is_ending: bool
     passes: str
     policy: QueuePolicy
+    preemption: Preemption | None
     time: Timekeeper
 
     @property
@@ -283,12 +285,15 @@ class Queue:
 
     def __iter__(self) -> Iterator[Job]:
         jobs, closed, limiter = self._jobs, self._closed(), self._instance.limiter
+        preemption = self._instance.preemption
         for at in range(self._head, len(jobs)):
             job = jobs[at]
             if job.state is not State.SCHED or (closed and self._goes_to(job) in closed):
                 continue
             if limiter is None or limiter.obstacle(job) is None:
                 yield job
+                if preemption is not None and job.state is not State.SCHED and preemption.is_awaited(job):
+                    return  # the next round begins with the preempted jobs, which may be in front of others
 
     def waiting(self) -> Iterator[Job]:
         """All waiting jobs, also those for a partition that starts none."""
@@ -347,6 +352,7 @@ class Queue:
             return False
         self._starts_left -= 1
         self._started += 1
+        self._again |= self._instance.preemption is not None  # for the next head of the queue
         return True
 
     def reserve(self, job: Job) -> float | None:
@@ -591,6 +597,7 @@ class Queue:
             while self._again and not instance.is_ending:  # a runner may close the instance
                 self._again = False
                 self._begin_round()
+                self._preempt()
                 with Guard(instance.policy):
                     instance.policy.schedule(self)
                 self._end_round(self._again)
@@ -614,6 +621,22 @@ class Queue:
         if self._instance.limiter is not None:
             for job in list(self._reserved.values()):
                 self.changed |= self._is_barred(job)  # others may get the reservation
+
+    def _preempt(self) -> None:
+        """Make room for the head of the queue, if its QOS may preempt others, and start it before the preempted jobs return."""
+        preemption = self._instance.preemption
+        if preemption is None or self._starts_left == 0:
+            return
+        self.changed |= preemption.begin_pass()
+        while (head := next(iter(self), None)) is not None and preemption.may_preempt(head):
+            if self._reserved:
+                self._instance.inventory.clear()
+                self._forget_reservations()
+                self.changed = True
+            self.changed |= bool(self._attempt(head, preemption.make_room, head))
+            if head.state is not State.SCHED or not preemption.is_awaited(head) or not self.start(head):
+                return
+            self.changed |= preemption.begin_pass()  # the preempted jobs are in front of others again
 
     def _end_round(self, again: bool) -> None:
         """Clean up after a call of the policy.

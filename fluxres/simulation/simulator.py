@@ -29,6 +29,7 @@ from fluxres.errors import (
     InsufficientResources,
     LimitExceeded,
     PolicyError,
+    UnknownJob,
     UsageError,
 )
 from fluxres.instance import Instance, Job
@@ -161,8 +162,9 @@ class Refusals:
     reasons: Counter[str] = field(default_factory=Counter)
     ids: list[int | str] = field(default_factory=list)
 
-    def add(self, job: int | str, reason: str) -> None:
-        self.reasons[reason] += 1
+    def add(self, job: int | str, reason: str, number: int = 1) -> None:
+        """Count a job, or those of its instance in its place."""
+        self.reasons[reason] += number
         if len(self.ids) < IDS_SHOWN:
             self.ids.append(job)
 
@@ -250,6 +252,8 @@ class Simulator:
         self.hierarchy = hierarchy if hierarchy is not None else Hierarchy()
         if accounting is not None and self.hierarchy.levels > 1:
             raise UsageError("accounting: limits are those of one queue", hint="use one instance, without a topology")
+        if accounting is not None and accounting.preempt_type != "none" and cost is not None:
+            raise UsageError("accounting: jobs cannot be preempted where decisions take time", hint="use cost none")
         self.cost = cost
         self.accounting = accounting
         self._known_charged: dict[tuple[str | None, ...], Charged] = {}
@@ -301,7 +305,7 @@ class Simulator:
         """When an event last had a consequence."""
         self._periods = self._never = 0
         """Periods that are scheduled, and jobs that were never submitted because the instance of their job had ended."""
-        self._made = self._submitted = self._ended = self._handled = self._supplies_seen = self._idle_events = 0
+        self._made = self._submitted = self._numbered = self._ended = self._handled = self._supplies_seen = self._idle_events = 0
 
     # -- the runner of the instances -----------------------------------------------------------------------------------
 
@@ -392,10 +396,10 @@ class Simulator:
         return self.result()
 
     def result(self) -> Result:
-        left = sum(isinstance(job.payload, Submission) for one in self._sites.values() for job in one.instance.jobs())
+        left = sum(_left_of(job) for one in self._sites.values() for job in one.instance.jobs())
         jobs: Any = self._workload.submissions if isinstance(self._workload, Workload) else self._workload
-        if hasattr(jobs, "__len__"):  # including those of instances that have ended or never started
-            left += len(jobs) - self._submitted
+        if hasattr(jobs, "__len__") and len(jobs) > self._submitted:  # of instances that have ended or never started
+            left += sum(job.number for job in jobs) - self._numbered
         left += self._never + sum(site.drain() for site in self._sites.values() if site.place < 0)
         rows = sorted(self.rows, key=lambda row: row.number)
         waiting = (job.limit_reached for one in self._sites.values() for job in one.instance.jobs())
@@ -502,13 +506,15 @@ class Simulator:
         if job is None or site.instance.is_closed:
             return  # its instance or one above was stopped after the event was queued
         site.take_next()
-        self._submitted += site.place >= 0
+        if site.place >= 0:
+            self._submitted += 1
+            self._numbered += job.number
         self._begin_at = min(self._begin_at, job.submit)
         problem = self._take(site, job)
         if problem is not None and self._make_room(site, job):
             problem = self._take(site, job)
         if problem is not None and not self._pass_on(site, job):
-            self.refusals.add(job.id, problem)
+            self.refusals.add(job.id, problem, job.number)
             if site.instance.dependencies.remembers:
                 site.names[str(job.id)] = None
         self._announce(site)
@@ -548,10 +554,11 @@ class Simulator:
                 yield dependency
                 continue
             if value not in site.names:
+                keeps = "in a hierarchy, give a Workload with has_dependencies: it keeps such jobs together"
                 raise InputError(
-                    f"{dependency}: no job {value} was submitted before it",
+                    f"{dependency}: no job {value} was submitted to its instance before it",
                     where=f"job {job.id}",
-                    hint="in a hierarchy, give a Workload with has_dependencies: it keeps such jobs together",
+                    hint="jobs that depend on each other need the same level" if job.level is not None else keeps,
                 )
             number = site.names[value]
             if number is None:
@@ -618,9 +625,14 @@ class Simulator:
             feed = iter([each._replace(submit=now + each.submit) for each in given.jobs])
         else:
             what, feed = given, self._share(given)
-        child = site.instance.spawn(
-            job, queue_policy=self.hierarchy.queue_policy(what.level), match_policy=self.hierarchy.match_policy(what.level)
-        )
+        try:
+            child = site.instance.spawn(
+                job, queue_policy=self.hierarchy.queue_policy(what.level), match_policy=self.hierarchy.match_policy(what.level)
+            )
+        except UnknownJob:
+            where = f"job {given.id}" if isinstance(given, Submission) else "hierarchy"
+            hint = "request what it shall divide exclusively, such as node{x}"
+            raise InputError("holds nothing that jobs of its own could get", where=where, hint=hint) from None
         self._site(child, Machine(child._graph, self.machine.unit), what, job, feed)
 
     def _end(self, job: Job) -> None:
@@ -908,6 +920,14 @@ class Simulator:
             queue=given.queue,
             work=given.run,
         )
+
+
+def _left_of(job: Job) -> int:
+    """The jobs of the workload that wait with a job of an instance; those of an instance that runs are in that one."""
+    given = job.payload
+    if not isinstance(given, Submission) or (given.jobs and job.state in RUNNING):
+        return 0
+    return given.number
 
 
 def simulate(

@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 
 from fluxres import InputError
+from fluxres.clock import FOREVER
 from fluxres.documents.source import Source
 from fluxres.errors import InfeasibleRequest, UsageError
 from fluxres.simulation import balance, jobspecs
 from fluxres.simulation.hierarchy import Hierarchy
 from fluxres.simulation.machine import of_number, of_shape
-from fluxres.simulation.simulator import Result, simulate
-from fluxres.simulation.workload import Workload
+from fluxres.simulation.simulator import EVENT_ORDERS, Result, simulate
+from fluxres.simulation.workload import Submission, Workload
+from fluxres.syntax.jobspec import as_request
 from tests.simulation.invariants import violations
 from tests.simulation.nested_run import INVENTORIES, differences
 from tests.simulation.test_simulator import job
@@ -171,3 +173,34 @@ def test_wrong_hierarchies_are_refused() -> None:
         Hierarchy((2,), sizes=((1, 2, 3),))
     with pytest.raises(InfeasibleRequest, match=r"children of 3\+2 requested, but there are 4 of type core"):
         simulate([], of_number(4), hierarchy=Hierarchy((2,), sizes=((3, 2),)))
+
+
+@pytest.mark.parametrize("event_order", EVENT_ORDERS)
+def test_an_instance_keeps_what_a_job_at_its_limit_holds_until_it_ends(event_order: str) -> None:
+    jobs = Workload("x", [Submission(0, 0, 5 * S, 9 * S, 1), Submission(1, 0, 9 * S, 5 * S, 1)])
+    hierarchy = Hierarchy((1,), ("fcfs",), larger="up", elastic="demand")
+    result = simulate(jobs, of_shape("node=2"), hierarchy=hierarchy, event_order=event_order)
+    assert (result.metrics.results, result.left) == ({"completed": 1, "timeout": 1}, 0)
+
+
+def test_every_job_is_completed_refused_or_left_whatever_becomes_of_its_instance() -> None:
+    inner = tuple(Submission(n, 0, 5 * S, FOREVER, 1) for n in (1, 2))
+    held = Submission("w", 0, 0, FOREVER, 2, urgency=0, jobs=inner)
+    assert simulate([held], of_shape("node=4")).left == 2
+    one_held = held._replace(urgency=16, jobs=(inner[0]._replace(urgency=0), inner[1]))
+    result = simulate([one_held], of_shape("node=4"))
+    assert (result.metrics.results, result.left) == ({"completed": 1}, 1)
+    refused = simulate([held._replace(urgency=16, ask=9)], of_shape("node=4"))
+    assert (len(refused.refusals), refused.left) == (2, 0)
+
+
+def test_an_instance_of_a_job_that_holds_nothing_is_a_mistake() -> None:
+    inner = Submission(1, 0, S, FOREVER, as_request("node"))
+    with pytest.raises(InputError, match=r"^job w: holds nothing that jobs of its own could get \(.*node\{x\}\)$"):
+        simulate([Submission("w", 0, 0, FOREVER, as_request("node"), jobs=(inner,))], of_shape("node=4"))
+
+
+def test_a_dependency_on_a_job_of_another_level_says_so() -> None:
+    jobs = [Submission("a", 0, S, FOREVER, 1), Submission("b", 0, S, FOREVER, 1, level=0, dependencies=("afterok:a",))]
+    with pytest.raises(InputError, match="jobs that depend on each other need the same level"):
+        simulate(jobs, of_shape("node=4"), hierarchy=Hierarchy((2,)))

@@ -333,7 +333,9 @@ def _lines(jobs: Workload, result: Result, made: dict[str, str], style: Style) -
     for key in ("workload", "machine", "scheduler"):
         yield f"{key:22} {made[key]}"
     ended = ", ".join(f"{number:,} {what}" for what, number in sorted(metrics.results.items()))
-    yield f"{'jobs that ran':22} {metrics.jobs:,} ({ended or 'none'})"
+    idle = sum(metrics.results.values()) - metrics.jobs
+    never = f", of which {idle:,} never ran" if idle else ""
+    yield f"{'jobs that ran':22} {metrics.jobs:,} ({ended or 'none'}{never})"
     if result.left:
         yield f"{'jobs never started':22} {result.left:,}"
     for name in _ROWS:
