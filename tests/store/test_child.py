@@ -205,6 +205,7 @@ def test_a_child_whose_clock_is_late_is_fenced(site: Store, clock: Moving, clean
     """Its lease is not over by its own clock, but its parent has ended it: the store says so."""
     late = Moving()
     child = open_child(site.url, graph="demo", job="a", lease_s=60, clock=late)
+    cleanup.callback(child.end)
     child.graph.allocate("slot/core", job="x")
     clock.now_s = 60
     assert site.settle() == ["demo"]
