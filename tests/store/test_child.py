@@ -183,6 +183,19 @@ def test_part_of_what_is_held_as_a_whole(local: Store, cleanup: ExitStack) -> No
     assert upkeep.check(local)[1] == []
 
 
+def test_more_and_less_of_a_pool_that_is_held_in_part(local: Store, cleanup: ExitStack) -> None:
+    memory = f"{NODES[2]}/memory0"
+    child = begun(local, cleanup, "b", wanted=[(memory, 3)])
+    assert child.graph.pool(memory).size == 3
+    assert child.grow([(memory, 2)]) == [memory]
+    assert child.graph.pool(memory).size == local.load("demo.b").pool(memory).size == 5
+    with changed(local, "demo") as demo:
+        demo.free("b", [(memory, 4)])
+    child.refresh()
+    assert child.graph.pool(memory).size == 1
+    child.graph.allocate([(memory, 1)], job="x")
+
+
 def test_a_lease_that_is_over(site: Store, clock: Moving, cleanup: ExitStack) -> None:
     child = begun(site, cleanup)
     child.graph.allocate("slot/core", job="x")
