@@ -300,8 +300,10 @@ class Difference:
         """What changes in pools that stay."""
         s, other, w = self.same.s, self.same.other, self.same.pairs
         v = self.same.to_s[w]
+        part = (s.full_size[v] == other.full_size[w]) & (s.size[v] != other.size[w])  # of the same pool
         return [
             *self._column("size", s.full_size[v], other.full_size[w]),
+            *self._column("size", s.size[v], other.size[w], only=part),
             *self._of_kinds(),
             *self._column("state", s.state[v], other.state[w], STATES, only=(s.state[v] == 0) & (other.state[w] != 0)),
             *self._column("exclusive", s.flags[v] & EXCLUSIVE != 0, other.flags[w] & EXCLUSIVE != 0),

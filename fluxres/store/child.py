@@ -26,6 +26,7 @@ from msgspec.structs import replace
 from fluxres import clock as clocks
 from fluxres import limits
 from fluxres.clock import FOREVER, Clock, Length, Time, seconds, ticks
+from fluxres.documents.document import listed
 from fluxres.errors import FluxresError, HoldLapsed, StillHeld, StoreBusy, UsageError
 from fluxres.model import giving_back, targets
 from fluxres.model.resource_graph import ResourceGraph
@@ -361,6 +362,10 @@ def shrink(pair: Both, wanted: Targets) -> list[str]:
             raise UsageError("only complete pools can be returned", where=s.accounts.where(v), hint="name all units")
         if not tops or v >= s.end.item(tops[-1]):
             tops.append(v)
+    for v in (v for v in tops if v >= s.tree_end):  # a pool of the tree is compared as a whole
+        jobs = [each for each in part.records.jobs() if v in part.records.require_job(each)]
+        if jobs := [each for each in jobs if any(end > now for end in part.records.ends(each))]:
+            raise StillHeld(f"held by {listed(jobs)}", where=s.accounts.where(v), hint="free it, or wait until it ends")
     limit = max(parent.records.ends(job), default=FOREVER)
     for v in tops:
         if not parent.records.is_holder(job):

@@ -183,6 +183,37 @@ def test_part_of_what_is_held_as_a_whole(local: Store, cleanup: ExitStack) -> No
     assert upkeep.check(local)[1] == []
 
 
+def test_more_and_less_of_a_pool_that_is_held_in_part(local: Store, cleanup: ExitStack) -> None:
+    memory = f"{NODES[2]}/memory0"
+    child = begun(local, cleanup, "b", wanted=[(memory, 3)])
+    assert child.graph.pool(memory).size == 3
+    assert child.grow([(memory, 2)]) == [memory]
+    assert child.graph.pool(memory).size == local.load("demo.b").pool(memory).size == 5
+    with changed(local, "demo") as demo:
+        demo.free("b", [(memory, 4)])
+    child.refresh()
+    assert child.graph.pool(memory).size == 1
+    child.graph.allocate([(memory, 1)], job="x")
+
+
+def test_a_supplier_that_a_job_draws_from_is_not_returned(tmp_path: Path, cleanup: ExitStack) -> None:
+    power = {
+        "hierarchy": True,
+        "pools": [{"type": "pdu", "size": 1000}],
+        "edges": [{"from": "power:/pdu", "to": "/demo/node[0-1]", "relation": "supplies"}],
+    }
+    nodes = [{"type": "node", "count": 2, "with": [{"type": "core"}]}]
+    store = open_store(f"sqlite://{tmp_path}/site.db", clock=Moving())
+    store.put("demo", fluxres.load({"fluxres": 1, "name": "demo", "resources": nodes, "graphs": {"power": power}}))
+    child = begun(store, cleanup, "b", wanted="slot/[node;power=600]")
+    child.graph.allocate("slot/[core;power=500]", job="x")
+    with pytest.raises(StillHeld, match="held by x"):
+        child.shrink("power:/pdu")
+    child.graph.free("x")
+    child.shrink("power:/pdu")
+    child.graph.allocate("slot/core", job="y")
+
+
 def test_a_lease_that_is_over(site: Store, clock: Moving, cleanup: ExitStack) -> None:
     child = begun(site, cleanup)
     child.graph.allocate("slot/core", job="x")
@@ -205,6 +236,7 @@ def test_a_child_whose_clock_is_late_is_fenced(site: Store, clock: Moving, clean
     """Its lease is not over by its own clock, but its parent has ended it: the store says so."""
     late = Moving()
     child = open_child(site.url, graph="demo", job="a", lease_s=60, clock=late)
+    cleanup.callback(child.end)
     child.graph.allocate("slot/core", job="x")
     clock.now_s = 60
     assert site.settle() == ["demo"]
