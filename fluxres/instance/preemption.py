@@ -99,6 +99,10 @@ class Preemption:
         """Whether jobs were preempted for a waiting job."""
         return any(cause is job for cause in self._for.values())
 
+    def releases(self, job: Job) -> bool:
+        """Whether jobs that were preempted for this one may start, since it waits no longer."""
+        return job.state is not State.SCHED and self.is_awaited(job)
+
     def may_preempt(self, job: Job) -> bool:
         """Whether the QOS of a job names another one."""
         own = self._rules.qos.get(job.qos or "")

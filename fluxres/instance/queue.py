@@ -292,7 +292,7 @@ class Queue:
                 continue
             if limiter is None or limiter.obstacle(job) is None:
                 yield job
-                if preemption is not None and job.state is not State.SCHED and preemption.is_awaited(job):
+                if preemption is not None and preemption.releases(job):
                     return  # the next round begins with the preempted jobs, which may be in front of others
 
     def waiting(self) -> Iterator[Job]:
