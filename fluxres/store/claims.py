@@ -9,6 +9,7 @@ concerns the job, a look at its journal. Only otherwise is the parent read.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -133,11 +134,12 @@ class Claims:
         claim = Claim(above.uid, above.name, job, since)
         self.note(row, self._examined(row, claim, max(now, since), lambda: part))
 
-    def require(self, row: GraphRow, now: int, part: Callable[[], Structure], *, is_new: bool) -> Claim | None:
-        """Refuse to give something of a graph whose job does not hold it any more; returns what `note` keeps.
+    def require(self, row: GraphRow, now: int, begins: int, part: Callable[[], Structure], *, is_new: bool) -> Claim | None:
+        """Refuse to give something of a graph whose job does not hold it any more, or not yet; returns what `note` keeps.
 
         Args:
             now: in ticks.
+            begins: the first moment of what is given.
             part: returns the pools of the graph after the change.
             is_new: whether the change is one of the pools.
 
@@ -148,7 +150,21 @@ class Claims:
             return None
         known = replace(claim, seq=-1) if is_new else claim
         examined = self._examined(row, known, max(now, claim.since), part)
+        if max(now, begins) < claim.since:
+            self._require_before(row, claim, max(now, begins), part)
         return None if examined == claim else examined
+
+    def _require_before(self, row: GraphRow, claim: Claim, moment: int, part: Callable[[], Structure]) -> None:
+        """Refuse to give something before the moment that the graph was copied for, unless the job holds it throughout.
+
+        That is so if the copy was made by a clock that is ahead.  Errors: HoldLapsed.
+        """
+        with suppress(HoldLapsed):
+            if self._examined(row, replace(claim, seq=-1), moment, part).until >= claim.since:
+                return
+        since = in_message(seconds(claim.since))
+        said = f"allocates nothing that begins before {since}: job '{claim.job}' of graph '{claim.name}' holds it from then on"
+        raise HoldLapsed(said, where=f"graph '{row.name}'", hint=f"begin at {since} or later")
 
     def note(self, row: GraphRow, claim: Claim) -> None:
         """Keep a claim."""

@@ -157,6 +157,17 @@ def gives(event: Event) -> bool:
     return event["event"] not in _GIVE_NOTHING
 
 
+def begins(event: Event) -> int:
+    """The first moment, in ticks, of what an event allocates; FOREVER if it allocates nothing.
+
+    >>> begins({"event": "allocate_all", "parts": [{"start": 5}, {"start": 3}]}), begins({"event": "free", "start": 3}) == FOREVER
+    (3, True)
+    """
+    if event["event"] not in ("allocate", "allocate_all", "stage"):
+        return FOREVER
+    return min(int(part["start"]) for part in _parts(event) or [event])
+
+
 def concerns(event: Event, job: str | None, path: str | None) -> bool:
     """Whether an event concerns this job and this pool or one below it; None means any.
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from fluxres import clock as clocks
 from fluxres import limits
-from fluxres.clock import Clock
+from fluxres.clock import FOREVER, Clock
 from fluxres.errors import FluxresError, StoreConflict, StoreError, UnknownGraph, UsageError
 from fluxres.graph.structure import Structure
 from fluxres.model import changes
@@ -300,22 +300,23 @@ class Rows:
             self.forget(written, *self.log_extent(row))
         return written.seq
 
-    def require_held(self, row: GraphRow, change: Change) -> Claim | None:
-        """Refuse a change of a graph that was copied for a job, if the job does not hold it any more (rule N1).
+    def require_held(self, row: GraphRow, changes: Sequence[Change]) -> Claim | None:
+        """Refuse changes of a graph that was copied for a job, if the job does not hold it any more, or not yet (rule N1).
 
         Args:
-            change: after which the graph is checked.
+            changes: the graph is checked as it is after the last one.
 
         Returns: the claim, if it is to be noted anew.
         Errors: HoldLapsed.
         """
+        change, begins = changes[-1], min(change.begins for change in changes)
 
         def part() -> Structure:
             if change.shape is None or change.marks is None:
                 return self.structure(row)
             return encoding.decode(change.shape, change.marks)[0]
 
-        return self.claims.require(row, clocks.ticks(change.time), part, is_new=change.shape is not None)
+        return self.claims.require(row, clocks.ticks(change.time), begins, part, is_new=change.shape is not None)
 
     def shape_seq(self, row: GraphRow) -> int:
         """The event that made the present shape."""
@@ -337,7 +338,7 @@ class Rows:
         Errors: StoreConflict if the graph is not in the state of `row` any more; HoldLapsed.
         """
         last = changes[-1]
-        if any(change.gives for change in changes) and (claim := self.require_held(row, last)) is not None:
+        if any(change.gives for change in changes) and (claim := self.require_held(row, changes)) is not None:
             self.claims.note(row, claim)
         lines = [
             EventRow(seq, change.time, change.command, body, journal.checksum(seq, body))
@@ -396,6 +397,7 @@ class Change(msgspec.Struct):
         concerned: marks of the runs whose end it may have moved.
         notes: names and texts that are written with it.
         gives: whether it may allocate something, or add to what can be allocated.
+        begins: the first moment, in ticks, of what it allocates.
     """
 
     bodies: list[bytes]
@@ -408,12 +410,14 @@ class Change(msgspec.Struct):
     concerned: list[str] = msgspec.field(default_factory=list)
     notes: list[tuple[str, str]] = msgspec.field(default_factory=list)
     gives: bool = False
+    begins: int = FOREVER
 
     @classmethod
     def of(cls, events: Sequence[Event], time: float, command: str, user: str, pools: int) -> Change:
         text = " ".join(command.split()).encode("utf-8", "backslashreplace").decode()
         bodies, weight = [journal.body(event, user) for event in events], sum(map(journal.weight, events))
-        return cls(bodies, weight, time, text, pools, gives=any(map(journal.gives, events)))
+        begins = min(map(journal.begins, events), default=FOREVER)
+        return cls(bodies, weight, time, text, pools, gives=any(map(journal.gives, events)), begins=begins)
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -524,7 +528,7 @@ class Link:
     def require_held(self, change: Change) -> None:
         """As :meth:`Rows.require_held`, for a change that is still to be committed."""
         with self._snapshot() as rows:
-            rows.require_held(self._current(rows), change)
+            rows.require_held(self._current(rows), [change])
 
     def commit(self, changes: Sequence[Change]) -> None:
         """Write changes, of which only the last one may have a snapshot; they are durable when this returns.

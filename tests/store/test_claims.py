@@ -241,8 +241,24 @@ def test_a_copy_for_later(url: str, clock: Moving) -> None:
     store.put("part", made, held=Held("demo", "a", at=50))
     with changed(store, "part") as part:
         part.allocate("slot/core", job="x", start=50, end=60)
+    for start in (None, 49):
+        with pytest.raises(HoldLapsed, match="holds it from then on"), changed(store, "part") as part:
+            part.allocate("slot/core", job="y", start=start, duration_s=20)
     clock.now_s = 100
     refused(store, "ended at")
+
+
+def test_a_copy_by_a_clock_that_is_ahead_gives_what_the_job_holds_already(url: str, clock: Moving) -> None:
+    store = open_store(url, clock=clock)
+    store.put("demo", machine())
+    with changed(store, "demo") as demo:
+        demo.allocate(NODE0, job="a")
+    clock.now_s = 50
+    store.put("part", store.load("demo").copy(job="a"), held=Held("demo", "a"))
+    clock.now_s = 40
+    with changed(store, "part") as part:
+        part.allocate("slot/core", job="x")
+    assert store.load("part").jobs() == ["x"]
 
 
 def test_an_attached_copy(site: Store) -> None:
