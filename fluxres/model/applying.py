@@ -185,6 +185,8 @@ class _Obstacles:
             yield self._held(v, _GONE)
         elif self._moved[v]:
             yield self._held(v, "would move")
+        elif self._after.is_way(new) and not s.is_way(v):
+            yield self._held(v, "would only be a pass-through to other pools")
         elif self._found.of_other_units[v]:
             yield self._held(v, "would change what a unit of it is, or draws")
         elif (used := self._records.planner.used(v, 0, FOREVER)) > (size := self._after.size.item(new)):

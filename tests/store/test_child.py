@@ -209,7 +209,14 @@ def test_a_supplier_that_a_job_draws_from_is_not_returned(tmp_path: Path, cleanu
     child.graph.allocate("slot/[core;power=500]", job="x")
     with pytest.raises(StillHeld, match="held by x"):
         child.shrink("power:/pdu")
+    with changed(store, "demo") as demo:
+        demo.free("b", {"power:/pdu": 600})
+    with pytest.raises(StillHeld, match="would only be a pass-through"):
+        child.refresh()
+    assert [span.amount for span in child.graph.allocation("x").spans] == [1, 500]
     child.graph.free("x")
+    child.refresh()
+    child.grow("slot/[core=1;power=600]")
     child.shrink("power:/pdu")
     child.graph.allocate("slot/core", job="y")
 
