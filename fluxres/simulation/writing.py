@@ -116,9 +116,17 @@ class _Ids:
 
 
 def _number(job: Submission, what: str) -> int:
-    if not isinstance(job.ask, int) or job.jobs:
+    found = job.ask if isinstance(job.ask, int) else _slots(job.ask)
+    if found is None or job.jobs:
         raise UsageError(f"job {job.id} requests more than a number, which {what} cannot say", hint="write a list of jobs")
-    return job.ask
+    return found
+
+
+def _slots(request: jobspec.Request) -> int | None:
+    """The number that a request such as ``slot=4/core`` asks for; None for any other request."""
+    number = request.resources[0].count.min
+    kinds = [each.type for each in request.resources[0].children]
+    return number if len(kinds) == 1 and jobspec.as_request(f"slot={number}/{kinds[0]}") == request else None
 
 
 def _count(job: Submission, losses: Losses, kinds: Iterable[str]) -> None:

@@ -109,7 +109,7 @@ def test_what_a_format_cannot_say_is_counted_or_refused() -> None:
         "job ids written as numbers": 2,
     }
     with pytest.raises(UsageError, match="job 1 requests more than a number, which SWF cannot say"):
-        text_of([Submission(1, 0, S, S, as_request("slot=1/node"))], "swf")
+        text_of([Submission(1, 0, S, S, as_request("slot/[core=2;gpu=1]"))], "swf")
     with pytest.raises(UsageError, match="no workload format 'csv'"):
         text_of([], "csv")
 
@@ -175,3 +175,12 @@ def test_the_command_converts_and_reports(tmp_path: Path) -> None:
     done = CliRunner().invoke(program, ["workload", str(tmp_path / "jobs.json"), str(tmp_path / "none" / "jobs.swf")])
     assert (done.exit_code != 0, "no such file or directory" in done.output) == (True, True)
     assert [job.submit for job in reading.read(str(tmp_path / "jobs.json"))] == [job.submit for job in reading.read(trace)]
+
+
+def test_a_list_of_jobs_with_plain_numbers_can_be_written_as_swf(tmp_path: Path) -> None:
+    trace, listed, again = (tmp_path / name for name in ("trace.swf", "jobs.yaml", "again.swf"))
+    for source, dest in ((Path("lublin:jobs=50,size=64"), trace), (trace, listed), (listed, again)):
+        assert CliRunner().invoke(program, ["workload", str(source), str(dest), "--unit", "core"]).exit_code == 0
+    assert reading.read(str(again)).submissions == reading.read(str(trace)).submissions
+    refused = CliRunner().invoke(program, ["workload", str(trace), str(tmp_path / "x.csv")])
+    assert (refused.exit_code, "--to swf" in refused.output) == (2, True)

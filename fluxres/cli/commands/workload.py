@@ -13,7 +13,7 @@ from fluxres.cli.output import answer, note
 from fluxres.cli.program import Command
 from fluxres.cli.settings import Settings
 from fluxres.documents.document import plural
-from fluxres.errors import StoreError
+from fluxres.errors import StoreError, UsageError
 
 
 @click.command("workload", cls=Command)
@@ -47,7 +47,7 @@ def workload_command(
     from fluxres.simulation import reading, writing
 
     jobs = reading.read(source, format=source_format, seed=seed)
-    kind = dest_format or {".json": "batsim", ".yaml": "jobs", ".yml": "jobs"}.get(Path(dest).suffix, "swf")
+    kind = dest_format or _format_of(dest)
     text = StringIO()
     losses = writing.write(jobs, text, kind, unit=unit)
     for reason, number in (*jobs.left_out.items(), *losses.items()):
@@ -64,3 +64,13 @@ def workload_command(
         document=lambda: {"dest": dest, "format": kind, "left_out": {**jobs.left_out, **losses}},
         lines=lambda _: [f"wrote {dest} ({kind})"],
     )
+
+
+def _format_of(dest: str) -> str:
+    """Errors: UsageError for a name that says no format."""
+    if dest == "-":
+        return "swf"
+    found = {".swf": "swf", ".json": "batsim", ".yaml": "jobs", ".yml": "jobs"}.get(Path(dest).suffix)
+    if found is None:
+        raise UsageError("the name says no format", where=dest, hint="use --to swf, --to batsim or --to jobs")
+    return found
