@@ -390,7 +390,8 @@ class Instance(Tabular):
         Errors: InsufficientResources if jobs hold too much at that time, or their limits allow them to; UsageError for a start in
         the past; those of `submit`.
         """
-        now, start, length = self.enter(), ticks(start_s, "start_s"), _duration(duration_s)
+        now = self.enter()
+        start, length = ticks(start_s, "start_s", now), _duration(duration_s)
         if start <= now:
             raise UsageError(f"start_s: expected a time after {seconds(now)}, got {seconds(start)}", where=self.address)
         if self.is_ending:

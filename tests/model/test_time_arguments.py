@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,19 @@ def freed(moment: Any, how: str, **more: Any) -> object:
     g = at_eight()
     getattr(g, how)("held", *more.pop("wanted", ()), **more)
     return g.allocation("held")
+
+
+def extended(**how: Any) -> float:
+    with TemporaryDirectory() as place:
+        store = f"sqlite://{place}/site.db"
+        fluxres.save(at_eight(), store)
+        with fluxres.open_child(store, job="held", clock=clock.fixed(EIGHT_S)) as child:
+            return child.extend(**how)
+
+
+def reserved(**how: Any) -> tuple[float, float]:
+    job = instance()[0].reserve("slot/core", **{"start_s": EIGHT_S + 3600, "duration_s": 60, **how})
+    return job.duration_s, job.limit
 
 
 E = EIGHT_S + 86400
@@ -159,6 +173,10 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "Request.parse duration_s": lambda d: fluxres.Request.parse("slot/core", duration_s=d).duration_s,
     "Instance.submit duration_s": lambda d: instance()[0].submit("slot/core", duration_s=d).duration_s,
     "Instance.set_duration duration_s": limit_of,
+    "Instance.reserve start_s": lambda t: reserved(start_s=t),
+    "Instance.reserve duration_s": lambda d: reserved(duration_s=d),
+    "Child.extend end": lambda t: extended(end=t),
+    "Child.extend duration_s": lambda d: extended(duration_s=d),
     "Instance.set_expiration at_s": expiration_of,
     "Multifactor.__init__ age_max_s": lambda d: Multifactor(age_max_s=d).age_max_s,
     "Multifactor.__init__ half_life_s": lambda d: Multifactor(half_life_s=d).half_life_s,
