@@ -38,7 +38,7 @@ class Failures:
     >>> from fluxres.simulation.machine import of_shape
     >>> events = Failures(3600.0, 60.0, each="node", seed=1).events(of_shape("node=2").structure)
     >>> [(event.action, event.target) for _, event in zip(range(3), events)]
-    [('down', '/cluster/node0'), ('up', '/cluster/node0'), ('down', '/cluster/node0')]
+    [('down', '/cluster/node0'), ('up', '/cluster/node0'), ('down', '/cluster/node1')]
     """
 
     mtbf_s: float
