@@ -47,10 +47,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """The number of processes for `--numprocesses=auto`: one more than cores for a complete run, else only this one.
 
-    Tests of programs and servers wait for these for more than half of their time.  Runs of a few files end before other processes have started, and tests that measure or print must run here.
+    Tests of programs and servers wait for these for more than half of their time.  Runs of a few files end before other
+    processes have started, and tests that measure or print must run here.
     """
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and "not bench" in config.option.markexpr
-    return (os.cpu_count() or 1) + 1 if whole else 0
+    return len(os.sched_getaffinity(0)) + 1 if whole else 0
 
 
 LONGEST_ID = 72
