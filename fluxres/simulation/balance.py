@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fluxres.clock import FOREVER
-from fluxres.errors import UsageError
 from fluxres.instance.states import State
+from fluxres.simulation import periodic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,15 +145,4 @@ def parse(text: str) -> Balance:
     >>> parse("redeal:60").period_s, parse("steal").name
     (60.0, 'steal')
     """
-    name, _, rest = text.partition(":")
-    if name == "redeal":
-        try:
-            period_s = float(rest)
-        except ValueError:
-            period_s = 0.0
-        if 1e-3 <= period_s < 1e9:
-            return Redeal(period_s)
-        raise UsageError(f"expected a period in seconds such as redeal:60, got {text!r:.80}", where="balance")
-    if text in ("none", "steal"):
-        return Steal() if text == "steal" else Balance()
-    raise UsageError(f"expected {', '.join(NAMES)}, got {text!r:.80}", where="balance")
+    return periodic.parse(text, "balance", {"none": Balance, "steal": Steal}, Redeal.name, Redeal)

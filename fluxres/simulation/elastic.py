@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from fluxres.errors import UsageError
+from fluxres.simulation import periodic
 
 if TYPE_CHECKING:
     from fluxres.simulation.sites import Site
@@ -115,15 +115,4 @@ def parse(text: str) -> Elastic:
     >>> parse("share:60").period_s, parse("demand").name
     (60.0, 'demand')
     """
-    name, _, rest = text.partition(":")
-    if name == "share":
-        try:
-            period_s = float(rest)
-        except ValueError:
-            period_s = 0.0
-        if 1e-3 <= period_s < 1e9:
-            return Share(period_s)
-        raise UsageError(f"expected a period in seconds such as share:60, got {text!r:.80}", where="elastic")
-    if text in ("none", "demand"):
-        return Demand() if text == "demand" else Elastic()
-    raise UsageError(f"expected {', '.join(NAMES)}, got {text!r:.80}", where="elastic")
+    return periodic.parse(text, "elastic", {"none": Elastic, "demand": Demand}, Share.name, Share)
