@@ -6,8 +6,8 @@ journal there when they return. It has a lease on this graph, which it renews af
 it gives back and its end change both graphs in one transaction of the store, so a crash in between gives nothing twice.
 
 A child whose lease is over, because it stood still or could not reach the store, changes nothing any more: each of its
-transactions requires that the store has the lease, and that it is not over. A crashed child is ended by whoever writes to the
-parent next (`Store.settle`), and everything it held is its parent's again.
+transactions checks that the store still has the lease and that it has not run out. The next process that writes to the parent
+ends a crashed child (`Store.settle`), and its parent gets back everything that it held.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from msgspec.structs import replace
 from fluxres import clock as clocks
 from fluxres import limits
 from fluxres.clock import FOREVER, Clock, Length, Time, seconds, ticks
-from fluxres.documents.document import listed
 from fluxres.errors import FluxresError, HoldLapsed, StillHeld, StoreBusy, UsageError
 from fluxres.model import giving_back, targets
 from fluxres.model.resource_graph import ResourceGraph
@@ -362,10 +361,6 @@ def shrink(pair: Both, wanted: Targets) -> list[str]:
             raise UsageError("only complete pools can be returned", where=s.accounts.where(v), hint="name all units")
         if not tops or v >= s.end.item(tops[-1]):
             tops.append(v)
-    for v in (v for v in tops if v >= s.tree_end):  # a pool of the tree is compared as a whole
-        jobs = [each for each in part.records.jobs() if v in part.records.require_job(each)]
-        if jobs := [each for each in jobs if any(end > now for end in part.records.ends(each))]:
-            raise StillHeld(f"held by {listed(jobs)}", where=s.accounts.where(v), hint="free it, or wait until it ends")
     limit = max(parent.records.ends(job), default=FOREVER)
     for v in tops:
         if not parent.records.is_holder(job):

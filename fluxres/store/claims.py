@@ -212,13 +212,16 @@ class Claims:
         found = [(row, self.of(row)) for row in self._rows.graphs()]
         return [(row, claim) for row, claim in found if claim is not None and claim.parent == above.uid]
 
-    def over(self, above: GraphRow, now: int) -> list[tuple[GraphRow, Claim]]:
-        """The children of a graph whose lease is over.
+    def over(self, now: int) -> list[tuple[GraphRow, Claim]]:
+        """The children of all graphs whose lease is over.
 
         Args:
             now: in ticks.
         """
-        return [(row, claim) for row, claim in self.children(above) if claim.lease is not None and claim.lease.until <= now]
+        found = [(row, self.of(row)) for row in self._rows.graphs()]
+        return [
+            (row, claim) for row, claim in found if claim is not None and claim.lease is not None and claim.lease.until <= now
+        ]
 
     def end(self, row: GraphRow, claim: Claim, now: float, command: str, reason: str = "") -> None:
         """Free the job of a child in its parent, and remove the graph of the child and those of all below it.

@@ -841,9 +841,8 @@ class Store:
         """
         now = clocks.ticks(self.clock())
         with self.database.reading() as db:
-            rows = None if db is None else self.rows(db)
-            asked = [] if rows is None else [(row, rows.claims) for row in rows.graphs() if name in (None, row.name)]
-            names = [row.name for row, claims in asked if claims.over(row, now)]
+            names = [] if db is None else self._names_to_settle(self.rows(db), now)
+        names = [one for one in names if name in (None, one)]
         for one in names:
             with self.changing(one, "settle", wait_s) as rows:
                 if rows.find(one) is not None:
@@ -851,10 +850,15 @@ class Store:
             self.wake(one, ())
         return names
 
+    @staticmethod
+    def _names_to_settle(rows: Rows, now: int) -> list[str]:
+        parents = {claim.parent for _, claim in rows.claims.over(now)}
+        return [row.name for row in rows.graphs() if row.uid in parents]
+
     def settled(self, rows: Rows, row: GraphRow) -> tuple[GraphRow, bool]:
         """The row of a graph after its children whose lease is over have ended, and whether there were any."""
         now = self.clock()
-        over = rows.claims.over(row, clocks.ticks(now))
+        over = [(child, claim) for child, claim in rows.claims.over(clocks.ticks(now)) if claim.parent == row.uid]
         for child, claim in over:
             rows.claims.end(child, claim, now, "settle", f"the lease of its graph '{child.name}' was over")
         return (rows.graph(row.name) if over else row), bool(over)
