@@ -109,6 +109,12 @@ def _elastics() -> Iterable[str]:
     return NAMES
 
 
+def _size_policies() -> Iterable[str]:
+    from fluxres.instance.sizes import NAMES
+
+    return NAMES
+
+
 def _workload_formats() -> Iterable[str]:
     from fluxres.simulation.reading import FORMATS
 
@@ -130,6 +136,7 @@ match_policy = one_of(_match_policies)
 queue_policy = one_of(_queue_policies)
 balance = one_of(_balances)
 elastic = one_of(_elastics)
+size_policy = one_of(_size_policies)
 workload_format = one_of(_workload_formats)
 topic = one_of(_topics)
 job = _of_graph(lambda graph, _: graph.jobs())

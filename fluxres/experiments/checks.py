@@ -15,6 +15,7 @@ import orjson
 from fluxres.errors import FluxresError, InfeasibleRequest, InputError, UsageError
 from fluxres.experiments import parts
 from fluxres.experiments.study import Run, Study
+from fluxres.instance import sizes
 
 if TYPE_CHECKING:
     from fluxres.simulation.hierarchy import Hierarchy
@@ -37,6 +38,7 @@ def _check_run(seen: dict[bytes, Any], study: Study, run: Run) -> None:
     machine: Machine = _once(seen, study, run, "machine", (page.machine, page.unit), lambda: parts.machine(run))
     made = (page.hierarchy, machine.count)
     levels = _once(seen, study, run, "hierarchy", made, lambda: parts.hierarchy(page.hierarchy, machine.count, run.folder))
+    _once(seen, study, run, "size_policy", page.size_policy, lambda: sizes.parse(page.size_policy))
     _once(seen, study, run, "cost", page.cost, lambda: parts.cost(page.cost))
     disturbed = (page.machine, page.unit, page.disturbances)
     _once(seen, study, run, "disturbances", disturbed, lambda: parts.disturbances(run, machine))

@@ -146,6 +146,7 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
         simulator = Simulator(
             machine,
             hierarchy=levels,
+            size_policy=run.page.size_policy,
             inventory=run.page.inventory,
             cost=fit or cost,
             event_order=run.page.event_order,

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -42,6 +43,7 @@ from fluxres.instance.holding import KEPT_TICKS, OVERTIME_S, Holdings
 from fluxres.instance.inventory import Ask, Inventory, NotUniform, requested_units
 from fluxres.instance.job import (
     BEGIN,
+    NOBODY,
     URGENCY_DEFAULT,
     URGENCY_HELD,
     AnyJob,
@@ -60,6 +62,8 @@ from fluxres.instance.policy import policy as require_queue_policy
 from fluxres.instance.preemption import Preemption
 from fluxres.instance.queue import Guard, Queue, QueuePolicy
 from fluxres.instance.runner import NOT_STARTED, Runner, Unattended
+from fluxres.instance.sizes import SizePolicy, Sizes, of_limits
+from fluxres.instance.sizes import parse as require_size_policy
 from fluxres.instance.states import State
 from fluxres.instance.timekeeper import Timekeeper
 from fluxres.instance.tree import Branch
@@ -90,6 +94,7 @@ class Instance(Tabular):
             jqm-tours, canary, with parameters as in ``hybrid:depth=8``; the name of one of another package; a file and a class,
             ``policies.py:Class``; a QueuePolicy, or its class.
         match_policy: which pools to prefer.
+        size_policy: which size a job gets that may have several: requested, greedy, earliest-finish, efficiency:0.5.
         clock: returns now in seconds; default: that of the graph, which does not advance unless the graph was given one.
         name: default: that of the graph.
         inventory: "graph" supports all requests; "auto" is much faster while requests are for interchangeable exclusive pools,
@@ -138,6 +143,7 @@ class Instance(Tabular):
         *,
         queue_policy: str | QueuePolicy | type[QueuePolicy] = "fcfs",
         match_policy: str = "first",
+        size_policy: str | SizePolicy = "requested",
         clock: Clock | None = None,
         name: str | None = None,
         inventory: str = "graph",
@@ -164,6 +170,7 @@ class Instance(Tabular):
         self._queue_policy = queue_policy
         require_match_policy(match_policy)
         self.match_policy = match_policy
+        self.size_policy = require_size_policy(size_policy) if isinstance(size_policy, str) else size_policy
         self.inventory_kind = inventory
         self.is_adaptive = inventory == "auto"
         self.inventory: Inventory = make_inventory(inventory, graph, match_policy)
@@ -277,7 +284,7 @@ class Instance(Tabular):
     # -- submission --------------------------------------------------------------------------------------------------
 
     @writing
-    def submit(
+    def submit(  # noqa: PLR0913 - one option each
         self,
         wanted: Wanted,
         *,
@@ -290,6 +297,7 @@ class Instance(Tabular):
         account: str | None = None,
         qos: str | None = None,
         partition: str | None = None,
+        sizes: Mapping[int, Length | None] | None = None,
     ) -> Job:
         """Submit a job; it may have started when this returns.
 
@@ -301,6 +309,9 @@ class Instance(Tabular):
             payload: for the runner.
             account, qos: of the accounting, if the instance has one; it has defaults for them.
             partition: the same as in the request; without accounting only a name.
+            sizes: of a moldable job: the counts that the outermost resource of the request may have, each with the limit of the
+                job then. The request has the preferred one, or names the largest; the size policy chooses one of them when the
+                job starts, `job.sizes.chosen`.
 
         Errors: InfeasibleRequest if the machine can never satisfy the request, or its partition or the accounting never allows
         it; InsufficientResources while its partition accepts no jobs, or its user has submitted too many; UsageError, InputError;
@@ -310,7 +321,8 @@ class Instance(Tabular):
         request = wanted if isinstance(wanted, Request) else as_request(wanted)
         length = matching.length(self._graph, request) if duration_s is None else _duration(duration_s)
         charged = Charged(user, account, qos, partition if partition is not None else request.queue)
-        return self.submit_request(request, length, now, urgency, name, user, dependencies, payload, charged)
+        chosen = None if sizes is None else of_limits(request, {size: _duration(each) for size, each in sizes.items()})
+        return self.submit_request(request, length, now, urgency, name, user, dependencies, payload, charged, chosen)
 
     def submit_request(
         self,
@@ -323,29 +335,31 @@ class Instance(Tabular):
         wanted: Iterable[Dependency | str | Mapping[str, Any]],
         payload: Any,
         charged: Charged | None = None,
+        sizes: Sizes | None = None,
     ) -> Job:
         """`submit` after `enter`, for callers that have a Request and a duration in ticks.
 
         Args:
             charged: None for the user alone.
+            sizes: those of a moldable job, with their requests and durations, which are then the only ones.
         """
         if self.is_ending:
             raise StaleHandle("this instance is ending")
-        if self.ledger is not None:
-            size = requested_units(request, self.inventory.measure)
-            charged, duration = self.ledger.admit(Charged(user) if charged is None else charged, size, duration)
-        if self._graph.structure.partitions:
-            if charged is not None and charged.partition is not None:
-                request = matching.in_partition(self._graph, request, charged.partition)
-            if self.ledger is not None and duration >= FOREVER:
-                duration = matching.length(self._graph, request)
-            matching.require_accepted(self._graph, request, duration)
-        ask = self._ask(request)
+        if charged is None and self.ledger is not None:
+            charged = Charged(user)
+        if sizes is None:
+            charged, request, duration, ask = self._admitted(charged, request, duration)
+        else:
+            before = self.inventory
+            charged = sizes.admit(partial(self._admitted, charged))
+            if self.inventory is not before:
+                sizes.use(self.inventory)
+            request, duration, ask = sizes.chosen.request, sizes.chosen.duration, sizes.chosen.ask
         given: Iterable[Dependency] = ()
         if wanted or request.attributes:
             given = [deps.parse(one) for one in (*wanted, *request.system.get("dependencies", ()))]
         job = Job(self, self._new_id(now), request, duration, now, require_urgency(urgency), name, user, payload, charged)
-        job.ask = ask
+        job.ask, job.sizes = ask, sizes
         job.dependencies = tuple(given)
         with Guard(self.policy):
             waiting = self.policy.take_in(job)
@@ -363,6 +377,19 @@ class Instance(Tabular):
             self._depend(job)
         self._follow_up()
         return job
+
+    def _admitted(self, charged: Charged | None, request: Request, duration: int) -> tuple[Charged | None, Request, int, Ask]:
+        """To whom a new job is charged, its request and limit by the rules of the accounting and its partition, and its ask."""
+        if self.ledger is not None:
+            size = requested_units(request, self.inventory.measure)
+            charged, duration = self.ledger.admit(charged or NOBODY, size, duration)
+        if self._graph.structure.partitions:
+            if charged is not None and charged.partition is not None:
+                request = matching.in_partition(self._graph, request, charged.partition)
+            if self.ledger is not None and duration >= FOREVER:
+                duration = matching.length(self._graph, request)
+            matching.require_accepted(self._graph, request, duration)
+        return charged, request, duration, self._ask(request)
 
     # -- advance reservations ----------------------------------------------------------------------------------------
 
@@ -492,6 +519,8 @@ class Instance(Tabular):
         made = GraphInventory(self._graph, self.match_policy, self._measure)
         for job in self._jobs.values():
             job.ask = job.request  # without a check: it was feasible when it was submitted
+            if job.sizes is not None:
+                job.sizes.use_requests()
             if job.claim is not None:
                 is_disputed = job.number in self.holdings.disputed
                 job.claim = made.adopt(job.number, job.claim, before.pools(job.claim), is_disputed=is_disputed)
@@ -717,6 +746,8 @@ class Instance(Tabular):
         self.queue.request_round()
         self._free(job)
         job.is_requeued, job.claim, job.started, job.limit = False, None, -1, FOREVER
+        if job.sizes is not None:
+            job.take(job.sizes.preferred)
         if self.ledger is not None:
             self.ledger.left(job)
             self.ledger.submitted(job)
@@ -814,6 +845,8 @@ class Instance(Tabular):
         duration = _duration(duration_s)
         if found.state is State.RUN:
             self._set_limit(found, min(found.started + duration, FOREVER), now)
+        elif found.sizes is not None:
+            raise UsageError(f"job {found.id} has a limit for each of its sizes", hint="submit it again")
         elif found.state is State.CLEANUP:
             raise UsageError(f"job {found.id} is ending")
         found.duration = duration
@@ -1368,6 +1401,7 @@ class Instance(Tabular):
             graph,
             queue_policy=queue_policy if queue_policy is not None else self._policy_for_child(),
             match_policy=match_policy if match_policy is not None else self.match_policy,
+            size_policy=self.size_policy,
             clock=self.clock,
             name=name if name is not None else str(found.id),
             inventory=inventory if inventory is not None else self._inventory_for_child(),

@@ -18,6 +18,7 @@ from fluxres.syntax import fluid
 if TYPE_CHECKING:
     from fluxres.instance.accounting import Accounting
     from fluxres.instance.inventory import Ask, Claim, Inventory
+    from fluxres.instance.sizes import Option, Sizes
     from fluxres.model import ResourceGraph
     from fluxres.syntax.jobspec import Request
 
@@ -193,6 +194,7 @@ class Job:
         "priority",
         "request",
         "reserved",
+        "sizes",
         "started",
         "state",
         "status",
@@ -237,6 +239,8 @@ class Job:
         """Whether it is an advance reservation, which lasts even if its pools fail."""
         self.is_requeued = False
         """Whether it is being stopped, and will wait again."""
+        self.sizes: Sizes | None = None
+        """The sizes that it may have, if it is moldable or malleable."""
         self.child: Scheduler | None = None
         self.dependencies: tuple[Dependency, ...] = ()
         self.exceptions: tuple[Failure, ...] = ()
@@ -278,6 +282,13 @@ class Job:
         if self._requested is None or self._requested[0] != measure:
             self._requested = measure, requested_units(self.request, measure)
         return self._requested[1]
+
+    def take(self, option: Option) -> None:
+        """Request this size from now on; only for a job without resources and without a reservation."""
+        assert self.sizes is not None  # it is one of them
+        self.sizes.chosen = option
+        self.request, self.duration, self.ask = option.request, option.duration, option.ask
+        self._requested = None
 
     def waited_s(self, now_s: float) -> float:
         """How long the job has waited by a moment, since its submission."""

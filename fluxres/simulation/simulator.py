@@ -217,6 +217,7 @@ class Simulator:
     Args:
         machine: what the workload runs on.
         queue_policy, match_policy: of the instance, if there is not a hierarchy.
+        size_policy: of all instances: which size a job gets that may have several.
         inventory: of all instances.
         hierarchy: levels of instances.
         cost: cost model of decisions; None for no cost.
@@ -235,6 +236,7 @@ class Simulator:
         *,
         queue_policy: str | QueuePolicy = "easy",
         match_policy: str = "first",
+        size_policy: str = "requested",
         inventory: str = "auto",
         hierarchy: Hierarchy | None = None,
         cost: Cost | None = None,
@@ -265,6 +267,7 @@ class Simulator:
             self.machine.graph,
             queue_policy=queue_policy if hierarchy is None else hierarchy.queue_policy(0),
             match_policy=match_policy if hierarchy is None else hierarchy.match_policy(0),
+            size_policy=size_policy,
             clock=self.clock,
             inventory=inventory,
             runner=self,
@@ -332,8 +335,13 @@ class Simulator:
 
     def _length(self, job: Job, given: Submission) -> int:
         """How long an attempt of a job takes, if nothing interrupts it."""
+        return self.checkpoint.length(*self._work(job, given))
+
+    def _work(self, job: Job, given: Submission) -> tuple[int, bool]:
+        """The work of an attempt, as the time that it takes at the size of the job, and whether it goes on from a checkpoint."""
         history = self.histories.get(job) if self.histories else None
-        return self.checkpoint.length(given.run, False) if history is None else history.length(self.checkpoint)
+        work, is_restart = (given.run, False) if history is None else (history.run - history.saved, history.saved > 0)
+        return int(work) if given.adaptive is None else given.adaptive.length(work, _size(job)), is_restart
 
     def stop(self, job: Job, why: str) -> None:
         """End a job now."""
@@ -345,10 +353,9 @@ class Simulator:
         """Note an attempt of a job that will wait again."""
         given, now = job.payload, self.clock.now
         history = self.histories.setdefault(job, History(given.run))
-        elapsed = max(now - job.started, 0)
-        work, is_restart = history.run - history.saved, history.saved > 0
+        saved = self.checkpoint.saved(max(now - job.started, 0), *self._work(job, given))
         history.earlier.append(self._record(job, now, "failed"))
-        history.saved += self.checkpoint.saved(elapsed, work, is_restart)
+        history.saved += saved if given.adaptive is None else given.adaptive.at_preferred(saved, _size(job))
         history.ends = -1
 
     # -- the event loop ----------------------------------------------------------------------------------------------
@@ -482,7 +489,10 @@ class Simulator:
             return instance.submit_request(request, limit, now, 16, None, None, (), payload)
         wanted = list(self._resolved(site, given)) if given.dependencies else ()
         charged = self._charged(given) if given.user is not None or self.accounting is not None else None
-        return instance.submit_request(request, limit, now, given.urgency, given.name, given.user, wanted, payload, charged)
+        sizes = site.sizes(given, self.checkpoint.limit)
+        return instance.submit_request(
+            request, limit, now, given.urgency, given.name, given.user, wanted, payload, charged, sizes
+        )
 
     def _charged(self, job: Submission) -> Charged:
         """To whom a job is charged; equal ones are one object."""
@@ -913,13 +923,19 @@ class Simulator:
             self._sites[job.instance].number,
             claim,
             inventory,
-            given.ask,
+            given.ask if isinstance(given.ask, int) else job.request,
             account=job.account if self.accounting is not None else given.account,
             qos=job.qos if self.accounting is not None else given.qos,
             partition=job.partition if self.accounting is not None else given.partition,
             queue=given.queue,
-            work=given.run,
+            work=given.run if given.adaptive is None else given.adaptive.length(given.run, _size(job)),
         )
+
+
+def _size(job: Job) -> int:
+    """The size that was chosen for a moldable job."""
+    assert job.sizes is not None  # it has several
+    return job.sizes.chosen.size
 
 
 def _left_of(job: Job) -> int:

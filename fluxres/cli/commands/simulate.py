@@ -54,6 +54,22 @@ if TYPE_CHECKING:
     help="first (default), low, high, …; by level: low:high.",
 )
 @click.option(
+    "--size-policy",
+    metavar="P",
+    shell_complete=completing.size_policy,
+    help="Size of a job that may have several: requested (default), greedy, earliest-finish, efficiency:0.5.",
+)
+@click.option(
+    "--adaptive",
+    metavar="A",
+    help="Make the jobs moldable or malleable: moldable:min=0.5,max=2,fraction=0.3. Needs --speedup.",
+)
+@click.option(
+    "--speedup",
+    metavar="S",
+    help="How much faster they are on more: linear, amdahl:serial=0.05, downey:A={size},sigma=1, table:1=1,8=6.5.",
+)
+@click.option(
     "-T",
     "--topology",
     "hierarchy",
@@ -151,6 +167,7 @@ def simulate_command(settings: Settings, /, workload: str, **given: Any) -> int 
 def _simulate(settings: Settings, workload: str, given: dict[str, Any]) -> None:
     from fluxres.experiments.parts import Changed
     from fluxres.instance import accounting
+    from fluxres.simulation import adapted
     from fluxres.simulation.cost import Fit
     from fluxres.simulation.cost import parse as cost_of
     from fluxres.simulation.simulator import Simulator
@@ -161,6 +178,9 @@ def _simulate(settings: Settings, workload: str, given: dict[str, Any]) -> None:
         hierarchy = _hierarchy(given)
         if given["cut"]:
             jobs.submissions = Changed(jobs.submissions, size_max=machine.count, notes=jobs.notes)
+        if given["adaptive"] is not None or given["speedup"] is not None:
+            how = adapted.parse(given["adaptive"] or "moldable", given["speedup"] or "")
+            jobs.submissions = adapted.Adapted(jobs.submissions, how, machine.count, given["seed"])
         shown.text, shown.total = "simulating", jobs.count
         cost = cost_of(given["cost"])
         fit = Fit(cost) if cost is not None and cost.measures else None
@@ -168,6 +188,7 @@ def _simulate(settings: Settings, workload: str, given: dict[str, Any]) -> None:
             machine,
             hierarchy=hierarchy,
             cost=fit or cost,
+            size_policy=given["size_policy"] or "requested",
             inventory=given["inventory"] or "auto",
             event_order=given["event_order"],
             disturbances=_disturbances(given, machine),
@@ -231,6 +252,7 @@ def _made(settings: Settings, workload: str, machine: Machine, given: dict[str, 
     queue, match = (given["queue_policies"] or ("easy",))[0], given["match_policy"] or "first"
     nested = f", {given['hierarchy']} instances" if given["hierarchy"] else ""
     nested += "".join(f", {name} {given[name]}" for name in ("larger", "balance", "elastic") if given[name])
+    nested += "".join(f", {name} {given[key]}" for name, key in _CHOICES.items() if given[key])
     order = "" if given["event_order"] == "sequential" else f", events {given['event_order']}"
     model = "" if given["format_name"] or ":" not in workload else f", seed {given['seed']}"
     return {
@@ -241,6 +263,9 @@ def _made(settings: Settings, workload: str, machine: Machine, given: dict[str, 
         "date": datetime.fromtimestamp(clock.system(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "command": settings.command,
     }
+
+
+_CHOICES = {"size policy": "size_policy", "jobs": "adaptive", "speed-up": "speedup"}
 
 
 def _disturbances(given: dict[str, Any], machine: Machine) -> Any:
