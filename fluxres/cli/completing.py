@@ -115,6 +115,12 @@ def _size_policies() -> Iterable[str]:
     return NAMES
 
 
+def _resize_policies() -> Iterable[str]:
+    from fluxres.simulation.malleable import POLICIES
+
+    return POLICIES
+
+
 def _workload_formats() -> Iterable[str]:
     from fluxres.simulation.reading import FORMATS
 
@@ -137,6 +143,7 @@ queue_policy = one_of(_queue_policies)
 balance = one_of(_balances)
 elastic = one_of(_elastics)
 size_policy = one_of(_size_policies)
+resize_policy = one_of(_resize_policies)
 workload_format = one_of(_workload_formats)
 topic = one_of(_topics)
 job = _of_graph(lambda graph, _: graph.jobs())

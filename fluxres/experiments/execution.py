@@ -147,6 +147,7 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
             machine,
             hierarchy=levels,
             size_policy=run.page.size_policy,
+            resize_policy=run.page.resize_policy,
             inventory=run.page.inventory,
             cost=fit or cost,
             event_order=run.page.event_order,

@@ -34,7 +34,7 @@ def study_of(
         policies: of queues, by level as `easy:fcfs`.
         machine: a number, a shape or a source.
         options: of `fluxres simulate`: `hierarchy`, `boot`, `ahead`, `larger`, `balance`, `elastic`, `match_policy`, `cost`,
-            `inventory`, `size_policy`, `event_order`, `accounting`, `adaptive`, `speedup`,
+            `inventory`, `size_policy`, `resize_policy`, `event_order`, `accounting`, `adaptive`, `speedup`,
             `processors` and `cut`; None for the default.
 
     Errors: UsageError for a policy that is given twice; those of a study.
@@ -62,6 +62,7 @@ def study_of(
         "unit": unit,
         "inventory": options.get("inventory") or "auto",
         "size_policy": options.get("size_policy") or "requested",
+        "resize_policy": options.get("resize_policy") or "none",
         "workload": _entry(workload, options),
         "hierarchy": {key: value for key, value in hierarchy.items() if value is not None},
         "cost": _cost(options.get("cost")),

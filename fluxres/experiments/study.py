@@ -225,6 +225,7 @@ class StudyDocument(Struct, forbid_unknown_fields=True, rename={"version": "flux
     unit: Word | None = None
     inventory: Word = "auto"
     size_policy: Word = "requested"
+    resize_policy: Word = "none"
     hierarchy: HierarchyEntry = msgspec.field(default_factory=HierarchyEntry)
     cost: Literal["none", "measured"] | CostEntry = "none"
     event_order: Literal["sequential", "batched"] = "sequential"

@@ -62,7 +62,7 @@ from fluxres.instance.policy import policy as require_queue_policy
 from fluxres.instance.preemption import Preemption
 from fluxres.instance.queue import Guard, Queue, QueuePolicy
 from fluxres.instance.runner import NOT_STARTED, Runner, Unattended
-from fluxres.instance.sizes import SizePolicy, Sizes, of_limits
+from fluxres.instance.sizes import Option, SizePolicy, Sizes, of_limits
 from fluxres.instance.sizes import parse as require_size_policy
 from fluxres.instance.states import State
 from fluxres.instance.timekeeper import Timekeeper
@@ -298,6 +298,7 @@ class Instance(Tabular):
         qos: str | None = None,
         partition: str | None = None,
         sizes: Mapping[int, Length | None] | None = None,
+        is_malleable: bool = False,
     ) -> Job:
         """Submit a job; it may have started when this returns.
 
@@ -312,6 +313,7 @@ class Instance(Tabular):
             sizes: of a moldable job: the counts that the outermost resource of the request may have, each with the limit of the
                 job then. The request has the preferred one, or names the largest; the size policy chooses one of them when the
                 job starts, `job.sizes.chosen`.
+            is_malleable: whether `resize` may change its size while it runs.
 
         Errors: InfeasibleRequest if the machine can never satisfy the request, or its partition or the accounting never allows
         it; InsufficientResources while its partition accepts no jobs, or its user has submitted too many; UsageError, InputError;
@@ -321,7 +323,9 @@ class Instance(Tabular):
         request = wanted if isinstance(wanted, Request) else as_request(wanted)
         length = matching.length(self._graph, request) if duration_s is None else _duration(duration_s)
         charged = Charged(user, account, qos, partition if partition is not None else request.queue)
-        chosen = None if sizes is None else of_limits(request, {size: _duration(each) for size, each in sizes.items()})
+        chosen = None
+        if sizes is not None:
+            chosen = of_limits(request, {size: _duration(each) for size, each in sizes.items()}, is_malleable=is_malleable)
         return self.submit_request(request, length, now, urgency, name, user, dependencies, payload, charged, chosen)
 
     def submit_request(
@@ -853,6 +857,54 @@ class Instance(Tabular):
         context = {"attributes.system.duration": None if duration >= FOREVER else seconds(duration)}
         self._update(found, "jobspec-update", was_held=found.urgency == URGENCY_HELD, again=False, **context)
         self._follow_up()
+
+    @writing
+    def resize(self, job: AnyJob, size: int) -> bool:
+        """Give a running malleable job another of its sizes; its remaining time changes as its limits at both sizes.
+
+        It keeps what it can. More units are free ones, before all reservations of the queue policy, which are made again. The
+        runner is not asked: the caller tells the program, before it shrinks and after it has grown.
+
+        Returns: whether it has that size now; False, with nothing changed, if there is not enough, or a limit does not allow it.
+        Errors: UnknownJob; UsageError for a job that is not running, has a child or cannot have that size.
+        """
+        now = self.enter()
+        found = self._running(job)
+        sizes = found.sizes
+        option = None if sizes is None else next((one for one in sizes.options if one.size == size), None)
+        if sizes is None or option is None or not sizes.is_malleable:
+            has = "it has one" if sizes is None else f"it has {', '.join(str(one.size) for one in sizes.options)}"
+            hint = has if sizes is None or sizes.is_malleable else "it is moldable: its size is chosen when it starts"
+            raise UsageError(f"job {found.id} cannot change to size {size}", where=self.address, hint=hint)
+        if found.child is not None:
+            raise UsageError(f"job {found.id} has a child", where=self.address, hint="grow or shrink the child")
+        before, end = sizes.chosen, found.limit
+        if end < FOREVER:
+            end = now + -(-(end - now) * option.duration // before.duration)
+        is_changed = self.resize_job(found, option, end)
+        self._follow_up()
+        return is_changed
+
+    def resize_job(self, job: Job, option: Option, end: int) -> bool:
+        """`resize` after `enter`, with a new limit in ticks; the caller makes a pass afterwards."""
+        assert job.sizes is not None  # it has several
+        before = job.sizes.chosen
+        if option is before:
+            return True
+        more = requested_units(option.request, self.inventory.measure) - requested_units(before.request, self.inventory.measure)
+        if self.ledger is not None and more > 0 and not self.ledger.may_grow(job, more):
+            return False
+        if not self.holdings.change_size(job, option, end):
+            return False
+        job.take(option)
+        if self.ledger is not None:
+            self.ledger.resized(job)
+        if self._log:
+            self._log_event(job, "resource-update", size=option.size, expiration=seconds(job.limit))
+        with Guard(self.policy):
+            self.policy.resized(job, seconds(self.now))
+        self.time.note_return()
+        return True
 
     def _set_limit(self, job: Job, end: int, now: int) -> None:
         if end <= now:

@@ -284,7 +284,7 @@ class Job:
         return self._requested[1]
 
     def take(self, option: Option) -> None:
-        """Request this size from now on; only for a job without resources and without a reservation."""
+        """Have this size from now on; for a job without resources and without a reservation, or with resources of this size."""
         assert self.sizes is not None  # it is one of them
         self.sizes.chosen = option
         self.request, self.duration, self.ask = option.request, option.duration, option.ask

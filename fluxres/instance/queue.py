@@ -78,6 +78,9 @@ class QueuePolicy:
     def finished(self, job: Job, now_s: float) -> None:
         """Called when a job has freed its resources, and for one that never ran."""
 
+    def resized(self, job: Job, now_s: float) -> None:
+        """Called when a running job has another size, for policies that track usage."""
+
     def lane(self, job: Job) -> str:
         """The lane of a job, for policies with lanes; default: the partition that its request names."""
         return job.request.queue or ""
@@ -419,7 +422,8 @@ class Queue:
         policy, sizes = self._instance.size_policy, job.sizes
         was_reserved = job.reserved >= 0
         if was_reserved:
-            if policy.is_fixed or (policy.keeps_reserved_size and job.reserved <= self._instance.now):
+            keeps = policy.is_fixed or (policy.keeps_reserved_size and job.reserved <= self._instance.now)
+            if keeps and sizes.pinned is None:
                 return self._try_start(job, choose)
             self._unreserve_one(job)
         if sizes.pinned is not None:
@@ -441,9 +445,9 @@ class Queue:
         """Give a job the size that the size policy reserves for it; returns whether there is one that it may have."""
         assert job.sizes is not None  # otherwise there is nothing to choose
         policy, limiter = self._instance.size_policy, self._instance.limiter
-        if not policy.is_fixed:
+        if not policy.is_fixed or job.sizes.pinned is not None:
             self._instance.inventory.unreserve(job.number)  # it was for another size, perhaps
-        found = policy.to_reserve(job.sizes, lambda option: self._wait(job, option, reserve))
+        found = job.sizes.pinned or policy.to_reserve(job.sizes, lambda option: self._wait(job, option, reserve))
         if found is None:
             self.drop(job)
             return False

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import structs
@@ -63,12 +63,21 @@ class Sizes:
 
     Args:
         preferred: the size that the job requests; the next smaller one, else the smallest, if it cannot have that.
+        request: by size, also for one that is a difference of two.
         is_malleable: whether the size may change while the job runs.
     """
 
-    __slots__ = ("chosen", "is_malleable", "options", "pinned", "preferred")
+    __slots__ = ("chosen", "is_malleable", "options", "pinned", "preferred", "request")
 
-    def __init__(self, options: Sequence[Option], preferred: int, *, is_malleable: bool = False) -> None:
+    def __init__(
+        self,
+        options: Sequence[Option],
+        preferred: int,
+        request: Callable[[int], Request],
+        *,
+        is_malleable: bool = False,
+    ) -> None:
+        self.request = request
         self.options = sorted(options, key=lambda option: option.size)
         self.preferred = self.at_most(preferred)
         self.chosen = self.preferred
@@ -129,7 +138,7 @@ def with_count(request: Request, size: int) -> Request:
     return replace(request, resources=(outermost,))
 
 
-def of_limits(request: Request, limits: Mapping[int, int]) -> Sizes:
+def of_limits(request: Request, limits: Mapping[int, int], *, is_malleable: bool = False) -> Sizes:
     """The sizes of a job by its limit at each, in ticks; it is as much faster as its limit is shorter.
 
     Errors: UsageError without sizes.
@@ -142,7 +151,8 @@ def of_limits(request: Request, limits: Mapping[int, int]) -> Sizes:
     options = [
         Option(size, with_count(request, size), limit, first * Fraction(limits[first], limit)) for size, limit in limits.items()
     ]
-    return Sizes(options, request.resources[0].count.max or max(limits))
+    preferred = request.resources[0].count.max or max(limits)
+    return Sizes(options, preferred, partial(with_count, request), is_malleable=is_malleable)
 
 
 Wait = Callable[[Option], int | None]

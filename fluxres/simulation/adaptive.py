@@ -81,7 +81,7 @@ class Adaptive:
         if not found:
             raise InfeasibleRequest(f"requested {self.sizes.min} at least, the machine has {most}", hint="request fewer")
         options = [Option(size, request(size), limit(size), speed(self.speedup, size)) for size in found]
-        return Sizes(options, self.preferred, is_malleable=self.is_malleable)
+        return Sizes(options, self.preferred, request, is_malleable=self.is_malleable)
 
 
 @lru_cache(maxsize=65536)

@@ -32,6 +32,8 @@ class Finished(NamedTuple):
         queue: from the workload.
         work: how long it runs without interruptions, saves and restarts.
         earlier: its attempts that were interrupted, after each of which it waited again.
+        sizes: of a malleable job that has changed: the moments of its sizes, and its units from then on; `size` is the first.
+        paused: the unit-ticks in which it has done no work because it changed its size.
     """
 
     id: int | str
@@ -53,6 +55,22 @@ class Finished(NamedTuple):
     queue: str | None = None
     work: int = 0
     earlier: tuple[Finished, ...] = ()
+    sizes: tuple[tuple[int, int], ...] = ()
+    paused: int = 0
+
+    def spans(self) -> Iterator[tuple[int, int, int]]:
+        """Start, end and units of each part of its time with one size."""
+        if not self.sizes:
+            yield self.start, self.end, self.size
+            return
+        stops = [*(moment for moment, _ in self.sizes[1:]), self.end]
+        for (moment, units), stop in zip(self.sizes, stops, strict=True):
+            yield moment, stop, units
+
+    @property
+    def area(self) -> int:
+        """The unit-ticks that it held."""
+        return sum((end - start) * units for start, end, units in self.spans())
 
     def allocated(self) -> str:
         """What it held, as an idset of unit numbers; empty if units have no numbers."""

@@ -42,6 +42,7 @@ from fluxres.instance.states import RUNNING, State
 from fluxres.model import matching
 from fluxres.simulation import balance as balances
 from fluxres.simulation import elastic as elastics
+from fluxres.simulation import malleable as resizing
 from fluxres.simulation.attempts import History
 from fluxres.simulation.balance import Balance, Family, Move
 from fluxres.simulation.cost import Cost, Decision, Fitted
@@ -218,6 +219,7 @@ class Simulator:
         machine: what the workload runs on.
         queue_policy, match_policy: of the instance, if there is not a hierarchy.
         size_policy: of all instances: which size a job gets that may have several.
+        resize_policy: of all instances: when running malleable jobs change their sizes.
         inventory: of all instances.
         hierarchy: levels of instances.
         cost: cost model of decisions; None for no cost.
@@ -237,6 +239,7 @@ class Simulator:
         queue_policy: str | QueuePolicy = "easy",
         match_policy: str = "first",
         size_policy: str = "requested",
+        resize_policy: str = "none",
         inventory: str = "auto",
         hierarchy: Hierarchy | None = None,
         cost: Cost | None = None,
@@ -256,6 +259,9 @@ class Simulator:
             raise UsageError("accounting: limits are those of one queue", hint="use one instance, without a topology")
         if accounting is not None and accounting.preempt_type != "none" and cost is not None:
             raise UsageError("accounting: jobs cannot be preempted where decisions take time", hint="use cost none")
+        self.malleable = resizing.MalleableJobs(resizing.parse(resize_policy), self._move_end)
+        if self.malleable.policy.is_needed and cost is not None:
+            raise UsageError("resize_policy: jobs cannot change their size where decisions take time", hint="use cost none")
         self.cost = cost
         self.accounting = accounting
         self._known_charged: dict[tuple[str | None, ...], Charged] = {}
@@ -326,12 +332,20 @@ class Simulator:
             return
         is_instance = not isinstance(what, Submission) or what.jobs
         if isinstance(what, Submission) and (not is_instance or job.limit < FOREVER):
-            end = job.limit if is_instance else min(moment + self._length(job, what), job.limit)
+            how = what.adaptive
+            if how is not None and how.is_malleable:
+                end = self.malleable.begin(job, what.run, how, moment)
+            else:
+                end = job.limit if is_instance else min(moment + self._length(job, what), job.limit)
             if job in self.histories:
                 self.histories[job].ends = end
             self.events.push(end, END, job)
         if is_instance:
             self.events.push(moment + ticks(self.hierarchy.boot_s), BOOT, job)
+
+    def _move_end(self, job: Job, end: int) -> None:
+        """A malleable job ends at another moment, since its size has changed."""
+        self.events.push(end, END, job)
 
     def _length(self, job: Job, given: Submission) -> int:
         """How long an attempt of a job takes, if nothing interrupts it."""
@@ -355,6 +369,7 @@ class Simulator:
         history = self.histories.setdefault(job, History(given.run))
         saved = self.checkpoint.saved(max(now - job.started, 0), *self._work(job, given))
         history.earlier.append(self._record(job, now, "failed"))
+        self.malleable.running.pop(job, None)
         history.saved += saved if given.adaptive is None else given.adaptive.at_preferred(saved, _size(job))
         history.ends = -1
 
@@ -532,6 +547,8 @@ class Simulator:
 
     def _take(self, site: Site, job: Submission) -> str | None:
         """Submit a job to an instance; returns why it can never run there, or None."""
+        if job.adaptive is not None and job.adaptive.is_malleable and self.checkpoint.interval_s is not None:
+            return "a malleable job has no checkpoints: make it moldable, or leave them out"
         try:
             limit = job.limit if job.jobs else self.checkpoint.limit(job.limit)
             made = self._enter(site, site.request(job), limit, job, job)
@@ -655,13 +672,17 @@ class Simulator:
                 self._settle(parent)  # its instance has expired just before
             return
         site, given = self._sites[job.instance], job.payload
-        history = self.histories.get(job) if self.histories else None
-        if history is not None and history.ends != self.clock.now:
-            return  # it was the end of an attempt that was interrupted
+        progress = self.malleable.running.get(job)
+        attempt = progress or (self.histories.get(job) if self.histories else None)
+        if attempt is not None and attempt.ends != self.clock.now:
+            return  # it was the end of an attempt that was interrupted, or at another size
         below = None if job.child is None else self._sites.get(job.child)
         is_nested = isinstance(given, Submission) and bool(given.jobs)
         is_done = below.is_ending if below is not None else not is_nested
-        runs_on = isinstance(given, Submission) and not is_nested and job.started + self._length(job, given) > self.clock.now
+        if progress is not None:
+            runs_on = not progress.is_done
+        else:
+            runs_on = isinstance(given, Submission) and not is_nested and job.started + self._length(job, given) > self.clock.now
         if not is_done or runs_on:
             job.instance.exception(job, "timelimit", note="the limit is reached")
         else:
@@ -746,6 +767,8 @@ class Simulator:
 
     def _settle_one(self, site: Site, *, passed: bool) -> None:
         instance = site.instance
+        if self.malleable.policy.is_needed and (passed or not self._is_stepped) and not instance.is_closed:
+            self.malleable.adjust(instance)
         if self._is_stepped and not passed and site.pass_at == FOREVER and not instance.is_closed:
             site.pass_at = max(self.clock.now, site.busy_until)
             self.events.push(site.pass_at, PASS, site)
@@ -908,19 +931,21 @@ class Simulator:
             history = self.histories.pop(job, None)
             if history is not None:
                 record = record._replace(earlier=tuple(history.earlier))
+        self.malleable.running.pop(job, None)
         self._ended += 1
         for sink in self.sinks:
             sink.add(record)
 
     def _record(self, job: Job, end: int, result: str) -> Finished:
         given, claim, inventory = job.payload, job.claim, job.instance.inventory
+        progress = self.malleable.running.get(job)
         return Finished(
             given.id,
             given.submit,
             job.started,
             end,
-            job.duration,
-            inventory.count(claim) if claim is not None else 0,
+            job.duration if progress is None or progress.limit >= FOREVER else progress.limit - job.started,
+            progress.steps[0][1] if progress is not None else inventory.count(claim) if claim is not None else 0,
             job.status,
             result,
             job.user,
@@ -933,6 +958,8 @@ class Simulator:
             partition=job.partition if self.accounting is not None else given.partition,
             queue=given.queue,
             work=given.run if given.adaptive is None else given.adaptive.length(given.run, _size(job)),
+            sizes=() if progress is None or len(progress.steps) == 1 else tuple(progress.steps),
+            paused=0 if progress is None else progress.paused(end),
         )
 
 

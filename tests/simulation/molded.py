@@ -331,13 +331,13 @@ def difference(seed: int) -> str:
     for number, (start, end, size, units) in expected.items():
         wanted = (start, end, size, ",".join(map(str, sorted(units))) if has_names else "")
         found = kept.jobs[number]
-        if found[:3] != wanted[:3] or (has_names and _members(found[3]) != units):
+        if found[:3] != wanted[:3] or (has_names and members(found[3]) != units):
             where = f"{case.inventory} {case.queue_policy} {case.size_policy}, {case.total} units"
             return f"{seed} ({where}): job {number} is {found}, expected {wanted}"
     return ""
 
 
-def _members(text: str) -> set[int]:
+def members(text: str) -> set[int]:
     found: set[int] = set()
     for part in text.split(",") if text else ():
         low, _, high = part.partition("-")

@@ -60,6 +60,12 @@ if TYPE_CHECKING:
     help="Size of a job that may have several: requested (default), greedy, earliest-finish, efficiency:0.5.",
 )
 @click.option(
+    "--resize-policy",
+    metavar="P",
+    shell_complete=completing.resize_policy,
+    help="Malleable jobs that run: none (default), expand-idle, shrink-to-start, equipartition.",
+)
+@click.option(
     "--adaptive",
     metavar="A",
     help="Make the jobs moldable or malleable: moldable:min=0.5,max=2,fraction=0.3. Needs --speedup.",
@@ -189,6 +195,7 @@ def _simulate(settings: Settings, workload: str, given: dict[str, Any]) -> None:
             hierarchy=hierarchy,
             cost=fit or cost,
             size_policy=given["size_policy"] or "requested",
+            resize_policy=given["resize_policy"] or "none",
             inventory=given["inventory"] or "auto",
             event_order=given["event_order"],
             disturbances=_disturbances(given, machine),
@@ -268,7 +275,7 @@ def _made(settings: Settings, workload: str, machine: Machine, given: dict[str, 
     }
 
 
-_CHOICES = {"size policy": "size_policy", "jobs": "adaptive", "speed-up": "speedup"}
+_CHOICES = {"size policy": "size_policy", "resize policy": "resize_policy", "jobs": "adaptive", "speed-up": "speedup"}
 
 
 def _disturbances(given: dict[str, Any], machine: Machine) -> Any:
