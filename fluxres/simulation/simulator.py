@@ -44,6 +44,7 @@ from fluxres.simulation import balance as balances
 from fluxres.simulation import elastic as elastics
 from fluxres.simulation.attempts import History
 from fluxres.simulation.balance import Balance, Family, Move
+from fluxres.simulation.blocked import Blocked
 from fluxres.simulation.cost import Cost, Decision, Fitted
 from fluxres.simulation.cost import parse as cost_of
 from fluxres.simulation.external import Booking, Disturbances, External
@@ -191,6 +192,7 @@ class Result:
         instances: what each instance did.
         losses: what failures and preemption cost; None in a run without external events.
         notes: external events without an effect, by reason.
+        blocked: times of units out of service and of reservations, if units have numbers; at most `limits.BLOCKED_MAX`.
     """
 
     schedule: Schedule | None
@@ -203,6 +205,7 @@ class Result:
     left_reasons: Counter[str] = field(default_factory=Counter)
     losses: Losses | None = None
     notes: Counter[str] = field(default_factory=Counter)
+    blocked: list[Blocked] = field(default_factory=list)
 
 
 # -- the simulator ------------------------------------------------------------------------------------------------------
@@ -415,6 +418,7 @@ class Simulator:
             reasons,
             self.losses.losses(self.external.areas) if self.has_external or self.losses.interruptions else None,
             self.external.notes,
+            self.external.blocked.until(self._active_at) if self.has_external else [],
         )
 
     def _share(self, what: Child) -> Iterator[Submission]:
@@ -884,6 +888,8 @@ class Simulator:
 
     def _over(self, job: Job) -> None:
         given = job.payload
+        if isinstance(given, Booking):
+            self.external.blocked.note_reservation(job, given.name or "")
         if not isinstance(given, Submission):
             return
         if given.jobs:
