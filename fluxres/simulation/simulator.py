@@ -44,6 +44,7 @@ from fluxres.simulation import balance as balances
 from fluxres.simulation import elastic as elastics
 from fluxres.simulation.attempts import History
 from fluxres.simulation.balance import Balance, Family, Move
+from fluxres.simulation.blocked import Blocked
 from fluxres.simulation.cost import Cost, Decision, Fitted
 from fluxres.simulation.cost import parse as cost_of
 from fluxres.simulation.external import Booking, Disturbances, External
@@ -195,6 +196,7 @@ class Result:
         losses: what failures and preemption cost; None in a run without external events.
         predictions: how good the predictions were; None in a run without.
         notes: external events without an effect, by reason.
+        blocked: times of units out of service and of reservations, if units have numbers; at most `limits.BLOCKED_MAX`.
     """
 
     schedule: Schedule | None
@@ -208,6 +210,7 @@ class Result:
     losses: Losses | None = None
     predictions: Errors | None = None
     notes: Counter[str] = field(default_factory=Counter)
+    blocked: list[Blocked] = field(default_factory=list)
 
 
 # -- the simulator ------------------------------------------------------------------------------------------------------
@@ -430,6 +433,7 @@ class Simulator:
             self.losses.losses(self.external.areas) if self.has_external or self.losses.interruptions else None,
             None if self.prediction is None else self.predictions.errors(),
             self.external.notes,
+            self.external.blocked.until(self._active_at) if self.has_external else [],
         )
 
     def _share(self, what: Child) -> Iterator[Submission]:
@@ -918,6 +922,8 @@ class Simulator:
 
     def _over(self, job: Job) -> None:
         given = job.payload
+        if isinstance(given, Booking):
+            self.external.blocked.note_reservation(job, given.name or "")
         if not isinstance(given, Submission):
             return
         if given.jobs:
