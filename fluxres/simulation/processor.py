@@ -33,9 +33,9 @@ SPAWN: Final = 4
 MESSAGE: Final = 5
 """Kinds of tasks."""
 
-SERVED: Final = 7
-LAUNCHED: Final = 8
-KEEP: Final = 9
+SERVED: Final = 8
+LAUNCHED: Final = 9
+KEEP: Final = 10
 """Kinds of events beside those in `simulator`: a task is complete, a start has ended, a job is at its limit."""
 
 
@@ -175,7 +175,7 @@ class Processors:
         """Follow a job from the decision that starts it, which takes some time.  Its resources stay its own until it runs."""
         self.launches[job] = Launch(job, site, [], -1)
         assert site.processor is not None
-        self._hold(site, job, self.simulator.clock.now + spent + site.processor.lengths[START] + job.duration)
+        self._hold(site, job, self.simulator.clock.now + spent + site.processor.lengths[START] + job.planned)
 
     def _hold(self, site: Site, job: Job, limit: int) -> None:
         """Let a job hold its resources until another limit."""
@@ -217,7 +217,7 @@ class Processors:
         if launch.is_over:
             return
         job = launch.job
-        self._hold(launch.site, job, self.simulator.clock.now + job.duration)
+        self._hold(launch.site, job, self.simulator.clock.now + job.planned)
         job.started = self.simulator.clock.now
         launch.is_booting = not self.simulator.begin(job)
         if not launch.is_booting:
