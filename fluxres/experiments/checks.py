@@ -15,6 +15,7 @@ import orjson
 from fluxres.errors import FluxresError, InfeasibleRequest, InputError, UsageError
 from fluxres.experiments import parts
 from fluxres.experiments.study import Run, Study
+from fluxres.simulation.fleet import Fleet
 
 if TYPE_CHECKING:
     from fluxres.simulation.hierarchy import Hierarchy
@@ -40,6 +41,7 @@ def _check_run(seen: dict[bytes, Any], study: Study, run: Run) -> None:
     _once(seen, study, run, "cost", page.cost, lambda: parts.cost(page.cost))
     disturbed = (page.machine, page.unit, page.disturbances)
     _once(seen, study, run, "disturbances", disturbed, lambda: parts.disturbances(run, machine))
+    _once(seen, study, run, "energy", (page.machine, page.unit, page.energy), lambda: _energy(run, machine))
     _once(seen, study, run, "accounting", (page.accounting, levels.levels > 1), lambda: _accounting(run, levels))
     fits = (page.machine, page.unit, page.hierarchy)
     _once(seen, study, run, "inventory", (fits, page.inventory), lambda: _inventory(run, machine))
@@ -69,6 +71,12 @@ def _inventory(run: Run, machine: Machine) -> None:
         from fluxres.instance.choice import make_inventory
 
         make_inventory(run.page.inventory, machine.graph, "first")
+
+
+def _energy(run: Run, machine: Machine) -> None:
+    found = parts.energy(run.page.energy)
+    if found is not None:
+        Fleet(machine, found)
 
 
 def _accounting(run: Run, levels: Hierarchy) -> None:

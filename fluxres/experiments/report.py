@@ -106,7 +106,7 @@ def _is_base(found: Comparison, row: Row) -> bool:
 
 # -- over time ---------------------------------------------------------------------------------------------------------
 
-_IN_USE, _WAITING, _STARTS = "in use (%)", "jobs waiting", "starts per second"
+_IN_USE, _WAITING, _STARTS, _POWER = "in use (%)", "jobs waiting", "starts per second", "drawn (kW)"
 
 
 def _over_time(found: Comparison, rows: Sequence[Row], length_s: float) -> Iterator[Chart]:
@@ -118,6 +118,8 @@ def _over_time(found: Comparison, rows: Sequence[Row], length_s: float) -> Itera
         shown.append(courses[id(row)]._replace(base=other))
     supplies = {name: None for course in shown for name in course.limits}
     quantities = [Quantity(_IN_USE), Quantity(_WAITING, is_whole=True), *map(Quantity, supplies)]
+    if any(_POWER in course.values for course in shown):
+        quantities.append(Quantity(_POWER))
     if not any(course.values[_IN_USE].max(initial=0) > 100 * VISIBLE for course in shown):
         quantities[0] = Quantity(_STARTS, is_log=True)
     for course in shown:
@@ -139,6 +141,8 @@ def _course(row: Row) -> Course:
         factor, unit = (1000.0, "kW") if supply["unit"] == "W" and supply["capacity"] >= 2000 else (1.0, supply["unit"])
         title = f"{supply['name']} ({unit or 'units'})"
         values[title], limits[title] = _coarser(supply["used"]) / factor, supply["capacity"] / factor
+    if (power := over.get("power_w")) is not None:
+        values[_POWER] = _coarser(power) / 1000
     count = len(values[_IN_USE])
     step_s = over["part_s"] * len(over["used"]) / max(count, 1)
     return Course(row.label or document["workload"]["name"], np.arange(count + 1) * step_s, values, limits)

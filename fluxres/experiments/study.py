@@ -37,6 +37,7 @@ Word = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
 Jobs = Annotated[int, Meta(ge=1, le=10**12)]
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 Above = Annotated[float, Meta(ge=1e-6, le=1e9)]
+Watts = Annotated[float, Meta(ge=0, le=1e9)]
 Days = Annotated[float, Meta(gt=0, lt=DAYS_MAX)]
 Units = Annotated[int, Meta(ge=1, le=limits.SIZE_MAX)]
 Fraction = Annotated[float, Meta(ge=0, lt=0.5)]
@@ -164,6 +165,29 @@ class DisturbancesEntry(Struct, forbid_unknown_fields=True):
     checkpoint: CheckpointEntry | None = None
 
 
+class SavingEntry(Struct, forbid_unknown_fields=True):
+    """When idle nodes are switched off, and what that takes (`power_saving.PowerSaving`)."""
+
+    suspend_time_s: Seconds
+    suspend_s: Seconds = 0.0
+    resume_s: Seconds = 0.0
+    keep_idle: Annotated[int, Meta(ge=0, le=10**9)] = 0
+    suspend_rate: Annotated[int, Meta(ge=0, le=10**9)] = 0
+    resume_rate: Annotated[int, Meta(ge=0, le=10**9)] = 0
+
+
+class EnergyEntry(Struct, forbid_unknown_fields=True):
+    """What nodes draw (`node_power.NodePower`; without `idle_w`, their properties say it), and when they are switched off."""
+
+    idle_w: Watts | None = None
+    full_w: Watts | None = None
+    epsilon_w: Watts | None = None
+    off_w: Watts = 0.0
+    resume_w: Watts | None = None
+    suspend_w: Watts | None = None
+    saving: SavingEntry | None = None
+
+
 class TrimEntry(Struct, forbid_unknown_fields=True):
     """The fractions of the jobs, in order of submission, that are in no metric (`distribution.Trim`)."""
 
@@ -215,6 +239,7 @@ class StudyDocument(Struct, forbid_unknown_fields=True, rename={"version": "flux
     event_order: Literal["sequential", "batched"] = "sequential"
     disturbances: DisturbancesEntry = msgspec.field(default_factory=DisturbancesEntry)
     accounting: Accounting | Word | None = None
+    energy: EnergyEntry | None = None
     repeats: Annotated[int, Meta(ge=1, le=10_000)] = 1
     seed: Annotated[int, Meta(ge=0, le=2**31)] = 0
     vary: dict[str, Annotated[list[Any], Meta(min_length=1)]] = {}

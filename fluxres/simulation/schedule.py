@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 from fluxres.instance.inventory import Claim, Inventory
+from fluxres.simulation.energy import PICOJOULES
 from fluxres.syntax.jobspec import Request
 
 
@@ -32,6 +33,7 @@ class Finished(NamedTuple):
         queue: from the workload.
         work: how long it runs without interruptions, saves and restarts.
         earlier: its attempts that were interrupted, after each of which it waited again.
+        energy: what its nodes consumed while it ran, in picojoules; None if what they draw is not known.
     """
 
     id: int | str
@@ -53,6 +55,14 @@ class Finished(NamedTuple):
     queue: str | None = None
     work: int = 0
     earlier: tuple[Finished, ...] = ()
+    energy: int | None = None
+
+    @property
+    def joules(self) -> float | None:
+        """What its nodes consumed in all attempts."""
+        if self.energy is None:
+            return None
+        return (self.energy + sum(each.energy or 0 for each in self.earlier)) / PICOJOULES
 
     def allocated(self) -> str:
         """What it held, as an idset of unit numbers; empty if units have no numbers."""

@@ -46,7 +46,9 @@ from fluxres.simulation.attempts import History
 from fluxres.simulation.balance import Balance, Family, Move
 from fluxres.simulation.cost import Cost, Decision, Fitted
 from fluxres.simulation.cost import parse as cost_of
+from fluxres.simulation.energy import Energy, EnergyUse, is_known
 from fluxres.simulation.external import Booking, Disturbances, External
+from fluxres.simulation.fleet import Fleet
 from fluxres.simulation.hierarchy import Hierarchy, require_units, shares
 from fluxres.simulation.losses import Losses, LossSink
 from fluxres.simulation.machine import Machine
@@ -190,6 +192,7 @@ class Result:
         events: number of events handled.
         instances: what each instance did.
         losses: what failures and preemption cost; None in a run without external events.
+        energy: what the nodes consumed, if what they draw is known.
         notes: external events without an effect, by reason.
     """
 
@@ -202,6 +205,7 @@ class Result:
     instances: list[InstanceRow]
     left_reasons: Counter[str] = field(default_factory=Counter)
     losses: Losses | None = None
+    energy: EnergyUse | None = None
     notes: Counter[str] = field(default_factory=Counter)
 
 
@@ -223,6 +227,7 @@ class Simulator:
         event_order: of the events of one moment, a key of `EVENT_ORDERS`.
         disturbances: failures, repairs, reservations and other events that no job causes.
         accounting: partitions, QOS, accounts and users with limits, if there is one instance.
+        energy: what nodes draw, and when they are switched off; by default what their properties say, and never.
         sinks: receive every finished job.
         keep: whether to keep the schedule.
     """
@@ -241,6 +246,7 @@ class Simulator:
         event_order: str = "sequential",
         disturbances: Disturbances | None = None,
         accounting: Accounting | None = None,
+        energy: Energy | None = None,
         sinks: Iterable[Sink] = (),
         keep: bool = True,
     ) -> None:
@@ -288,6 +294,9 @@ class Simulator:
         disturbances = disturbances if disturbances is not None else Disturbances()
         if disturbances.on_failure == "requeue" and self.hierarchy.balance != "none":
             raise UsageError("jobs that move between instances cannot be requeued", where="balance", hint="use on_failure: fail")
+        if energy is None and is_known(self.machine.graph.structure):
+            energy = Energy()
+        self.fleet = None if energy is None else Fleet(self.machine, energy)
         self.checkpoint = disturbances.checkpoint
         self.histories: dict[Job, History] = {}
         """Of jobs that were interrupted."""
@@ -322,13 +331,29 @@ class Simulator:
             self.events.push(job.limit, END, job)
             return
         is_instance = not isinstance(what, Submission) or what.jobs
+        if self.fleet is not None and not is_instance:
+            moment = self._switch_on(job, moment)
         if isinstance(what, Submission) and (not is_instance or job.limit < FOREVER):
-            end = job.limit if is_instance else min(moment + self._length(job, what), job.limit)
+            end = job.limit if is_instance else min(moment + min(self._length(job, what), self._own_limit(job)), job.limit)
             if job in self.histories:
                 self.histories[job].ends = end
             self.events.push(end, END, job)
         if is_instance:
             self.events.push(moment + ticks(self.hierarchy.boot_s), BOOT, job)
+
+    def _switch_on(self, job: Job, moment: int) -> int:
+        """Let a job wait until its nodes are on; returns the moment at which it starts."""
+        assert self.fleet is not None  # the caller has looked
+        ready = self.fleet.start(job, self.clock.now, moment)
+        if ready > moment:
+            job.started = ready
+        return ready
+
+    def _own_limit(self, job: Job) -> int:
+        """How long a job may run, without the time that was added in case it waits for its nodes."""
+        if self.fleet is None or job.payload.limit >= FOREVER:  # it has none, or that of its partition
+            return job.duration
+        return job.duration - self.fleet.longest_wait
 
     def _length(self, job: Job, given: Submission) -> int:
         """How long an attempt of a job takes, if nothing interrupts it."""
@@ -414,6 +439,7 @@ class Simulator:
             rows,
             reasons,
             self.losses.losses(self.external.areas) if self.has_external or self.losses.interruptions else None,
+            None if self.fleet is None else self.fleet.use(),
             self.external.notes,
         )
 
@@ -510,6 +536,8 @@ class Simulator:
             self._submitted += 1
             self._numbered += job.number
         self._begin_at = min(self._begin_at, job.submit)
+        if self.fleet is not None:
+            self.fleet.begin(self.clock.now)
         problem = self._take(site, job)
         if problem is not None and self._make_room(site, job):
             problem = self._take(site, job)
@@ -524,6 +552,8 @@ class Simulator:
         """Submit a job to an instance; returns why it can never run there, or None."""
         try:
             limit = job.limit if job.jobs else self.checkpoint.limit(job.limit)
+            if self.fleet is not None and not job.jobs and limit < FOREVER:
+                limit += self.fleet.longest_wait
             made = self._enter(site, site.request(job), limit, job, job)
         # never, undecided even on the idle machine, or not accepted by its partition
         except (InfeasibleRequest, InsufficientResources, LimitExceeded) as error:
@@ -576,6 +606,8 @@ class Simulator:
         if not self._has_work:
             return  # a model of failures has no end
         self.external.take()
+        if self.fleet is not None:
+            self.fleet.look(self.clock.now)
         self._idle_events = 0 if len(self.events) > self._periods else self._idle_events + 1
         if self._idle_events < limits.IDLE_EVENTS_MAX:
             self._await_external()
@@ -900,12 +932,13 @@ class Simulator:
 
     def _record(self, job: Job, end: int, result: str) -> Finished:
         given, claim, inventory = job.payload, job.claim, job.instance.inventory
+        start = min(job.started, end)  # it may have ended while it waited for its decision or its nodes
         return Finished(
             given.id,
             given.submit,
-            job.started,
+            start,
             end,
-            job.duration,
+            self._own_limit(job),
             inventory.count(claim) if claim is not None else 0,
             job.status,
             result,
@@ -919,6 +952,7 @@ class Simulator:
             partition=job.partition if self.accounting is not None else given.partition,
             queue=given.queue,
             work=given.run,
+            energy=None if self.fleet is None else self.fleet.end(job, end, has_run=start >= 0),
         )
 
 

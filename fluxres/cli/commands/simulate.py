@@ -121,6 +121,12 @@ if TYPE_CHECKING:
     type=click.Path(),
     help="Partitions, QOS, accounts and users with limits, shares and priorities (YAML).",
 )
+@click.option("--energy", metavar="E", help="What a node draws, in watts: idle=100,full=200; also epsilon, off, resume, suspend.")
+@click.option(
+    "--power-saving",
+    metavar="P",
+    help="Switch idle nodes off: suspend_time=10m,suspend=30s,resume=2m; also keep, suspend_rate, resume_rate.",
+)
 @click.option("--inventory", metavar="I", help="auto (default), graph, named, counted.")
 @click.option(
     "--format",
@@ -172,6 +178,7 @@ def _simulate(settings: Settings, workload: str, given: dict[str, Any]) -> None:
             event_order=given["event_order"],
             disturbances=_disturbances(given, machine),
             accounting=None if given["accounting"] is None else accounting.load(given["accounting"]),
+            energy=_energy(given),
             sinks=_sinks(settings, jobs, machine, is_nested=hierarchy is not None or jobs.has_requests),
             keep=False,
             **({} if hierarchy else _policies(given)),
@@ -256,6 +263,16 @@ def _disturbances(given: dict[str, Any], machine: Machine) -> Any:
     return external.Disturbances(events, given["on_failure"], how)
 
 
+def _energy(given: dict[str, Any]) -> Any:
+    from fluxres.simulation import node_power, power_saving
+    from fluxres.simulation.energy import Energy
+
+    if given["energy"] is None and given["power_saving"] is None:
+        return None
+    saving = power_saving.ALWAYS_ON if given["power_saving"] is None else power_saving.parse(given["power_saving"])
+    return Energy(None if given["energy"] is None else node_power.parse(given["energy"]), saving)
+
+
 def _policies(given: dict[str, Any]) -> dict[str, Any]:
     found = {"queue_policy": next(iter(given["queue_policies"]), None), "match_policy": given["match_policy"]}
     return {key: value for key, value in found.items() if value}
@@ -296,6 +313,8 @@ def _sinks(settings: Settings, jobs: Workload, machine: Any, *, is_nested: bool)
 def _document(jobs: Workload, machine: Any, result: Result) -> dict[str, Any]:
     from dataclasses import asdict
 
+    from fluxres.experiments.figures import energy_figures
+
     return {
         "workload": jobs.name,
         "machine": machine.graph.name,
@@ -303,6 +322,7 @@ def _document(jobs: Workload, machine: Any, result: Result) -> dict[str, Any]:
         "size": machine.count,
         **result.metrics.to_dict(),
         **({} if result.losses is None else result.losses.to_dict()),
+        **({} if result.energy is None else energy_figures(result)),
         "left": result.left,
         "left_reasons": dict(result.left_reasons),
         "left_out": dict(jobs.left_out),
@@ -327,7 +347,7 @@ _ROWS = (
 
 
 def _lines(jobs: Workload, result: Result, made: dict[str, str], style: Style) -> Iterator[str]:
-    from fluxres.experiments.figures import FIGURES, scale
+    from fluxres.experiments.figures import FIGURES, energy_figures, scale
 
     metrics = result.metrics
     for key in ("workload", "machine", "scheduler"):
@@ -343,11 +363,11 @@ def _lines(jobs: Workload, result: Result, made: dict[str, str], style: Style) -
         if value is not None:
             shown = scale(name, [value])
             yield f"{FIGURES[name].title:22} {shown.text(value):>9} {shown.unit}".rstrip()
-    if result.losses is not None:
-        for name in ("availability", "goodput", "lost_work", "interruptions"):
-            if (value := getattr(result.losses, name)) is not None:
-                shown = scale(name, [value])
-                yield f"{FIGURES[name].title:22} {shown.text(value):>9} {shown.unit}".rstrip()
+    others = {} if result.losses is None else result.losses.to_dict()
+    for name, value in (others | energy_figures(result)).items():
+        if value is not None:
+            shown = scale(name, [value])
+            yield f"{FIGURES[name].title:22} {shown.text(value):>9} {shown.unit}".rstrip()
     if len(result.instances) > 1:
         yield from table(_LEVELS, list(_levels(result)), style=style)
 
