@@ -255,6 +255,7 @@ def _document(run: Run, result: Result, found: Mapping[str, float | None], serie
         "levels": list(_levels(result, levels)),
         "refused": {"reasons": dict(result.refusals.reasons), "first": result.refusals.ids},
         "left": dict(result.left_reasons),
+        "notes": dict(result.notes),
         "errors": result.errors,
         "over_time": {
             "begin_s": curves.begin_s,

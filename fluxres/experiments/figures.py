@@ -64,11 +64,11 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "availability": Figure("availability", "%"),
     "goodput": Figure("goodput", "%"),
     "lost_work": Figure("held for nothing", "%"),
-    "interruptions": Figure("interrupted and repeated", "number"),
+    "interruptions": Figure("interruptions", "number"),
     "energy_j": Figure("energy", "J"),
-    "idle_energy_j": Figure("energy of idle nodes", "J"),
-    "switching_energy_j": Figure("energy of switching nodes", "J"),
-    "off_energy_j": Figure("energy of nodes that are off", "J"),
+    "idle_energy_j": Figure("energy, idle nodes", "J"),
+    "switching_energy_j": Figure("energy, switching", "J"),
+    "off_energy_j": Figure("energy, nodes off", "J"),
     "energy_per_job_j": Figure("energy per job", "J"),
     "energy_delay_js": Figure("energy-delay product", "J s"),
     "mean_power_w": Figure("mean power", "W"),
@@ -79,6 +79,13 @@ FIGURES: Final[Mapping[str, Figure]] = {
 
 SHOWN: Final = ("mean_wait_s", "mean_bounded_slowdown", "utilisation", "makespan_s")
 """The metrics shown first unless a study specifies others."""
+
+SHOWN_DISTURBED: Final = ("goodput", "interruptions")
+"""What a study with failures or preemption shows beside them."""
+
+
+SHOWN_ENERGY: Final = ("energy_j", "energy_per_job_j", "mean_power_w")
+"""Those shown as well if a study says what nodes draw."""
 
 
 def figures(result: Result, series: Series, units: int, *, cut: int = 0, trim: Trim = Trim()) -> dict[str, float | None]:  # noqa: B008

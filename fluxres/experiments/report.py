@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fluxres.errors import UsageError
 from fluxres.experiments import charts, style
 from fluxres.experiments.charts import Bar, Course, Quantity
-from fluxres.experiments.comparison import Comparison, Row, check, compare, comparison_csv, pairs_csv, runs_csv
+from fluxres.experiments.comparison import Comparison, Row, check, compare, comparison_csv, pairs_csv, remarks, runs_csv
 from fluxres.experiments.execution import JOBS
 from fluxres.experiments.folder import ResultsFolder, translated
 from fluxres.experiments.gantt import Rectangles, Span, Units, gantt, rectangles
@@ -45,7 +45,9 @@ def write(study: Study, folder: ResultsFolder) -> tuple[Comparison, list[str]]:
         (folder.path / "metrics.csv").write_text(runs_csv(found), encoding="utf-8")
         (folder.path / "comparison.csv").write_text(comparison_csv(found), encoding="utf-8")
         (folder.path / "pairs.csv").write_text(pairs_csv(found), encoding="utf-8")
-        (folder.path / REPORT).write_text(page(found, check(found), drawn, [*notes, *asides], folder.history()), encoding="utf-8")
+        (folder.path / REPORT).write_text(
+            page(found, check(found), drawn, [*notes, *asides, *remarks(found)], folder.history()), encoding="utf-8"
+        )
         if drawn:
             (folder.path / FIGURES_FOLDER).mkdir(exist_ok=True)
         for chart in drawn:

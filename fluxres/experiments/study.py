@@ -27,7 +27,7 @@ from fluxres import limits
 from fluxres.documents import typed, yaml_document
 from fluxres.documents.document import Document, Key, path_text, shown
 from fluxres.errors import FluxresError, InputError, LimitExceeded
-from fluxres.experiments.figures import FIGURES, SHOWN
+from fluxres.experiments.figures import FIGURES, SHOWN, SHOWN_DISTURBED, SHOWN_ENERGY
 from fluxres.instance.accounting import Accounting
 from fluxres.simulation.reading import DAYS_MAX
 
@@ -323,7 +323,9 @@ class Study:
     @property
     def shown(self) -> list[str]:
         """The metrics to show first."""
-        return self.page.metrics or list(SHOWN)
+        disturbed = self.page.disturbances != DisturbancesEntry() or any(name.startswith("disturbances") for name in self.varied)
+        powered = self.page.energy is not None or any(name.startswith("energy") for name in self.varied)
+        return self.page.metrics or [*SHOWN, *(SHOWN_DISTURBED if disturbed else ()), *(SHOWN_ENERGY if powered else ())]
 
     def where(self, settings: Mapping[str, Any], *path: Key) -> str:
         """The place in the file of the value that a run has at a path: where it is varied, else where it is defined."""

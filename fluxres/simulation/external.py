@@ -95,6 +95,7 @@ class Simulation(Protocol):
     instance: Instance
     machine: Machine
 
+    def has_submitted(self, job: int | str) -> bool: ...
     def job_of(self, job: int | str) -> Job | None:
         """The job of an instance by its id in the workload, if it is active."""
 
@@ -118,6 +119,8 @@ class External:
         """Events without an effect, by reason."""
         self._urgencies: dict[int, int] = {}
         """By number of a held job, its urgency before."""
+        self._unknown: dict[str, int | str] = {}
+        """By action, the first id that no job had."""
         graph = simulation.machine.graph
         if isinstance(events, list | tuple):
             events = sorted(events, key=lambda event: event.at)
@@ -168,6 +171,10 @@ class External:
 
     def _on_job(self, event: ExternalEvent) -> None:
         assert not isinstance(event.target, Booking)
+        if not self.simulation.has_submitted(event.target):
+            first = self._unknown.setdefault(event.action, event.target)
+            self.notes[f"{event.action}: no job with this id had been submitted (the first was {first})"] += 1
+            return
         job = self.simulation.job_of(event.target)
         if job is None or (job.state not in PENDING and (event.action != "cancel" or job.state is not State.RUN)):
             self.notes[f"{event.action}: the job was not {'active' if event.action == 'cancel' else 'pending'}"] += 1

@@ -624,6 +624,10 @@ class Simulator:
                 return True
         return False
 
+    def has_submitted(self, job: int | str) -> bool:
+        """Whether a job of the workload with this id has been submitted to an instance."""
+        return any(str(job) in site.names for site in self._sites.values())
+
     def job_of(self, job: int | str) -> Job | None:
         """The job of an instance by its id in the workload, if it is active."""
         for site in self._sites.values():
