@@ -15,6 +15,7 @@ import orjson
 from fluxres.errors import FluxresError, InfeasibleRequest, InputError, UsageError
 from fluxres.experiments import parts
 from fluxres.experiments.study import Run, Study
+from fluxres.simulation import power_cap
 from fluxres.simulation.fleet import Fleet
 
 if TYPE_CHECKING:
@@ -77,7 +78,9 @@ def _inventory(run: Run, machine: Machine) -> None:
 def _energy(run: Run, machine: Machine) -> None:
     found = parts.energy(run.page.energy)
     if found is not None:
-        Fleet(machine, found)
+        fleet = Fleet(machine, found)
+        if found.cap is not None:
+            power_cap.require(found.cap, fleet)
 
 
 def _accounting(run: Run, levels: Hierarchy) -> None:

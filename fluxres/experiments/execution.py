@@ -19,7 +19,7 @@ from typing import Any, Final
 import orjson
 
 from fluxres import __version__
-from fluxres.clock import seconds
+from fluxres.clock import seconds, ticks
 from fluxres.errors import FluxresError
 from fluxres.experiments import parts
 from fluxres.experiments.figures import figures, share
@@ -172,7 +172,7 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
     _write_classes(folder / CLASSES, document["classes"])
     document["over_time"]["supplies"] = list(_supplies(drawn, document["over_time"]))
     if simulator.fleet is not None:
-        document["over_time"]["power_w"] = _power(simulator.fleet, document["over_time"])
+        document["over_time"] |= _power(simulator.fleet, document["over_time"])
     document["machine"] = {
         "name": machine.graph.name,
         "unit": machine.unit,
@@ -236,10 +236,13 @@ def _write_schedule(path: Path, result: Result, series: Series, machines: int) -
         out.writerow(schedule_row(result.metrics, result.energy, machines=machines, max_turnaround_s=longest_s))
 
 
-def _power(fleet: Fleet, curves: Mapping[str, Any]) -> list[float]:
-    """Watts, as averages over the intervals of the other curves."""
-    found = fleet.averages(curves["begin_s"], curves["part_s"], len(curves["used"]))
-    return [round(value, 3) for value in found.tolist()]
+def _power(fleet: Fleet, curves: Mapping[str, Any]) -> dict[str, Any]:
+    """Watts that nodes drew, as averages over the intervals of the other curves, and the cap at the beginning of each."""
+    begin_s, part_s, parts = curves["begin_s"], curves["part_s"], len(curves["used"])
+    found = {"power_w": [round(value, 3) for value in fleet.averages(begin_s, part_s, parts).tolist()]}
+    if fleet.cap is not None:
+        found["power_cap_w"] = [fleet.cap.at(ticks(begin_s + part_s * at)) for at in range(parts)]
+    return found
 
 
 def _document(run: Run, result: Result, found: Mapping[str, float | None], series: Series, levels: Any) -> dict[str, Any]:

@@ -74,6 +74,7 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "mean_power_w": Figure("mean power", "W"),
     "peak_power_w": Figure("peak power", "W"),
     "boots": Figure("nodes switched on", "number"),
+    "over_cap_s": Figure("above the power cap", "s"),
 }
 """All metrics of a run."""
 
@@ -112,7 +113,7 @@ def figures(result: Result, series: Series, units: int, *, cut: int = 0, trim: T
     return {name: found[name] for name in FIGURES}
 
 
-ENERGY: Final = (*tuple(name for name in FIGURES if name.endswith(("_j", "_js", "_w"))), "boots")
+ENERGY: Final = (*(name for name in FIGURES if name.endswith(("_j", "_js", "_w"))), "boots", "over_cap_s")
 """Those of the energy, None unless it is known what nodes draw."""
 
 

@@ -21,6 +21,7 @@ from msgspec import structs
 from fluxres import limits
 from fluxres.documents.source import Source
 from fluxres.errors import InfeasibleRequest, LimitExceeded, UsageError
+from fluxres.experiments.study import CapStep
 from fluxres.formats import registry
 from fluxres.instance import accounting as accountings
 from fluxres.instance.accounting import Accounting
@@ -37,6 +38,7 @@ from fluxres.simulation.hierarchy import Hierarchy, require_units, topology
 from fluxres.simulation.machine import Machine
 from fluxres.simulation.models import Bursts, Ensemble, Lublin
 from fluxres.simulation.node_power import NodePower
+from fluxres.simulation.power_cap import PowerCap
 from fluxres.simulation.power_saving import ALWAYS_ON, PowerSaving
 from fluxres.simulation.workload import Submission, Workload
 from fluxres.syntax.jobspec import Request, parse_shape
@@ -434,18 +436,21 @@ def disturbances(run: Run, machine: Machine) -> Disturbances:
 
 
 def energy(entry: EnergyEntry | None) -> Energy | None:
-    """What nodes draw, and when they are switched off.
+    """What nodes draw, when they are switched off, and what they may draw.
 
     Errors: UsageError for values that do not fit together.
     """
     if entry is None:
         return None
     saving = ALWAYS_ON if entry.saving is None else PowerSaving(**structs.asdict(entry.saving))
-    if entry.idle_w is None or entry.full_w is None:
-        if any(value is not None for value in (entry.idle_w, entry.full_w, entry.epsilon_w, entry.resume_w, entry.suspend_w)):
-            raise UsageError("expected idle_w and full_w together, or neither", where="energy")
-        return Energy(None, saving)
-    return Energy(NodePower(entry.idle_w, entry.full_w, entry.epsilon_w, entry.off_w, entry.resume_w, entry.suspend_w), saving)
+    given = entry.cap if isinstance(entry.cap, list) else [] if entry.cap is None else [CapStep(0.0, entry.cap)]
+    cap = PowerCap(tuple((step.at_s, step.watts) for step in given)) if given else None
+    if entry.idle_w is not None and entry.full_w is not None:
+        node = NodePower(entry.idle_w, entry.full_w, entry.epsilon_w, entry.off_w, entry.resume_w, entry.suspend_w)
+        return Energy(node, saving, cap)
+    if any(value is not None for value in (entry.idle_w, entry.full_w, entry.epsilon_w, entry.resume_w, entry.suspend_w)):
+        raise UsageError("expected idle_w and full_w together, or neither", where="energy")
+    return Energy(None, saving, cap)
 
 
 def cost(entry: CostEntry | str) -> Cost | None:

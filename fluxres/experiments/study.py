@@ -176,6 +176,13 @@ class SavingEntry(Struct, forbid_unknown_fields=True):
     resume_rate: Annotated[int, Meta(ge=0, le=10**9)] = 0
 
 
+class CapStep(Struct, forbid_unknown_fields=True):
+    """The cap on the power of all nodes from a time on; null for none."""
+
+    at_s: Seconds
+    watts: Watts | None
+
+
 class EnergyEntry(Struct, forbid_unknown_fields=True):
     """What nodes draw (`node_power.NodePower`; without `idle_w`, their properties say it), and when they are switched off."""
 
@@ -186,6 +193,7 @@ class EnergyEntry(Struct, forbid_unknown_fields=True):
     resume_w: Watts | None = None
     suspend_w: Watts | None = None
     saving: SavingEntry | None = None
+    cap: Watts | Annotated[list[CapStep], Meta(min_length=1)] | None = None
 
 
 class TrimEntry(Struct, forbid_unknown_fields=True):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fluxres.clock import TICKS_PER_S, seconds
 from fluxres.simulation.node_power import MICROWATTS, PER_STATE, NodePower
+from fluxres.simulation.power_cap import PowerCap
 from fluxres.simulation.power_saving import ALWAYS_ON, PowerSaving
 
 if TYPE_CHECKING:
@@ -24,10 +25,12 @@ class Energy:
 
     Args:
         node: what a node draws that has no properties for it; None: such a node is an error.
+        cap: of the power of all nodes.
     """
 
     node: NodePower | None = None
     saving: PowerSaving = ALWAYS_ON
+    cap: PowerCap | None = None
 
 
 def is_known(structure: Structure) -> bool:
@@ -47,6 +50,7 @@ class EnergyUse:
         peak: microwatts.
         boots, shutdowns: nodes that were switched on and off.
         grouped: how often one or more of them were, at one moment.
+        over_cap: ticks in which they drew more than the cap; None without one.
     """
 
     begin: int
@@ -58,6 +62,7 @@ class EnergyUse:
     boots: int
     shutdowns: int
     grouped: int
+    over_cap: int | None = None
 
     def joules(self, *categories: str) -> float:
         """What nodes consumed in these categories; in all, if none is given."""
@@ -85,4 +90,5 @@ class EnergyUse:
             "mean_power_w": total / length_s if length_s else None,
             "peak_power_w": self.peak / MICROWATTS,
             "boots": self.boots,
+            "over_cap_s": None if self.over_cap is None else seconds(self.over_cap),
         }

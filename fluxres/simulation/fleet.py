@@ -11,6 +11,7 @@ A job that has its nodes may wait for some of them.  Until it starts nothing run
 from __future__ import annotations
 
 from array import array
+from dataclasses import replace
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
     from fluxres.instance import Job
     from fluxres.simulation.machine import Machine
+    from fluxres.simulation.power_cap import PowerCap
 
 Numbers = NDArray[np.int64]
 
@@ -142,7 +144,7 @@ class Fleet:
     def __init__(self, machine: Machine, settings: Energy) -> None:
         structure = machine.graph.structure
         self.machine = machine
-        self.saving = settings.saving
+        self.saving, self.cap = settings.saving, settings.cap
         self.each = "node" if "node" in structure.types else machine.unit
         pools = structure.of_type(self.each)
         self.has_names = bool((structure.size[pools] == 1).all())
@@ -153,6 +155,10 @@ class Fleet:
         self._cores = np.repeat(np.maximum(cores // numbers, 1), numbers)
         fixed = np.repeat(_draws(structure, pools, np.maximum(cores // numbers, 1), settings), numbers, axis=0).T
         self._idle, self._epsilon, self._full, self._off, self._resume, self._suspend = fixed
+        self.at_rest: Numbers = np.max((self._idle, self._epsilon, self._off, self._suspend), axis=0)
+        """Microwatts that nodes draw at most without jobs, or with jobs that hold no core."""
+        self.in_use: Numbers = np.maximum(self._full, self._resume) - self.at_rest
+        """Microwatts that they draw beyond that at most."""
         count = int(numbers.sum())
         self.longest_wait = self.saving.longest_wait(count)
         self._state = np.zeros(count, np.int8)
@@ -186,6 +192,11 @@ class Fleet:
         self._use: EnergyUse | None = None
         self._moments, self._curve = array("q"), array("q")
         self._update(np.arange(count))
+
+    def move_to(self, machine: Machine) -> None:
+        """Continue with the same machine in another graph, in which pools of the tree have the same numbers."""
+        self.machine = machine
+        self._whole = _Map(machine.graph.structure, machine.graph.structure, self.each)
 
     # -- what the simulator says ---------------------------------------------------------------------------------------
 
@@ -277,7 +288,18 @@ class Fleet:
 
     def use(self) -> EnergyUse:
         """What was consumed from the first submission to the last end of a job."""
-        return self._use or self._so_far()
+        found = self._use or self._so_far()
+        return found if self.cap is None else replace(found, over_cap=self._over(self.cap, found.end))
+
+    def _over(self, cap: PowerCap, last: int) -> int:
+        """How long the nodes drew more than the cap."""
+        moments, power = self.curve()
+        ends = np.append(moments[1:], last)
+        total = 0
+        for begin, end, watts in cap.intervals():
+            lengths = np.minimum(np.minimum(ends, end), last) - np.maximum(moments, begin)
+            total += int(np.maximum(lengths, 0)[power > round(watts * MICROWATTS)].sum())
+        return total
 
     def curve(self) -> tuple[Numbers, Numbers]:
         """The moments at which the draw of the machine changed, and the microwatts from each of them on."""

@@ -42,6 +42,7 @@ from fluxres.instance.states import RUNNING, State
 from fluxres.model import matching
 from fluxres.simulation import balance as balances
 from fluxres.simulation import elastic as elastics
+from fluxres.simulation import power_cap
 from fluxres.simulation.attempts import History
 from fluxres.simulation.balance import Balance, Family, Move
 from fluxres.simulation.cost import Cost, Decision, Fitted
@@ -255,6 +256,14 @@ class Simulator:
         if isinstance(cost, Fitted) and cost.is_nothing:
             cost = None
         self.machine = machine if isinstance(machine, Machine) else Machine(machine)
+        if energy is None and is_known(self.machine.graph.structure):
+            energy = Energy()
+        self.fleet = None if energy is None else Fleet(self.machine, energy)
+        self.cap = None if energy is None else energy.cap
+        if self.fleet is not None and self.cap is not None:
+            power_cap.require(self.cap, self.fleet)
+            self.machine = power_cap.with_feed(self.machine, self.fleet, self.cap)
+            self.fleet.move_to(self.machine)
         self.hierarchy = hierarchy if hierarchy is not None else Hierarchy()
         if accounting is not None and self.hierarchy.levels > 1:
             raise UsageError("accounting: limits are those of one queue", hint="use one instance, without a topology")
@@ -294,9 +303,6 @@ class Simulator:
         disturbances = disturbances if disturbances is not None else Disturbances()
         if disturbances.on_failure == "requeue" and self.hierarchy.balance != "none":
             raise UsageError("jobs that move between instances cannot be requeued", where="balance", hint="use on_failure: fail")
-        if energy is None and is_known(self.machine.graph.structure):
-            energy = Energy()
-        self.fleet = None if energy is None else Fleet(self.machine, energy)
         self.checkpoint = disturbances.checkpoint
         self.histories: dict[Job, History] = {}
         """Of jobs that were interrupted."""
@@ -328,7 +334,8 @@ class Simulator:
     def _begin(self, job: Job, moment: int) -> None:
         what = job.payload
         if isinstance(what, Booking):
-            self.events.push(job.limit, END, job)
+            if job.limit < FOREVER:
+                self.events.push(job.limit, END, job)
             return
         is_instance = not isinstance(what, Submission) or what.jobs
         if self.fleet is not None and not is_instance:
@@ -402,6 +409,8 @@ class Simulator:
         ours = all(type(each).__module__.startswith("fluxres.instance.") for each in used)
         try:
             with watching(lambda: [site.instance for site in list(self._sites.values())], needed=not ours):
+                if self.fleet is not None and self.cap is not None:
+                    power_cap.reserve(self.cap, self.instance, self.fleet, Booking(power_cap.GRAPH, 0, 0))
                 self._await_external()
                 self._site(self.instance, self.machine, Child(0, 0), None, self._share(Child(0, 0)))
                 while len(events):

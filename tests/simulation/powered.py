@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 
-from tests.simulation.disturbed import Disturbed, Job
+from tests.simulation.disturbed import Booked, Disturbed, Job
 
 MICRO = 10**6
 
@@ -29,6 +30,16 @@ class Watts:
         """Microwatts."""
         exact = Fraction(MICRO * self.epsilon) + Fraction(MICRO * (self.full - self.epsilon) * min(held, cores), cores)
         return int(exact + Fraction(1, 2))
+
+    @property
+    def at_rest(self) -> int:
+        """The most that a node draws without jobs."""
+        return max(self.idle, self.epsilon, self.off, self.suspend)
+
+    @property
+    def in_use(self) -> int:
+        """What it draws beyond that at most."""
+        return max(self.full, self.resume) - self.at_rest
 
 
 @dataclass
@@ -188,17 +199,21 @@ class Plant:
 
 
 class Powered(Disturbed):
-    """The scheduler of nodes that are switched off and on."""
+    """The scheduler of nodes that are switched off and on, below a cap: (from second, watts), None for none."""
 
     plant: Plant
+    caps: list[tuple[int, int | None]]
     begins: dict[int, int]
-    sums: tuple[dict[str, int], dict[str, int], int]
+    sums: tuple[dict[str, int], dict[str, int], int, int]
 
     def run(self) -> None:
         """From the first submission on, so that nothing happens before."""
         self.begins = {}
         self.powered: dict[int, Job] = {}
-        self.sums = {}, {}, 0
+        self.sums = {}, {}, 0, 0
+        for (begin, watts), (end, _) in pairwise(self.caps):
+            if watts is not None and self.room(begin) < self.size * self.plant.watts.in_use:
+                self.booked.append(Booked(begin, end, frozenset()))
         self.now = self.plant.now
         super().run()
 
@@ -209,8 +224,32 @@ class Powered(Disturbed):
         self.plant.changes()
         self.plant.switch_off()
         if any(job.end == self.now and job.id in self.begins for job in self.jobs):
-            self.sums = dict(self.plant.joules), dict(self.plant.times), self.plant.boots
+            over = sum(
+                power > MICRO * watts
+                for at, power in enumerate(self.plant.course, self.now - len(self.plant.course))
+                if (watts := self.cap(at)) is not None
+            )
+            self.sums = dict(self.plant.joules), dict(self.plant.times), self.plant.boots, over
         self.plant.second()
+
+    def cap(self, second: int) -> int | None:
+        return next((watts for begin, watts in reversed(self.caps) if begin <= second), None)
+
+    def room(self, second: int) -> int:
+        """Watts that jobs may draw beyond what nodes draw without them."""
+        watts = self.cap(second)
+        all_of_it = self.size * self.plant.watts.in_use
+        return all_of_it if watts is None else min(watts - self.size * self.plant.watts.at_rest, all_of_it)
+
+    def is_below_cap(self, job: Job, begin: int) -> bool:
+        others = [(one.start, one.until, one.count) for one in Disturbed.running(self)]
+        if self.head is not None and self.head[0] is not job:
+            others.append((self.head[1], self.head[1] + self.head[0].limit, self.head[0].count))
+        for second in range(begin, begin + job.limit):
+            count = job.count + sum(number for start, until, number in others if start <= second < until)
+            if count * self.plant.watts.in_use > self.room(second):
+                return False
+        return True
 
     def running(self) -> list[Job]:
         for job in list(self.powered.values()):
@@ -221,11 +260,21 @@ class Powered(Disturbed):
 
     def start(self, job: Job) -> bool:
         self.running()
-        if not super().start(job):
+        if not self.is_below_cap(job, self.now) or not super().start(job):
             return False
         self.begins[job.id] = self.plant.take(job.id, dict.fromkeys(job.units, self.plant.cores))
         self.powered[job.id] = job
         return True
+
+    def easy_pass(self, among: list[Job]) -> None:
+        for job in among:
+            if not self.start(job) and self.head is None:
+                ends = {one.until for one in self.running()} | {one.end for one in self.booked}
+                for start in sorted({self.now, *(end for end in ends if end > self.now)}):
+                    units = self.free(start, start + job.limit)
+                    if len(units) >= job.count and self.is_below_cap(job, start):
+                        self.head = job, start, frozenset(sorted(units)[: job.count])
+                        break
 
     def end_of(self, job: Job) -> int:
         own = job.limit - self.plant.rules.longest(self.size)

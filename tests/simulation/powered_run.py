@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -20,6 +21,7 @@ from fluxres.simulation.external import Disturbances, ExternalEvent
 from fluxres.simulation.hierarchy import Hierarchy
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.node_power import NodePower
+from fluxres.simulation.power_cap import PowerCap
 from fluxres.simulation.power_saving import PowerSaving
 from fluxres.simulation.simulator import Simulator
 from fluxres.simulation.workload import Submission
@@ -82,6 +84,15 @@ def scheduled(seed: int) -> list[str]:
     first = jobs[0].submit
     events = disturbances.random_events(random, size, count, last, has_names=True) if random.random() < 0.5 else []
     events = [event for event in events if event[0] >= first]
+    caps: list[tuple[int, int | None]] = []
+    if kind != "named" and random.random() < 0.6:
+        events = [event for event in events if event[1] != "reserve"]  # reserved nodes reserve their power
+        base, at = size * watts.at_rest, random.choice((0, 0, 5))
+        for _ in range(random.randrange(1, 4)):
+            caps.append((at, random.choice((None, base + random.randrange(size * watts.in_use + 2)))))
+            at += random.randrange(1, 40)
+        caps.append((at, None))
+        energy = replace(energy, cap=PowerCap(tuple((float(at), limit if limit is None else float(limit)) for at, limit in caps)))
     given = [
         Submission(job.id, job.submit * TICKS_PER_S, job.run * TICKS_PER_S, job.limit * TICKS_PER_S, job.count) for job in jobs
     ]
@@ -91,6 +102,7 @@ def scheduled(seed: int) -> list[str]:
         job.limit += rules.longest(size)
     oracle = Powered(size, jobs, events, policy, True, requeues, saving)
     oracle.plant = Plant(size, 1, watts, rules, first)
+    oracle.caps = caps
     oracle.run()
     kept = Kept()
     simulator = Simulator(
@@ -122,7 +134,10 @@ def scheduled(seed: int) -> list[str]:
         if got != expected:
             found.append(f"{kind} {policy} requeue={requeues} {rules}: job {job.id} expected {expected}, got {got}")
     if any(job.start >= 0 for job in jobs):
-        found += totals(result.energy, *oracle.sums)
+        *sums, over = oracle.sums
+        found += totals(result.energy, *sums)
+        if caps and result.energy.over_cap != over * TICKS_PER_S:
+            found.append(f"{caps}: expected {over} s above the cap, got {result.energy.over_cap}")
     return found
 
 

@@ -17,12 +17,13 @@ from fluxres.errors import InputError, UsageError
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.uuids import new_origin
 from fluxres.model import ResourceGraph
-from fluxres.simulation import node_power, power_saving
+from fluxres.simulation import node_power, power_cap, power_saving
 from fluxres.simulation.cost import Fitted
 from fluxres.simulation.energy import CATEGORIES, Energy
 from fluxres.simulation.external import Disturbances, ExternalEvent
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.node_power import MICROWATTS, NodePower, of_properties
+from fluxres.simulation.power_cap import PowerCap
 from fluxres.simulation.power_saving import PowerSaving, Rate
 from fluxres.simulation.results import SCHEDULE_COLUMNS, BatsimCsv, schedule_row
 from fluxres.simulation.simulator import Result, Simulator, simulate
@@ -264,6 +265,81 @@ def test_units_without_names_are_chosen_among_those_that_are_on() -> None:
 def test_a_rate_holds_in_any_minute() -> None:
     rate = Rate(2)
     assert [rate.take(at * S) // S for at in (0, 30, 31, 61, 200)] == [0, 30, 60, 90, 200]
+
+
+# -- a cap over time ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("machine", ["node=4", "node=4/core=2"])
+@pytest.mark.parametrize("policy", ["fcfs", "easy", "conservative", "hybrid"])
+def test_a_job_starts_only_if_the_cap_holds_until_its_limit(machine: str, policy: str) -> None:
+    # No cap until 15 s, then two nodes at a time; the job at 6 s would run past that.
+    jobs = [_job(1, 0, 10, 4), _job(2, 11, 4, 4), _job(3, 11, 10, 2), _job(4, 11, 10, 2)]
+    cap = PowerCap(((15.0, 600.0), (60.0, None)))
+    result = simulate(jobs, machine, queue_policy=policy, energy=Energy(NODE, cap=cap))
+    assert result.schedule is not None
+    assert result.energy is not None
+    assert {job: start / S for job, start in result.schedule.starts().items()} == {1: 0, 2: 11, 3: 15, 4: 25}
+    assert (result.energy.over_cap, result.energy.peak) == (0, 800 * MICROWATTS)
+
+
+def test_a_job_above_every_cap_is_refused() -> None:
+    result = simulate([_job(1, 0, 10, 3), _job(2, 0, 10, 2)], "node=4", energy=Energy(NODE, cap=PowerCap(((0.0, 600.0),))))
+    assert result.refusals.ids == [1]
+    assert "power_cap" in next(iter(result.refusals.reasons))
+
+
+def test_cores_draw_their_part_of_a_node() -> None:
+    # 40 W above rest for four cores: a cap of 130 W leaves three of them.
+    energy = Energy(NodePower(100, 140), cap=PowerCap(((0.0, 130.0),)))
+    result = simulate(
+        [_job(1, 0, 10, 2), _job(2, 0, 10, 2), _job(3, 0, 10, 1)], Machine(of_shape("node=1/core=4"), "core"), energy=energy
+    )
+    assert result.schedule is not None
+    assert {job: start / S for job, start in result.schedule.starts().items()} == {1: 0, 2: 10, 3: 0}
+
+
+@pytest.mark.parametrize(
+    ("machine", "watts", "message"),
+    [
+        ("4", 600.0, "units of one pool have no power cap"),
+        ("node=4", 300.0, "300 W is below the 400 W that all nodes may draw without jobs"),
+    ],
+)
+def test_caps_that_cannot_be_kept(machine: str, watts: float, message: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        simulate([_job(1, 0, 10)], machine, energy=Energy(NODE, cap=PowerCap(((0.0, watts),))))
+    assert raised.value.message == message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x", "expected watts such as 6.4kW, got 'x'"),
+        ("1h=2kW,30m=1kW", "a cap from 1800 s on stands after one from 3600 s on"),
+        ("0=-1", "expected times up to 1e9 s and up to 1e12 W, got 0.0 and -1.0"),
+        ("0=nan", "expected times up to 1e9 s and up to 1e12 W, got 0.0 and nan"),
+    ],
+)
+def test_texts_that_are_no_caps(text: str, message: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        power_cap.parse(text)
+    assert raised.value.message == message
+
+
+def test_a_draw_above_the_cap_is_counted() -> None:
+    # A job is canceled while its node is switched on, from 30 s to 50 s; another node is, from 32 s to 52 s, for the next one.
+    node = NodePower(100, 200, resume_w=200)
+    events = [ExternalEvent(31 * S, "cancel", 2), ExternalEvent(31 * S, "drain", "node0")]
+    simulator = Simulator(
+        Machine(of_shape("node=2")),
+        queue_policy="fcfs",
+        disturbances=Disturbances(events),
+        energy=Energy(node, PowerSaving(5, 0, 20), PowerCap(((0.0, 300.0),))),
+    )
+    result = simulator.run([_job(1, 0, 1), _job(2, 30, 10), _job(3, 32, 10)])
+    assert result.energy is not None
+    assert result.energy.over_cap == 18 * S
 
 
 # -- output ------------------------------------------------------------------------------------------------------------

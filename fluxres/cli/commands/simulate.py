@@ -127,6 +127,7 @@ if TYPE_CHECKING:
     metavar="P",
     help="Switch idle nodes off: suspend_time=10m,suspend=30s,resume=2m; also keep, suspend_rate, resume_rate.",
 )
+@click.option("--power-cap", metavar="W", help="The most that all nodes may draw: 6.4kW, or over time 0=12kW,8h=6.4kW,18h=none.")
 @click.option("--inventory", metavar="I", help="auto (default), graph, named, counted.")
 @click.option(
     "--format",
@@ -267,13 +268,17 @@ def _disturbances(given: dict[str, Any], machine: Machine) -> Any:
 
 
 def _energy(given: dict[str, Any]) -> Any:
-    from fluxres.simulation import node_power, power_saving
+    from fluxres.simulation import node_power, power_cap, power_saving
     from fluxres.simulation.energy import Energy
 
-    if given["energy"] is None and given["power_saving"] is None:
+    node, saving, cap = (given[name] for name in ("energy", "power_saving", "power_cap"))
+    if node is saving is cap is None:
         return None
-    saving = power_saving.ALWAYS_ON if given["power_saving"] is None else power_saving.parse(given["power_saving"])
-    return Energy(None if given["energy"] is None else node_power.parse(given["energy"]), saving)
+    return Energy(
+        None if node is None else node_power.parse(node),
+        power_saving.ALWAYS_ON if saving is None else power_saving.parse(saving),
+        None if cap is None else power_cap.parse(cap),
+    )
 
 
 def _policies(given: dict[str, Any]) -> dict[str, Any]:
