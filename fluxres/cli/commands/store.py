@@ -20,6 +20,7 @@ from fluxres.render.text import Column, when
 
 if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
+    from fluxres.service.client.store import RemoteStore
     from fluxres.store import Store
     from fluxres.store.claims import Standing
 
@@ -46,7 +47,7 @@ def load_command(
     machine itself (hwloc: by libhwloc), or the URL of another store; or several files, each of a part of the machine. The first
     graph becomes the one in use. Loading the same description again changes nothing.
     """
-    opened = store(settings)
+    opened = source(settings)
     with progress(1 + len(given["sources"])) as shown:
         called = name if name is not None else settings.graph
         graph = read_description(**given, name=called, changes=changes, shown=shown)
@@ -68,7 +69,7 @@ def load_command(
     answer_summary(settings, there or graph, in_use=in_use == graph.name, unchanged=there is not None)
 
 
-def _same(opened: Store, graph: ResourceGraph) -> ResourceGraph | None:
+def _same(opened: Store | RemoteStore, graph: ResourceGraph) -> ResourceGraph | None:
     """The graph of this name in the store, if it is the one described; None if it cannot be read, so that the store refuses.
 
     Errors: UsageError if it differs.
@@ -145,7 +146,7 @@ def _holder(standing: Standing) -> str:
 @click.pass_obj
 def use(settings: Settings, name: str) -> None:
     """Make this graph the default for commands without --graph."""
-    store(settings).use(name, wait_s=settings.wait_s)
+    source(settings).use(name, wait_s=settings.wait_s)
     answer(settings, document=lambda: {"in_use": name}, lines=lambda _style: [f"{name} is now in use"])
 
 
