@@ -292,6 +292,9 @@ something else would never end. What is left is offered by the next call."""
 JOBS_LISTED_MAX: Final = 2_000_000
 """Jobs of one list, `count` expanded: each is an object that is kept until its turn comes. Generators have no bound."""
 
+BLOCKED_MAX: Final = 10_000
+"""Times of units out of service and of reservations that a simulation keeps for charts."""
+
 RUNS_MAX: Final = 100_000
 """Runs of one study: each has a folder of files; lists that vary multiply quickly."""
 

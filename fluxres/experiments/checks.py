@@ -15,8 +15,7 @@ import orjson
 from fluxres.errors import FluxresError, InfeasibleRequest, InputError, UsageError
 from fluxres.experiments import parts
 from fluxres.experiments.study import Run, Study
-from fluxres.simulation import power_cap
-from fluxres.simulation.fleet import Fleet
+from fluxres.simulation.fleet import with_fleet
 
 if TYPE_CHECKING:
     from fluxres.simulation.hierarchy import Hierarchy
@@ -76,11 +75,7 @@ def _inventory(run: Run, machine: Machine) -> None:
 
 
 def _energy(run: Run, machine: Machine) -> None:
-    found = parts.energy(run.page.energy)
-    if found is not None:
-        fleet = Fleet(machine, found)
-        if found.cap is not None:
-            power_cap.require(found.cap, fleet)
+    with_fleet(machine, parts.energy(run.page.energy))
 
 
 def _accounting(run: Run, levels: Hierarchy) -> None:

@@ -180,6 +180,7 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
         "hosts": hosts(machine),
         "host_count": host_count(machine),
     }
+    document["blocked"] = [each._asdict() | {"start": seconds(each.start), "end": seconds(each.end)} for each in result.blocked]
     if fit is not None:
         document["fitted_cost"] = str(fit.fitted())
         document["fit"] = fit.quality()._asdict()

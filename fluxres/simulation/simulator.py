@@ -45,17 +45,19 @@ from fluxres.simulation import elastic as elastics
 from fluxres.simulation import power_cap
 from fluxres.simulation.attempts import History
 from fluxres.simulation.balance import Balance, Family, Move
+from fluxres.simulation.blocked import Blocked
 from fluxres.simulation.cost import Cost, Decision, Fitted
 from fluxres.simulation.cost import parse as cost_of
-from fluxres.simulation.energy import Energy, EnergyUse, is_known
+from fluxres.simulation.energy import Energy, EnergyUse
 from fluxres.simulation.external import Booking, Disturbances, External
-from fluxres.simulation.fleet import Fleet
+from fluxres.simulation.fleet import with_fleet
 from fluxres.simulation.hierarchy import Hierarchy, require_units, shares
 from fluxres.simulation.losses import Losses, LossSink
 from fluxres.simulation.machine import Machine
 from fluxres.simulation.machine import read as read_machine
 from fluxres.simulation.metrics import Metrics, RunningMetrics
 from fluxres.simulation.models import Ensemble
+from fluxres.simulation.prediction import Errors, ErrorSink, Prediction
 from fluxres.simulation.reading import read
 from fluxres.simulation.schedule import Finished, Schedule, Sink
 from fluxres.simulation.sites import Child, InstanceRow, Site
@@ -77,14 +79,16 @@ END: Final = 3
 PASS: Final = 4
 PERIOD: Final = 5
 EXTERNAL: Final = 6
+CORRECT: Final = 7
 """Kinds of events. Those of one kind at one moment are handled in the order in which they were caused: ends in that of starts."""
 
 EVENT_ORDERS: Final[dict[str, tuple[int, ...]]] = {
-    "sequential": (PASS, SUBMIT, BOOT, TIMER, END, PERIOD, EXTERNAL),
-    "batched": (END, BOOT, TIMER, EXTERNAL, SUBMIT, PERIOD, PASS),
+    "sequential": (CORRECT, PASS, SUBMIT, BOOT, TIMER, END, PERIOD, EXTERNAL),
+    "batched": (CORRECT, END, BOOT, TIMER, EXTERNAL, SUBMIT, PERIOD, PASS),
 }
 """The order of the kinds of events at one moment. sequential, as in PySS: each event is followed by its pass. batched, as in
-Batsim: one pass follows all events."""
+Batsim: one pass follows all events.  Jobs that outlive what was predicted come first, before others could get what they hold; in
+the sequential order, as in PySS, no pass follows."""
 
 
 class SimulatedClock:
@@ -194,7 +198,9 @@ class Result:
         instances: what each instance did.
         losses: what failures and preemption cost; None in a run without external events.
         energy: what the nodes consumed, if what they draw is known.
+        predictions: how good the predictions were; None in a run without.
         notes: external events without an effect, by reason.
+        blocked: times of units out of service and of reservations, if units have numbers; at most `limits.BLOCKED_MAX`.
     """
 
     schedule: Schedule | None
@@ -207,7 +213,9 @@ class Result:
     left_reasons: Counter[str] = field(default_factory=Counter)
     losses: Losses | None = None
     energy: EnergyUse | None = None
+    predictions: Errors | None = None
     notes: Counter[str] = field(default_factory=Counter)
+    blocked: list[Blocked] = field(default_factory=list)
 
 
 # -- the simulator ------------------------------------------------------------------------------------------------------
@@ -229,6 +237,7 @@ class Simulator:
         disturbances: failures, repairs, reservations and other events that no job causes.
         accounting: partitions, QOS, accounts and users with limits, if there is one instance.
         energy: what nodes draw, and when they are switched off; by default what their properties say, and never.
+        prediction: of run times, with which policies plan; None: with limits.
         sinks: receive every finished job.
         keep: whether to keep the schedule.
     """
@@ -248,6 +257,7 @@ class Simulator:
         disturbances: Disturbances | None = None,
         accounting: Accounting | None = None,
         energy: Energy | None = None,
+        prediction: Prediction | None = None,
         sinks: Iterable[Sink] = (),
         keep: bool = True,
     ) -> None:
@@ -255,15 +265,7 @@ class Simulator:
             raise UsageError(f"event_order: expected {' or '.join(EVENT_ORDERS)}, got {event_order!r:.80}")
         if isinstance(cost, Fitted) and cost.is_nothing:
             cost = None
-        self.machine = machine if isinstance(machine, Machine) else Machine(machine)
-        if energy is None and is_known(self.machine.graph.structure):
-            energy = Energy()
-        self.fleet = None if energy is None else Fleet(self.machine, energy)
-        self.cap = None if energy is None else energy.cap
-        if self.fleet is not None and self.cap is not None:
-            power_cap.require(self.cap, self.fleet)
-            self.machine = power_cap.with_feed(self.machine, self.fleet, self.cap)
-            self.fleet.move_to(self.machine)
+        self.machine, self.fleet = with_fleet(machine if isinstance(machine, Machine) else Machine(machine), energy)
         self.hierarchy = hierarchy if hierarchy is not None else Hierarchy()
         if accounting is not None and self.hierarchy.levels > 1:
             raise UsageError("accounting: limits are those of one queue", hint="use one instance, without a topology")
@@ -274,7 +276,9 @@ class Simulator:
         self._known_charged: dict[tuple[str | None, ...], Charged] = {}
         self.clock = SimulatedClock()
         self.events = Events(EVENT_ORDERS[event_order])
-        self._is_stepped = cost is not None or event_order == "batched"
+        self._is_batched = event_order == "batched"
+        self.prediction = prediction
+        self._is_stepped = cost is not None or self._is_batched or prediction is not None
         """Whether the simulator makes the passes, as events of their own."""
         self.instance = Instance(
             self.machine.graph,
@@ -292,7 +296,9 @@ class Simulator:
         self.schedule = Schedule() if keep else None
         self.running = RunningMetrics(self.machine.count)
         self.losses = LossSink()
+        self.predictions = ErrorSink()
         own = (self.running, self.losses, *([self.schedule] if self.schedule is not None else ()))
+        own += () if prediction is None else (self.predictions,)
         self.sinks: list[Sink] = [*own, *sinks]
         self.refusals = Refusals()
         self.errors: list[str] = []
@@ -341,10 +347,12 @@ class Simulator:
         if self.fleet is not None and not is_instance:
             moment = self._switch_on(job, moment)
         if isinstance(what, Submission) and (not is_instance or job.limit < FOREVER):
-            end = job.limit if is_instance else min(moment + min(self._length(job, what), self._own_limit(job)), job.limit)
+            end = job.limit if is_instance else self._end_of(job, what, moment)
             if job in self.histories:
                 self.histories[job].ends = end
             self.events.push(end, END, job)
+            if job.limit < end:
+                self.events.push(job.limit, CORRECT, job)
         if is_instance:
             self.events.push(moment + ticks(self.hierarchy.boot_s), BOOT, job)
 
@@ -355,6 +363,10 @@ class Simulator:
         if ready > moment:
             job.started = ready
         return ready
+
+    def _end_of(self, job: Job, given: Submission, start: int) -> int:
+        """When a job ends that starts at a moment, if nothing interrupts it."""
+        return min(start + min(self._length(job, given), self._own_limit(job)), job.last_end)
 
     def _own_limit(self, job: Job) -> int:
         """How long a job may run, without the time that was added in case it waits for its nodes."""
@@ -403,14 +415,15 @@ class Simulator:
             PASS: self._pass,
             EXTERNAL: self._external,
             PERIOD: self._end_period,
+            CORRECT: self._correct,
         }
         events, clock = self.events, self.clock
         used = [self.instance.policy, *map(policy, self.hierarchy.queue_policies)]
         ours = all(type(each).__module__.startswith("fluxres.instance.") for each in used)
         try:
             with watching(lambda: [site.instance for site in list(self._sites.values())], needed=not ours):
-                if self.fleet is not None and self.cap is not None:
-                    power_cap.reserve(self.cap, self.instance, self.fleet, Booking(power_cap.GRAPH, 0, 0))
+                if self.fleet is not None and self.fleet.cap is not None:
+                    power_cap.reserve(self.fleet.cap, self.instance, self.fleet, Booking(power_cap.GRAPH, 0, 0))
                 self._await_external()
                 self._site(self.instance, self.machine, Child(0, 0), None, self._share(Child(0, 0)))
                 while len(events):
@@ -449,7 +462,9 @@ class Simulator:
             reasons,
             self.losses.losses(self.external.areas) if self.has_external or self.losses.interruptions else None,
             None if self.fleet is None else self.fleet.use(),
+            None if self.prediction is None else self.predictions.errors(),
             self.external.notes,
+            self.external.blocked.until(self._active_at) if self.has_external else [],
         )
 
     def _share(self, what: Child) -> Iterator[Submission]:
@@ -515,9 +530,14 @@ class Simulator:
             limit = matching.length(site.machine.graph, request)
         if given is None:
             return instance.submit_request(request, limit, now, 16, None, None, (), payload)
+        planned = FOREVER
+        if self.prediction is not None and not given.jobs:
+            planned = self.checkpoint.limit(self.prediction.predict(given))
+            planned += 0 if self.fleet is None else self.fleet.longest_wait
         wanted = list(self._resolved(site, given)) if given.dependencies else ()
         charged = self._charged(given) if given.user is not None or self.accounting is not None else None
-        return instance.submit_request(request, limit, now, given.urgency, given.name, given.user, wanted, payload, charged)
+        urgency, name, user = given.urgency, given.name, given.user
+        return instance.submit_request(request, limit, now, urgency, name, user, wanted, payload, charged, planned)
 
     def _charged(self, job: Submission) -> Charged:
         """To whom a job is charged; equal ones are one object."""
@@ -552,6 +572,8 @@ class Simulator:
             problem = self._take(site, job)
         if problem is not None and not self._pass_on(site, job):
             self.refusals.add(job.id, problem, job.number)
+            if self.prediction is not None:
+                self.prediction.end(job)
             if site.instance.dependencies.remembers:
                 site.names[str(job.id)] = None
         self._announce(site)
@@ -701,6 +723,19 @@ class Simulator:
             self._close(site, below)
         self._settle(site)
 
+    def _correct(self, job: Job) -> None:
+        """Plan anew for a job that runs on at the end of what was predicted for it."""
+        site, now, given = self._sites.get(job.instance), self.clock.now, job.payload
+        if self.prediction is None or site is None or job.state is not State.RUN or job.limit != now:
+            return  # the attempt was interrupted
+        end = self._end_of(job, given, job.started)
+        if not site.instance.replan(job, self.prediction.correct(job, now)):
+            self.external.notes["jobs that outlived their prediction and were stopped, as what they held was reserved"] += 1
+            site.instance.exception(job, "timelimit", note="it outlives its prediction, and others have reserved what it holds")
+        elif job.limit < end:
+            self.events.push(job.limit, CORRECT, job)
+        self._settle(site, passed=not self._is_batched)
+
     def _close(self, site: Site, below: Site) -> None:
         """Note what an instance did that has ended, and all below it."""
         for each in [each for each in self._sites.values() if each.parent is below]:
@@ -747,12 +782,12 @@ class Simulator:
         self._settle(site, passed=True)
 
     def _delay(self, job: Job, moment: int) -> None:
-        """Start a job when its decision is complete; its limit counts from then, unless others hold its resources afterwards."""
+        """Start a job when its decision is complete; its time counts from then, unless others hold its resources afterwards."""
         instance = self._sites[job.instance].instance
         if moment > job.started and job.limit < FOREVER:
             with suppress(InsufficientResources):
-                instance.inventory.resize(job.number, job.claim, self.clock.now, moment + job.duration)
-                job.limit = moment + job.duration
+                instance.inventory.resize(job.number, job.claim, self.clock.now, moment + job.planned)
+                job.limit = moment + job.planned
             instance.queue.reservations_dropped()
         job.started = min(moment, job.limit)
         self._begin(job, moment)
@@ -925,6 +960,8 @@ class Simulator:
 
     def _over(self, job: Job) -> None:
         given = job.payload
+        if isinstance(given, Booking):
+            self.external.blocked.note_reservation(job, given.name or "")
         if not isinstance(given, Submission):
             return
         if given.jobs:
@@ -939,6 +976,9 @@ class Simulator:
             history = self.histories.pop(job, None)
             if history is not None:
                 record = record._replace(earlier=tuple(history.earlier))
+        if self.prediction is not None:
+            predicted, corrections = self.prediction.end(given, record)
+            record = record._replace(predicted=predicted, corrections=corrections)
         self._ended += 1
         for sink in self.sinks:
             sink.add(record)
