@@ -49,6 +49,9 @@ WATCH_SECONDS_MIN: Final = 0.5
 WATCH_SECONDS_MAX: Final = 86_400.0
 """Between two pictures of `--watch`: each reads the store."""
 
+INTERRUPT_GRACE_SECONDS: Final = 3.0
+"""After Ctrl-C, so that another one does not interrupt what the first one has a command clean up."""
+
 CHART_ROWS_MAX: Final = 1_000
 """Rows of a picture: browsers and people give up beyond."""
 
