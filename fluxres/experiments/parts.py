@@ -1,4 +1,4 @@
-"""The parts of a run of a study: its machine, its workload, its hierarchy, the cost of its decisions.
+"""The parts of a run of a study: its machine, its workload, its hierarchy, the cost of its decisions, the draw of its nodes.
 
 Each part is built from the typed page alone, so that a check before the first run builds the same as the run itself, here or on
 another machine.
@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
+from msgspec import structs
 
 from fluxres import limits
 from fluxres.documents.source import Source
 from fluxres.errors import InfeasibleRequest, LimitExceeded, UsageError
+from fluxres.experiments.study import CapStep
 from fluxres.formats import registry
 from fluxres.instance import accounting as accountings
 from fluxres.instance.accounting import Accounting
@@ -29,17 +31,21 @@ from fluxres.simulation import machine as machines
 from fluxres.simulation import workload as workloads
 from fluxres.simulation.attempts import NOTHING_SAVED, Checkpoint
 from fluxres.simulation.cost import Cost, Fitted, Measured
+from fluxres.simulation.energy import Energy
 from fluxres.simulation.external import Disturbances, ExternalEvent
 from fluxres.simulation.failures import Failures
 from fluxres.simulation.hierarchy import Hierarchy, require_units, topology
 from fluxres.simulation.machine import Machine
 from fluxres.simulation.models import Bursts, Ensemble, Lublin
+from fluxres.simulation.node_power import NodePower
 from fluxres.simulation.overheads import NO_OVERHEADS, LevelCost, Overheads
+from fluxres.simulation.power_cap import PowerCap
+from fluxres.simulation.power_saving import ALWAYS_ON, PowerSaving
 from fluxres.simulation.workload import Submission, Workload
 from fluxres.syntax.jobspec import Request, parse_shape
 
 if TYPE_CHECKING:
-    from fluxres.experiments.study import BurstsModel, CostOfLevel, HierarchyEntry, LublinModel, Run, WorkloadEntry
+    from fluxres.experiments.study import BurstsModel, CostOfLevel, EnergyEntry, HierarchyEntry, LublinModel, Run, WorkloadEntry
     from fluxres.graph.structure import Structure
 
 _SIZE: Final = re.compile(r"\{size(?:/([1-9][0-9]{0,8}))?\}")
@@ -429,6 +435,24 @@ def disturbances(run: Run, machine: Machine) -> Disturbances:
     saving = entry.checkpoint
     how = NOTHING_SAVED if saving is None else Checkpoint(saving.interval_s, saving.save_s, saving.restart_s)
     return Disturbances(coming, entry.on_failure, how)
+
+
+def energy(entry: EnergyEntry | None) -> Energy | None:
+    """What nodes draw, when they are switched off, and what they may draw.
+
+    Errors: UsageError for values that do not fit together.
+    """
+    if entry is None:
+        return None
+    saving = ALWAYS_ON if entry.saving is None else PowerSaving(**structs.asdict(entry.saving))
+    given = entry.cap if isinstance(entry.cap, list) else [] if entry.cap is None else [CapStep(0.0, entry.cap)]
+    cap = PowerCap(tuple((step.at_s, step.watts) for step in given)) if given else None
+    if entry.idle_w is not None and entry.full_w is not None:
+        node = NodePower(entry.idle_w, entry.full_w, entry.epsilon_w, entry.off_w, entry.resume_w, entry.suspend_w)
+        return Energy(node, saving, cap)
+    if any(value is not None for value in (entry.idle_w, entry.full_w, entry.epsilon_w, entry.resume_w, entry.suspend_w)):
+        raise UsageError("expected idle_w and full_w together, or neither", where="energy")
+    return Energy(None, saving, cap)
 
 
 def costs(entry: CostOfLevel | list[CostOfLevel]) -> list[LevelCost]:
