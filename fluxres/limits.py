@@ -49,6 +49,9 @@ WATCH_SECONDS_MIN: Final = 0.5
 WATCH_SECONDS_MAX: Final = 86_400.0
 """Between two pictures of `--watch`: each reads the store."""
 
+INTERRUPT_GRACE_SECONDS: Final = 3.0
+"""After Ctrl-C, so that another one does not interrupt what the first one has a command clean up."""
+
 CHART_ROWS_MAX: Final = 1_000
 """Rows of a picture: browsers and people give up beyond."""
 
@@ -295,6 +298,9 @@ JOBS_LISTED_MAX: Final = 2_000_000
 JOB_SIZES_MAX: Final = 1024
 """Sizes that one moldable job may have: a size policy may try all of them in each pass."""
 
+BLOCKED_MAX: Final = 10_000
+"""Times of units out of service and of reservations that a simulation keeps for charts."""
+
 RUNS_MAX: Final = 100_000
 """Runs of one study: each has a folder of files; lists that vary multiply quickly."""
 
@@ -343,6 +349,9 @@ cannot wake it."""
 
 IDLE_EVENTS_MAX: Final = 10_000
 """External events, such as failures of a model without end, in a row that leave nothing to wait for but the next one."""
+
+BOOT_MESSAGES_MAX: Final = 10_000
+"""Messages of one child that boots in a simulation, each of which is two events."""
 
 START_WAIT_SECONDS: Final = 60.0
 """Seconds after which a run starts although others are starting: one of them may be stopped."""

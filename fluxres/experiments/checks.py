@@ -17,6 +17,7 @@ from fluxres.experiments import parts
 from fluxres.experiments.study import Run, Study
 from fluxres.instance import sizes
 from fluxres.simulation import malleable
+from fluxres.simulation.fleet import with_fleet
 
 if TYPE_CHECKING:
     from fluxres.simulation.hierarchy import Hierarchy
@@ -41,10 +42,11 @@ def _check_run(seen: dict[bytes, Any], study: Study, run: Run) -> None:
     levels = _once(seen, study, run, "hierarchy", made, lambda: parts.hierarchy(page.hierarchy, machine.count, run.folder))
     _once(seen, study, run, "size_policy", page.size_policy, lambda: sizes.parse(page.size_policy))
     _once(seen, study, run, "resize_policy", (page.resize_policy, page.cost), lambda: _resize_policy(run))
-    _once(seen, study, run, "cost", page.cost, lambda: parts.cost(page.cost))
+    _once(seen, study, run, "cost", page.cost, lambda: parts.costs(page.cost))
     _once(seen, study, run, "disturbances.events", page.disturbances.events, lambda: parts.events(run))
     disturbed = (page.machine, page.unit, page.disturbances)
     _once(seen, study, run, "disturbances", disturbed, lambda: parts.disturbances(run, machine))
+    _once(seen, study, run, "energy", (page.machine, page.unit, page.energy), lambda: _energy(run, machine))
     _once(seen, study, run, "accounting", (page.accounting, levels.levels > 1), lambda: _accounting(run, levels))
     fits = (page.machine, page.unit, page.hierarchy)
     _once(seen, study, run, "inventory", (fits, page.inventory), lambda: _inventory(run, machine))
@@ -70,7 +72,7 @@ def _once(seen: dict[bytes, Any], study: Study, run: Run, path: str, what: objec
 
 
 def _resize_policy(run: Run) -> None:
-    if malleable.parse(run.page.resize_policy).is_needed and parts.cost(run.page.cost) is not None:
+    if malleable.parse(run.page.resize_policy).is_needed and run.page.cost != "none":
         raise UsageError("jobs cannot change their size where decisions take time", hint="use cost: none")
 
 
@@ -79,6 +81,10 @@ def _inventory(run: Run, machine: Machine) -> None:
         from fluxres.instance.choice import make_inventory
 
         make_inventory(run.page.inventory, machine.graph, "first")
+
+
+def _energy(run: Run, machine: Machine) -> None:
+    with_fleet(machine, parts.energy(run.page.energy))
 
 
 def _accounting(run: Run, levels: Hierarchy) -> None:

@@ -326,9 +326,9 @@ class Instance(Tabular):
         chosen = None
         if sizes is not None:
             chosen = of_limits(request, {size: _duration(each) for size, each in sizes.items()}, is_malleable=is_malleable)
-        return self.submit_request(request, length, now, urgency, name, user, dependencies, payload, charged, chosen)
+        return self.submit_request(request, length, now, urgency, name, user, dependencies, payload, charged, sizes=chosen)
 
-    def submit_request(
+    def submit_request(  # noqa: PLR0913, PLR0917 - one value each, for callers with millions of jobs
         self,
         request: Request,
         duration: int,
@@ -339,6 +339,7 @@ class Instance(Tabular):
         wanted: Iterable[Dependency | str | Mapping[str, Any]],
         payload: Any,
         charged: Charged | None = None,
+        planned: int = FOREVER,
         sizes: Sizes | None = None,
     ) -> Job:
         """`submit` after `enter`, for callers that have a Request and a duration in ticks.
@@ -346,6 +347,8 @@ class Instance(Tabular):
         Args:
             charged: None for the user alone.
             sizes: those of a moldable job, with their requests and durations, which are then the only ones.
+            planned: the length that policies plan with, in ticks; at most the duration. Only with a runner that keeps limits:
+                another one is asked to stop the job when it is over.
         """
         if self.is_ending:
             raise StaleHandle("this instance is ending")
@@ -363,7 +366,7 @@ class Instance(Tabular):
         if wanted or request.attributes:
             given = [deps.parse(one) for one in (*wanted, *request.system.get("dependencies", ()))]
         job = Job(self, self._new_id(now), request, duration, now, require_urgency(urgency), name, user, payload, charged)
-        job.ask, job.sizes = ask, sizes
+        job.ask, job.sizes, job.planned = ask, sizes, min(planned, duration)
         job.dependencies = tuple(given)
         with Guard(self.policy):
             waiting = self.policy.take_in(job)
@@ -853,7 +856,7 @@ class Instance(Tabular):
             raise UsageError(f"job {found.id} has a limit for each of its sizes", hint="submit it again")
         elif found.state is State.CLEANUP:
             raise UsageError(f"job {found.id} is ending")
-        found.duration = duration
+        found.duration = found.planned = duration
         context = {"attributes.system.duration": None if duration >= FOREVER else seconds(duration)}
         self._update(found, "jobspec-update", was_held=found.urgency == URGENCY_HELD, again=False, **context)
         self._follow_up()
@@ -904,6 +907,24 @@ class Instance(Tabular):
         with Guard(self.policy):
             self.policy.resized(job, seconds(self.now))
         self.time.note_return()
+        return True
+
+    def replan(self, job: Job, length: int) -> bool:
+        """Plan another length for a job that runs and reaches the end of what was planned; its limit remains.
+
+        Reservations that still fit are kept; no pass follows.
+
+        Args:
+            length: from its start, in ticks; more than it has run.
+
+        Returns: False if others hold some of its resources before the new end; nothing changes then.
+        """
+        self.enter()
+        try:
+            self.holdings.move_limit(job, min(job.started + length, FOREVER))
+        except InsufficientResources:
+            return False
+        job.planned = length
         return True
 
     def _set_limit(self, job: Job, end: int, now: int) -> None:

@@ -10,7 +10,9 @@ from array import array
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
+from fluxres.clock import FOREVER
 from fluxres.instance.inventory import Claim, Inventory
+from fluxres.simulation.energy import PICOJOULES
 from fluxres.syntax.jobspec import Request
 
 
@@ -34,6 +36,9 @@ class Finished(NamedTuple):
         earlier: its attempts that were interrupted, after each of which it waited again.
         sizes: of a malleable job that has changed: the moments of its sizes, and its units from then on; `size` is the first.
         paused: the unit-ticks in which it has done no work because it changed its size.
+        predicted: how long it was expected to run at its submission; its limit in a run without prediction.
+        corrections: how often it outlived what was expected.
+        energy: what its nodes consumed while it ran, in picojoules; None if what they draw is not known.
     """
 
     id: int | str
@@ -57,6 +62,9 @@ class Finished(NamedTuple):
     earlier: tuple[Finished, ...] = ()
     sizes: tuple[tuple[int, int], ...] = ()
     paused: int = 0
+    predicted: int = FOREVER
+    corrections: int = 0
+    energy: int | None = None
 
     def spans(self) -> Iterator[tuple[int, int, int]]:
         """Start, end and units of each part of its time with one size."""
@@ -71,6 +79,13 @@ class Finished(NamedTuple):
     def area(self) -> int:
         """The unit-ticks that it held."""
         return sum((end - start) * units for start, end, units in self.spans())
+
+    @property
+    def joules(self) -> float | None:
+        """What its nodes consumed in all attempts."""
+        if self.energy is None:
+            return None
+        return (self.energy + sum(each.energy or 0 for each in self.earlier)) / PICOJOULES
 
     def allocated(self) -> str:
         """What it held, as an idset of unit numbers; empty if units have no numbers."""
