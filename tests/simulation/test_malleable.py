@@ -191,7 +191,7 @@ def test_what_does_not_go_together_is_refused_with_words() -> None:
     with pytest.raises(UsageError, match="where decisions take time"):
         simulate([job(1, 0, 1, "1-2", 1)], 2, resize_policy="expand-idle", cost=Fitted(base_s=1.0))
     saving = Disturbances(checkpoint=Checkpoint(interval_s=5.0))
-    assert list(simulate([job(1, 0, 1, "1-2", 1)], 2, disturbances=saving).refusals.reasons) == [
+    assert list(simulate([job(1, 0, 1, "1-2", 1)], 2, disturbances=saving, resize_policy="expand-idle").refusals.reasons) == [
         "a malleable job has no checkpoints: make it moldable, or leave them out"
     ]
     with pytest.raises(UsageError, match="no resize policy 'grow'"):
