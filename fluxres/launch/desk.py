@@ -225,11 +225,20 @@ def _renew(transaction: Transaction, mark: str, lease_s: float) -> None:
             transaction.tickets.renew(ticket, lease)
 
 
-def spare(store: Store, name: str, lease_s: float) -> None:
-    """Let no lease of a process elsewhere end for some time: they could not be renewed while there was no server."""
-    graph = store.load(name)
-    if not any(launch.lease is not None for _, launch in orphans.launched(graph)) and not store.tickets(name):
-        return
+def spare(store: Store, attached: ResourceGraph, lease_s: float) -> bool:
+    """Let no lease of a process elsewhere end for some time: they could not be renewed while there was no server.
+
+    Args:
+        attached: the graph, as stored.
+
+    Returns: whether there are runs, or requests that wait.
+    """
+    name = attached.name
+    with attached.lock:
+        launches = [launch for _, launch in orphans.launched(attached)]
+    has_tickets = bool(store.tickets(name))
+    if not has_tickets and all(launch.lease is None for launch in launches):
+        return bool(launches)
     with _writing(store, name, Author()) as transaction:
         transaction.passes_queue = True
         graph = transaction.graph
@@ -239,6 +248,7 @@ def spare(store: Store, name: str, lease_s: float) -> None:
             is_elsewhere = identity.presence(launch, 0) is Presence.ELSEWHERE
             if is_elsewhere and launch.lease is not None and launch.lease < until:
                 _renew(transaction, launch.mark, lease_s)
+    return True
 
 
 def release(store: Store, name: str, mark: str, author: Author) -> None:

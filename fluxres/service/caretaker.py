@@ -62,16 +62,19 @@ class Caretaker:
         self._news.set()
         self._thread.join()
 
-    def spare(self, graph: str) -> None:
+    def spare(self, served: Served) -> None:
         """When a graph is opened, or this server begins to lead.
 
         Leases could not be renewed before, and a server that was killed has left its sockets.
         """
+        has_runs = True
         with suppress(FluxresError):
             mailbox.sweep(mailbox.folder_of(self._site.store.path))
-            desk.spare(self._site.store, graph, limits.RUN_LEASE_SECONDS_DEFAULT)
-        self.look(graph)
-        self.look(graph, limits.RUN_LEASE_SECONDS_DEFAULT)
+            served.catch_up()
+            has_runs = desk.spare(self._site.store, served.graph, limits.RUN_LEASE_SECONDS_DEFAULT)
+        if has_runs:  # else a look would read the graph for nothing
+            self.look(served.name)
+            self.look(served.name, limits.RUN_LEASE_SECONDS_DEFAULT)
 
     def _run(self) -> None:
         epoch = 0
@@ -84,7 +87,7 @@ class Caretaker:
             if epoch != leadership.epoch:
                 epoch = leadership.epoch
                 for served in self._site.open_graphs:
-                    self.spare(served.name)
+                    self.spare(served)
             with suppress(FluxresError):  # a store that is busy, or away
                 self._site.store.settle()
             wanted = self._due()
