@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from fluxres.documents.document import plural
 from fluxres.experiments.execution import JOBS
 from fluxres.experiments.figures import FIGURES, columns
 from fluxres.experiments.figures import number as shown_number
@@ -392,6 +393,20 @@ def _of_sets(found: Comparison) -> list[str]:
     if any(row.common for row in found.rows):
         said.append("Ratios are of the jobs that both settings ran.")
     return [" ".join(said)]
+
+
+def remarks(found: Comparison) -> Iterator[str]:
+    """What became of jobs that did not run, and of events that had no effect, for each run: the first reason for each."""
+    for run, document in (each for row in found.rows for each in row.runs):
+        metrics, refused, left = document["metrics"], document["refused"]["reasons"], document["left"]
+        if metrics["refused"]:
+            more = f" (and {plural(len(refused) - 1, 'other reason')})" if len(refused) > 1 else ""
+            ran = f"{plural(metrics['refused'], 'job')} refused, {metrics['jobs']} ran"
+            yield f"run {run.key}: {ran}: {next(iter(refused))}{more}"
+        for reason, number in left.items():
+            yield f"run {run.key}: {plural(number, 'job')} never started, {reason}"
+        for reason, number in document.get("notes", {}).items():
+            yield f"run {run.key}: {reason}{f' ({number} times)' if number > 1 else ''}"
 
 
 def sets_of(found: Comparison) -> list[str]:

@@ -64,12 +64,15 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "availability": Figure("availability", "%"),
     "goodput": Figure("goodput", "%"),
     "lost_work": Figure("held for nothing", "%"),
-    "interruptions": Figure("interrupted and repeated", "number"),
+    "interruptions": Figure("interruptions", "number"),
 }
 """All metrics of a run."""
 
 SHOWN: Final = ("mean_wait_s", "mean_bounded_slowdown", "utilisation", "makespan_s")
 """The metrics shown first unless a study specifies others."""
+
+SHOWN_DISTURBED: Final = ("goodput", "interruptions")
+"""What a study with failures or preemption shows beside them."""
 
 
 def figures(result: Result, series: Series, units: int, *, cut: int = 0, trim: Trim = Trim()) -> dict[str, float | None]:  # noqa: B008

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from string import Template
 from typing import Any, Final
@@ -23,8 +23,9 @@ from fluxres.experiments.comparison import (
     warnings,
 )
 from fluxres.experiments.figures import FIGURES, Scale, columns, counted, number, scale, title
-from fluxres.experiments.study import label, readable, value_text
+from fluxres.experiments.study import DisturbancesEntry, label, readable, value_text
 from fluxres.experiments.style import Chart, schemes
+from fluxres.instance.accounting import Accounting
 
 REPORT: Final = "report.html"
 
@@ -322,6 +323,7 @@ def _provenance(found: Comparison, history: Sequence[Mapping[str, str]]) -> str:
         ("workload", _entry(found, "workload", given.workload)),
         ("schedulers", _entry(found, "hierarchy", given.hierarchy)),
         ("cost of a decision", _entry(found, "cost", given.cost)),
+        *((name, text) for name, text in _conditions(found) if text),
         ("seeds", seeds),
         (
             "varied",
@@ -338,6 +340,27 @@ def _provenance(found: Comparison, history: Sequence[Mapping[str, str]]) -> str:
     )
     cells = "".join(f"<tr><th scope=row>{escape(key)}</th><td>{escape(text)}</td></tr>\n" for key, text in rows)
     return f"<div class=wide tabindex=0 role=region aria-label=Provenance><table class=facts><tbody>{cells}</tbody></table></div>"
+
+
+def _conditions(found: Comparison) -> Iterator[tuple[str, str]]:
+    """What else a run depends on, where it is not the default."""
+    given = found.study.page
+    yield "inventory", _entry(found, "inventory", given.inventory) if given.inventory != "auto" else ""
+    yield "order of events", _entry(found, "event_order", given.event_order) if given.event_order != "sequential" else ""
+    yield "disturbances", _entry(found, "disturbances", given.disturbances) if given.disturbances != DisturbancesEntry() else ""
+    yield "accounting", _accounting(found, given.accounting)
+
+
+def _accounting(found: Comparison, given: Accounting | str | None) -> str:
+    if given is None or isinstance(given, str) or "accounting" in found.study.varied:
+        return "" if given is None else _entry(found, "accounting", given)
+    tables: dict[str, Mapping[str, object]] = {
+        "partition": given.partitions,
+        "QOS definition": given.qos,
+        "account": given.accounts,
+        "user": given.users,
+    }
+    return ", ".join(counted(len(of), name) for name, of in tables.items() if of) or "defaults"
 
 
 def _machine(source: object, read: Mapping[str, Any]) -> str:

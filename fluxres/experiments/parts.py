@@ -29,7 +29,7 @@ from fluxres.simulation import machine as machines
 from fluxres.simulation import workload as workloads
 from fluxres.simulation.attempts import NOTHING_SAVED, Checkpoint
 from fluxres.simulation.cost import Cost, Fitted, Measured
-from fluxres.simulation.external import Disturbances
+from fluxres.simulation.external import Disturbances, ExternalEvent
 from fluxres.simulation.failures import Failures
 from fluxres.simulation.hierarchy import Hierarchy, require_units, topology
 from fluxres.simulation.machine import Machine
@@ -404,20 +404,29 @@ def event_file(run: Run) -> Path | None:
     return None if given is None else run.folder / given
 
 
+def events(run: Run) -> list[ExternalEvent]:
+    """The external events of a file; none without a file.
+
+    Errors: those of reading it.
+    """
+    file = event_file(run)
+    return [] if file is None else external.read(Source.named(str(file)))
+
+
 def disturbances(run: Run, machine: Machine) -> Disturbances:
     """The external events of a run, and what they do to jobs.
 
     Errors: those of reading them; UsageError for a type that the machine does not have.
     """
-    entry, file = run.page.disturbances, event_file(run)
-    events: Any = [] if file is None else external.read(Source.named(str(file)))
+    entry = run.page.disturbances
+    coming: Iterable[ExternalEvent] = events(run)
     if (model := entry.failures) is not None:
         made = Failures(model.mtbf_s, model.mttr_s, model.shape, model.repair_shape, model.each, run.seed)
         made.require(machine.graph.structure)
-        events = external.merged(events, made.events(machine.graph.structure))
+        coming = external.merged(coming, made.events(machine.graph.structure))
     saving = entry.checkpoint
     how = NOTHING_SAVED if saving is None else Checkpoint(saving.interval_s, saving.save_s, saving.restart_s)
-    return Disturbances(events, entry.on_failure, how)
+    return Disturbances(coming, entry.on_failure, how)
 
 
 def cost(entry: CostEntry | str) -> Cost | None:

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from fluxres.errors import UsageError
 from fluxres.experiments import charts, style
 from fluxres.experiments.charts import Bar, Course, Quantity
-from fluxres.experiments.comparison import Comparison, Row, check, compare, comparison_csv, pairs_csv, runs_csv
+from fluxres.experiments.comparison import Comparison, Row, check, compare, comparison_csv, pairs_csv, remarks, runs_csv
 from fluxres.experiments.execution import JOBS
 from fluxres.experiments.folder import ResultsFolder, translated
-from fluxres.experiments.gantt import Rectangles, Span, Units, gantt, rectangles
+from fluxres.experiments.gantt import Rectangles, Span, Units, blocked, gantt, rectangles
 from fluxres.experiments.page import REPORT, page
 from fluxres.experiments.study import Study, label, readable
 from fluxres.experiments.style import Chart
@@ -45,7 +45,9 @@ def write(study: Study, folder: ResultsFolder) -> tuple[Comparison, list[str]]:
         (folder.path / "metrics.csv").write_text(runs_csv(found), encoding="utf-8")
         (folder.path / "comparison.csv").write_text(comparison_csv(found), encoding="utf-8")
         (folder.path / "pairs.csv").write_text(pairs_csv(found), encoding="utf-8")
-        (folder.path / REPORT).write_text(page(found, check(found), drawn, [*notes, *asides], folder.history()), encoding="utf-8")
+        (folder.path / REPORT).write_text(
+            page(found, check(found), drawn, [*notes, *asides, *remarks(found)], folder.history()), encoding="utf-8"
+        )
         if drawn:
             (folder.path / FIGURES_FOLDER).mkdir(exist_ok=True)
         for chart in drawn:
@@ -169,7 +171,9 @@ def _gantts(rows: Sequence[Row], folder: ResultsFolder, length_s: float, asides:
             span = Span(document["over_time"]["begin_s"], length_s)
             hosts = [(at, name) for at, name in machine.get("hosts", ())]
             units = Units(machine["units"], machine["unit"], hosts, machine.get("host_count", 0))
-            yield gantt(given, f"gantt-{run.key}", row.label or document["workload"]["name"], span=span, units=units)
+            closed = blocked(document.get("blocked", ()))
+            title = row.label or document["workload"]["name"]
+            yield gantt(given, f"gantt-{run.key}", title, span=span, units=units, closed=closed)
         else:
             empty += 1
     if empty:

@@ -27,7 +27,7 @@ from fluxres import limits
 from fluxres.documents import typed, yaml_document
 from fluxres.documents.document import Document, Key, path_text, shown
 from fluxres.errors import FluxresError, InputError, LimitExceeded
-from fluxres.experiments.figures import FIGURES, SHOWN
+from fluxres.experiments.figures import FIGURES, SHOWN, SHOWN_DISTURBED
 from fluxres.instance.accounting import Accounting
 from fluxres.simulation.reading import DAYS_MAX
 
@@ -298,7 +298,8 @@ class Study:
     @property
     def shown(self) -> list[str]:
         """The metrics to show first."""
-        return self.page.metrics or list(SHOWN)
+        disturbed = self.page.disturbances != DisturbancesEntry() or any(name.startswith("disturbances") for name in self.varied)
+        return self.page.metrics or [*SHOWN, *(SHOWN_DISTURBED if disturbed else ())]
 
     def where(self, settings: Mapping[str, Any], *path: Key) -> str:
         """The place in the file of the value that a run has at a path: where it is varied, else where it is defined."""

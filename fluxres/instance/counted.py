@@ -70,7 +70,7 @@ class CountedInventory:
             raise NotUniform(f"this inventory only has units of {self.type}")
         if wanted.number > self.size:
             raise InfeasibleRequest(
-                f"requested {wanted.number} units of {self.type}, the machine has {self.size}", hint="request fewer"
+                f"requested {wanted.number} units of {self.type}, the instance has {self.size}", hint="request fewer"
             )
         return wanted.number
 

@@ -98,7 +98,7 @@ class NamedInventory:
             raise NotUniform(f"this inventory only allocates pools of {self.type} exclusively")
         if wanted.number > self.size:
             raise InfeasibleRequest(
-                f"requested {wanted.number} of {self.type}, the machine has {self.size}", hint="request fewer"
+                f"requested {wanted.number} of {self.type}, the instance has {self.size}", hint="request fewer"
             )
         return wanted.number
 

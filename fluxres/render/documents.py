@@ -199,6 +199,20 @@ def summary(graph: ResourceGraph) -> dict[str, Any]:
     }
 
 
+def moved(graph: ResourceGraph, path: str, to: str, uuid: str) -> Document:
+    """Where a pool was, and where it is after a move."""
+    pool, (hierarchy, _) = graph.pool(uuid), graph.structure.lookup.graph_and_path(to)
+    is_auxiliary = hierarchy in graph.subsystems
+    place = next((uri for uri in pool.uris if is_auxiliary and uri.startswith(f"{hierarchy}:/")), pool.path)
+    return {"path": path, "to": place, "uuid": uuid}
+
+
+def edge(graph: ResourceGraph, source: str, target: str, subsystem: str, relation: str | None) -> Document:
+    """An edge that was added, changed or removed, and how many there are."""
+    edges = len(graph.structure.subsystem(subsystem))
+    return {"subsystem": subsystem, "source": source, "target": target, "relation": relation, "edges": edges}
+
+
 def part(graph: ResourceGraph, place: Place | None, at: float | None, duration_s: float | None) -> dict[str, Any]:
     """Totals by type at and below a place, or of everything, at some time."""
     named = None

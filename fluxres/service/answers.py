@@ -178,6 +178,116 @@ class Summary(_Answer):
     types: list[Totals]
 
 
+class Merged(Summary):
+    """A graph in numbers, and the pools that it has in addition."""
+
+    added: int
+
+
+class Subtree(_Answer):
+    """A pool that appears, with the number of pools below it and itself."""
+
+    path: str
+    pools: int
+
+
+class GoneSubtree(Subtree):
+    """A pool that goes, and the jobs that hold some of it."""
+
+    jobs: list[str]
+
+
+class NewPlace(_Answer, rename={"before": "from", "after": "to"}):
+    before: str
+    after: str
+
+
+class ChangedPool(_Answer):
+    """An attribute of a pool; null where there is none."""
+
+    path: str
+    attribute: str
+    before: Any
+    after: Any
+
+
+class ChangedEdge(_Answer):
+    """An edge that is added, removed or changed, and its attributes."""
+
+    change: str
+    graph: str
+    source: str
+    target: str
+    relation: str
+    before: dict[str, Any]
+    after: dict[str, Any]
+
+
+class ChangedGraph(_Answer):
+    """An auxiliary graph: `hierarchy`, `graph`, or null where it does not exist."""
+
+    graph: str
+    before: str | None
+    after: str | None
+
+
+class Difference(_Answer):
+    """What a description of the machine changes."""
+
+    different: bool
+    summary: str
+    added: list[Subtree]
+    removed: list[GoneSubtree]
+    moved: list[NewPlace]
+    changed: list[ChangedPool]
+    edges: list[ChangedEdge]
+    graphs: list[ChangedGraph]
+
+
+class Reshaped(Difference):
+    """What was changed, the number of pools, and those that are drained until no job holds them."""
+
+    pools: int
+    drained: list[str]
+
+
+class Unlinked(_Answer):
+    """The number of pools that were removed, and of those that remain."""
+
+    path: str
+    hierarchy: str | None
+    removed: int
+    pools: int
+
+
+class Moved(_Answer):
+    """Where a pool was, and where it is."""
+
+    path: str
+    to: str
+    uuid: str
+
+
+class Edge(_Answer):
+    """An edge, and the number of edges in its graph."""
+
+    subsystem: str
+    source: str
+    target: str
+    relation: str | None
+    edges: int
+
+
+class Undone(_Answer):
+    """The events that were undone."""
+
+    undone: list[dict[str, Any]]
+
+
+class InUse(_Answer):
+    in_use: str
+
+
 class Held(_Answer):
     """What a graph was copied for: a job of another one, null if that was dropped; and why it allocates nothing any more.
 

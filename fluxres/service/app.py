@@ -23,7 +23,7 @@ from fluxres.service.express import Express
 from fluxres.service.gate import Gate
 from fluxres.service.metrics import Metrics
 from fluxres.service.replies import Asked, Keys, caller_of, site_of
-from fluxres.service.routes import changes, children, graphs, operations, questions, runs, streams
+from fluxres.service.routes import changes, children, graphs, operations, questions, runs, shape, streams
 from fluxres.service.site import Site
 
 LEASE: Final = "fluxres-lease"
@@ -55,7 +55,15 @@ def routes(lifespan: Any = None) -> Litestar:
     specs: dict[int, ResponseSpec] = dict.fromkeys(_STATUSES, _PROBLEM)
     of_one = Router(
         "/graphs/{graph:str}",
-        route_handlers=[*graphs.OF_ONE, *questions.ROUTES, *changes.ROUTES, *children.ROUTES, *runs.ROUTES, *streams.ROUTES],
+        route_handlers=[
+            *graphs.OF_ONE,
+            *questions.ROUTES,
+            *changes.ROUTES,
+            *shape.ROUTES,
+            *children.ROUTES,
+            *runs.ROUTES,
+            *streams.ROUTES,
+        ],
     )
     v1 = Router("/v1", route_handlers=[*graphs.OF_ALL, of_one])
     for router in (v1, of_one):

@@ -32,6 +32,9 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 OPEN: Final = frozenset(("/health", "/ready"))
 """What needs no token: it tells nothing of the machine."""
 
+_TAKE_DOCUMENTS: Final = frozenset(("merge", "apply", "diff"))
+"""Operations on a graph whose body describes a machine."""
+
 _log = logging.getLogger("fluxres.service.access")
 
 
@@ -131,9 +134,10 @@ def _named(caller: Any, user: str) -> Any:
 
 
 def _bound(scope: Scope) -> int:
-    """The bytes that a body may have: only one route takes documents."""
-    path, method = scope["path"].rstrip("/"), scope["method"]
-    return limits.SERVICE_DOCUMENT_BYTES_MAX if method == "POST" and path == "/v1/graphs" else limits.SERVICE_BODY_BYTES_MAX
+    """The bytes that a body may have: few routes take documents."""
+    path = scope["path"].rstrip("/")
+    is_document = scope["method"] == "POST" and (path == "/v1/graphs" or path.rpartition("/")[2] in _TAKE_DOCUMENTS)
+    return limits.SERVICE_DOCUMENT_BYTES_MAX if is_document else limits.SERVICE_BODY_BYTES_MAX
 
 
 class _Body:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -210,6 +210,56 @@ class Copy(Body):
     path: str = "/"
     job: str | None = None
     at: Moment | None = None
+    replace: bool = False
+
+
+class Unlink(Body):
+    """A pool, and the hierarchy from which it is removed: by default that of its URI, else containment."""
+
+    path: str
+    hierarchy: str | None = None
+
+
+class Move(Body):
+    """A pool, and its new parent or its new path."""
+
+    path: str
+    to: str
+
+
+class OneEdge(Body):
+    """An edge of an auxiliary graph; `relation` selects one of several between the two pools."""
+
+    source: str
+    target: str
+    subsystem: str
+    relation: str | None = None
+
+
+class RemoveEdge(OneEdge):
+    """The edge that is removed."""
+
+
+class SetEdge(OneEdge):
+    """An edge and what changes of it; a capacity of `inf` is no limit, and an attribute that is null is removed."""
+
+    capacity: float | Literal["inf"] | None = None
+    unit: str | None = None
+    supply: Literal["all", "any"] | None = None
+    attributes: dict[str, Any] | None = None
+
+
+class AddEdge(SetEdge):
+    """A new edge; with `hierarchy`, the graph is created if there is none of this name."""
+
+    relation: str = "link"
+    hierarchy: bool | None = None
+
+
+class Undo(Body):
+    """The last change is undone; with `redo`, the last undo."""
+
+    redo: bool = False
 
 
 class GrowChild(Body):

@@ -247,7 +247,10 @@ class Site:
             limit = TimeLimit(self.question_s)
             with served.tap.serving(caller, limit), graph.batch(command=command, user=caller.name):
                 self._require(graph, expected)
+                generation = graph.generation
                 found, revision = limit.run(lambda: operation(graph)), self.revision(graph)
+                if graph.generation != generation:
+                    graph.matcher.prepare()  # for the machine as it is now: no part of a question
                 if keep is not None and graph.attachment is not None:
                     graph.attachment.note(*keep(found, revision))
                 return found, revision

@@ -109,6 +109,37 @@ class _Unreserve(msgspec.Struct, tag_field="event", tag="unreserve"):
     job: str
 
 
+class _Unlink(msgspec.Struct, tag_field="event", tag="unlink"):
+    pool: str
+    hierarchy: str | None
+    removed: Count
+
+
+class _Move(msgspec.Struct, tag_field="event", tag="move"):
+    pool: str
+    to: str
+
+
+class _Edge(msgspec.Struct, kw_only=True):
+    subsystem: str
+    source: str
+    target: str
+    relation: str
+
+
+class _AddEdge(_Edge, kw_only=True, tag_field="event", tag="add_edge"):
+    attributes: dict[str, Any]
+    hierarchy: bool | None
+
+
+class _SetEdge(_Edge, kw_only=True, tag_field="event", tag="set_edge"):
+    attributes: dict[str, Any]
+
+
+class _RemoveEdge(_Edge, kw_only=True, tag_field="event", tag="remove_edge"):
+    pass
+
+
 _Event = (
     _Allocate
     | _AllocateAll
@@ -123,8 +154,13 @@ _Event = (
     | _Untag
     | _Reserve
     | _Unreserve
+    | _Unlink
+    | _Move
+    | _AddEdge
+    | _SetEdge
+    | _RemoveEdge
 )
-OF_ADMINS: Final = frozenset(("state", "reserve", "unreserve"))
+OF_ADMINS: Final = frozenset(("state", "reserve", "unreserve", "unlink", "move", "add_edge", "set_edge", "remove_edge"))
 _OF_SCHEDULERS: Final = frozenset(
     ("allocate", "allocate_all", "free", "set_end", "stage", "commit", "release", "expire", "tag", "untag")
 )

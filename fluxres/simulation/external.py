@@ -23,6 +23,7 @@ from fluxres.instance.job import URGENCY_HELD
 from fluxres.instance.states import PENDING, State
 from fluxres.model import targets
 from fluxres.simulation.attempts import NOTHING_SAVED, Checkpoint
+from fluxres.simulation.blocked import BlockedUnits
 from fluxres.syntax import duration as durations
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ class Simulation(Protocol):
     instance: Instance
     machine: Machine
 
+    def has_submitted(self, job: int | str) -> bool: ...
     def job_of(self, job: int | str) -> Job | None:
         """The job of an instance by its id in the workload, if it is active."""
 
@@ -118,6 +120,8 @@ class External:
         """Events without an effect, by reason."""
         self._urgencies: dict[int, int] = {}
         """By number of a held job, its urgency before."""
+        self._unknown: dict[str, int | str] = {}
+        """By action, the first id that no job had."""
         graph = simulation.machine.graph
         if isinstance(events, list | tuple):
             events = sorted(events, key=lambda event: event.at)
@@ -126,6 +130,7 @@ class External:
         self._coming = iter(events)
         self.next = next(self._coming, None)
         self.steps = [InService(-FOREVER, *_units(graph.structure, simulation.machine.unit))]
+        self.blocked = BlockedUnits(graph.structure, simulation.machine.unit)
 
     def take(self) -> None:
         """Make the next event happen."""
@@ -146,6 +151,7 @@ class External:
         machine = self.simulation.machine
         vertices = targets.pools(machine.graph, str(event.target), "state")
         self.simulation.instance.set_state(vertices, STATES[event.action], requeue=self.on_failure == "requeue")
+        self.blocked.note_states(event.at, machine.graph.structure)
         found = InService(event.at, *_units(machine.graph.structure, machine.unit))
         if found[1:] != self.steps[-1][1:]:
             self.steps.append(found)
@@ -168,6 +174,10 @@ class External:
 
     def _on_job(self, event: ExternalEvent) -> None:
         assert not isinstance(event.target, Booking)
+        if not self.simulation.has_submitted(event.target):
+            first = self._unknown.setdefault(event.action, event.target)
+            self.notes[f"{event.action}: no job with this id had been submitted (the first was {first})"] += 1
+            return
         job = self.simulation.job_of(event.target)
         if job is None or (job.state not in PENDING and (event.action != "cancel" or job.state is not State.RUN)):
             self.notes[f"{event.action}: the job was not {'active' if event.action == 'cancel' else 'pending'}"] += 1

@@ -128,13 +128,24 @@ def _jobs(entry: object, place: Place, number: int, spots: dict[str, Place]) -> 
         queue=_text(given, "queue", place),
         partition=_text(given, "partition", place),
         level=place.at("level").integer(given["level"], 0, limits.INSTANCE_DEPTH_MAX) if "level" in given else None,
-        jobs=tuple(_listed(given["jobs"], place.at("jobs"), spots)) if "jobs" in given else (),
     )
+    if "jobs" in given:
+        own = _listed(given["jobs"], place.at("jobs"), spots)
+        one = one._replace(jobs=tuple(_owned(job, one) for job in own))
     if "count" not in given:
         yield one
         return
     for at in range(count):
         yield one._replace(id=f"{job}.{at}")
+
+
+def _owned(job: Submission, outer: Submission) -> Submission:
+    """A job in a job is of the same user and account, unless it names others."""
+    user, account = job.user or outer.user, job.account or outer.account
+    if (user, account) == (job.user, job.account):
+        return job
+    changed = job._replace(user=user, account=account)
+    return changed._replace(jobs=tuple(_owned(each, changed) for each in job.jobs))
 
 
 def _request(given: object, place: Place) -> Request:

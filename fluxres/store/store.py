@@ -959,7 +959,15 @@ class Store:
         since = now if held.at is None else clocks.ticks(held.at)
         rows.claims.stake(row, graph.structure, held.graph, held.job, since, now)
 
-    def undo(self, name: str | None = None, *, redo: bool = False, command: str = "", wait_s: float | None = None) -> list[Entry]:
+    def undo(
+        self,
+        name: str | None = None,
+        *,
+        redo: bool = False,
+        command: str = "",
+        wait_s: float | None = None,
+        user: str | None = None,
+    ) -> list[Entry]:
         """Put back the state before the last change of a graph, as a new change.
 
         Only one step is kept. Undoing an undo is `redo`, so that two people who undo the same change do not bring it back.
@@ -967,6 +975,7 @@ class Store:
         Args:
             name: of the graph; the default one if None.
             redo: undo an undo, and nothing else.
+            user: who undoes it, for the journal; the user of this process by default.
 
         Returns: the events of the change that was undone.
         Errors: UsageError if the last change cannot be undone; UnknownGraph; StoreError.
@@ -984,7 +993,7 @@ class Store:
             graph.records.stages_made = max(graph.records.stages_made, stages_made)
             what = {"first": undone[0].seq, "last": undone[-1].seq, "undone": last.get("undone", undone[-1].command)}
             event = {"event": "redo" if redo else "undo", **what}
-            rows.append(row, graph, [event], self.clock(), command)
+            rows.append(row, graph, [event], self.clock(), command, user=user)
         self.wake(row.name, mailbox.marks(graph))
         return undone
 

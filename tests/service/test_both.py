@@ -239,6 +239,94 @@ def test_ended_records_expire(graph: Any) -> None:
     assert graph.expire() == []
 
 
+def more(name: str, *nodes: str) -> fluxres.ResourceGraph:
+    """A machine with one rack, for a merge."""
+    rack = {"type": "rack", "id": 9, "with": [{"type": "node", "names": list(nodes), "with": [{"type": "core", "count": 8}]}]}
+    return fluxres.load({"fluxres": 1, "name": name, "resources": [rack]}, clock=time.time)
+
+
+def test_machines_are_merged_with_what_their_jobs_hold(graph: Any) -> None:
+    other = more("demo", "extra0", "extra1")
+    other.allocate("/demo/rack9/extra1", job="theirs", duration_s=600)
+    uuid = other.pool("/demo/rack9/extra0").uuid
+    graph.merge(other)
+    assert graph.pool("/demo/rack9/extra0").uuid == uuid
+    assert graph.jobs() == ["theirs"]
+    assert len(graph.find("type=node")) == 10
+    assert len(graph.allocate("slot=9/node", job="j1", duration_s=60).pools) == 9
+    with pytest.raises(fluxres.MergeConflict):
+        graph.merge(other)
+    assert graph.check() == []
+
+
+def test_machines_are_merged_below_a_path(graph: Any) -> None:
+    node = fluxres.load({"fluxres": 1, "name": "spare", "root": {"type": "node", "with": [{"type": "core"}]}})
+    graph.merge(node, "/demo/rack1/spare")
+    assert graph.pool("/demo/rack1/spare").type == "node"
+    with pytest.raises(fluxres.UnknownPool):
+        graph.merge(node, "/demo/rack7/spare")
+
+
+def test_pools_are_unlinked_unless_jobs_hold_them(graph: Any) -> None:
+    graph.allocate("/demo/rack1/node3", job="j1", duration_s=600)
+    with pytest.raises(fluxres.StillHeld) as refused:
+        graph.unlink("/demo/rack1")
+    assert "j1" in str(refused.value)
+    graph.unlink(graph.pool("/demo/rack1/node0").path)
+    assert graph.find("type=node").paths()[4:] == [f"/demo/rack1/node{i}" for i in (1, 2, 3)]
+    with pytest.raises(fluxres.UnknownPool):
+        graph.unlink("/demo/rack1/node0")
+
+
+def test_pools_move_with_what_is_below_them(graph: Any) -> None:
+    graph.tag("/demo/rack0/node0", "moved")
+    graph.move("/demo/rack0/node0", "/demo/rack1/node7")
+    assert dict(graph.pool("/demo/rack1/node7").tags) == {"moved": None}
+    assert len(graph.find("type=core")) == 64
+    graph.allocate("/demo/rack0/node1", job="j1", duration_s=600)
+    with pytest.raises(fluxres.StillHeld):
+        graph.move("/demo/rack0/node1", "/demo/rack1/node8")
+
+
+def test_edges_come_change_and_go(graph: Any) -> None:
+    with pytest.raises(fluxres.UnknownGraph):
+        graph.add_edge("/demo/rack0", "/demo/rack1", "network")
+    graph.add_edge("/demo/rack0", "/demo/rack1", "network", capacity=40, unit="GB", attributes={"hops": 2}, hierarchy=False)
+    with pytest.raises(fluxres.UsageError):
+        graph.add_edge("/demo/rack0", "/demo/rack1", "network")
+    graph.set_edge("/demo/rack0", "/demo/rack1", "network", capacity=math.inf, attributes={"hops": None, "colour": "red"})
+    with pytest.raises(fluxres.UsageError):
+        graph.set_edge("/demo/rack1", "/demo/rack0", "network", capacity=1)
+    graph.remove_edge("/demo/rack0", "/demo/rack1", "network")
+    with pytest.raises(fluxres.UsageError):
+        graph.remove_edge("/demo/rack0", "/demo/rack1", "network")
+
+
+def test_a_description_is_compared_and_applied(graph: Any) -> None:
+    wanted = fluxres.load({**DEMO, "resources": [{**DEMO["resources"][0], "count": 3}]})  # type: ignore[index]
+    assert not graph.diff(fluxres.load(DEMO))
+    found = graph.diff(wanted)
+    assert found
+    assert [(part.path, part.pools) for part in found.added] == [("/demo/rack2", 37)]
+    assert not found.removed
+    assert "37 pools added" in found.summary
+    assert [part.path for part in graph.apply(wanted).added] == ["/demo/rack2"]
+    assert not graph.diff(wanted)
+    graph.allocate("/demo/rack2/node1", job="j1", duration_s=600)
+    with pytest.raises(fluxres.StillHeld) as refused:
+        graph.apply(fluxres.load(DEMO))
+    assert refused.value.jobs == ("j1",)
+    done = graph.apply(fluxres.load(DEMO), drain=True)
+    assert done.drained == ["/demo/rack2"]
+    assert graph.pool("/demo/rack2").state == "drain"
+    smaller = {"type": "rack", "count": 3, "with": [{"type": "node", "count": 4, "properties": {"ssd": 2}}]}
+    graph.free("j1")
+    changed = graph.diff(fluxres.load({**DEMO, "resources": [smaller]})).changed
+    assert [(one.attribute, one.before, one.after, one.paths) for one in changed if one.attribute == "property ssd"] == [
+        ("property ssd", True, 2, graph.find("type=node").paths())
+    ]
+
+
 WRONG: list[Callable[[Any], object]] = [
     lambda g: g.allocate("slot=9/node", job="j1"),
     lambda g: g.allocate_all([("slot=9/node", "j1"), ("slot=1/node", "j2")]),
@@ -257,6 +345,18 @@ WRONG: list[Callable[[Any], object]] = [
     lambda g: g.match("slot=1/node", at="yesterdayish"),
     lambda g: g.earliest("slot=1/node", duration_s="a while"),
     lambda g: g.commit("s99"),
+    lambda g: g.unlink("/demo"),
+    lambda g: g.unlink("/demo/rack0", "power"),
+    lambda g: g.move("/demo/rack0", "/demo/rack0/node0"),
+    lambda g: g.move("/demo/rack0", "/elsewhere/rack0"),
+    lambda g: g.merge(fluxres.load({"fluxres": 1, "name": "other", "resources": [{"type": "node"}]})),
+    lambda g: g.apply(fluxres.load({"fluxres": 1, "name": "other", "resources": [{"type": "node"}]})),
+    lambda g: g.diff("demo.yaml"),
+    lambda g: g.add_edge("/demo/rack0", "/demo/rack9", "network", hierarchy=False),
+    lambda g: g.add_edge("/demo/rack0", "/demo/rack1", "network", capacity=-1.0, hierarchy=False),
+    lambda g: g.add_edge("/demo/rack0", "/demo/rack1", "network", attributes={"": 1}, hierarchy=False),
+    lambda g: g.set_edge("/demo/rack0", "/demo/rack1", "network", capacity=4),
+    lambda g: g.remove_edge("/demo/rack0", "/demo/rack1", "network"),
 ]
 
 

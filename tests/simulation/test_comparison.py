@@ -11,7 +11,7 @@ import pytest
 from fluxres.documents import yaml_document
 from fluxres.errors import InputError
 from fluxres.experiments import campaign, parts, report
-from fluxres.experiments.comparison import check, compare, estimate, repeats_needed, warnings
+from fluxres.experiments.comparison import check, compare, estimate, remarks, repeats_needed, warnings
 from fluxres.experiments.folder import ResultsFolder
 from fluxres.experiments.study import Study, of_document
 from tests.simulation.conftest import Write
@@ -79,6 +79,42 @@ def test_settings_that_ran_the_same_jobs_cause_no_warning(page: Write, tmp_path:
     ratio = found.rows[1].ratios["mean_wait_s"]
     assert ratio is not None
     assert float(own["ratio"]) == ratio.mean
+
+
+DISTURBED = """
+fluxres-experiment: 1
+name: disturbed
+machine: node=4/core=1
+inventory: graph
+event_order: batched
+workload: {file: jobs.yaml}
+disturbances: {events: events.yaml, on_failure: requeue}
+accounting: {partitions: {p: {default: true, max_size: 3, max_time: 1h}}, users: {ann: {}, bob: {}}}
+"""
+JOBS = "[{request: -N4, run: 5, duration: 9}, {request: -N2, run: 5, duration: 9}]"
+EVENTS = "[{at: 1, down: node0}, {at: 2, up: node0}, {at: 3, cancel: x}, {at: 3, cancel: y}]"
+
+
+def test_a_report_says_why_jobs_did_not_run_and_what_a_run_depends_on(page: Write, tmp_path: Path) -> None:
+    study = page(DISTURBED)
+    (study.folder / "jobs.yaml").write_text(JOBS)
+    (study.folder / "events.yaml").write_text(EVENTS)
+    campaign.run(study, tmp_path / "a")
+    found, _ = report.write(study, ResultsFolder(tmp_path / "a"))
+    assert list(remarks(found)) == [
+        "run 001: 1 job never started, partition p: max_size is 3",
+        "run 001: cancel: no job with this id had been submitted (the first was x) (2 times)",
+    ]
+    text = (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
+    assert all(line in text for line in remarks(found))
+    for key, value in (
+        ("inventory", "graph"),
+        ("order of events", "batched"),
+        ("disturbances", "events: events.yaml, on_failure: requeue"),
+        ("accounting", "1 partition, 2 users"),
+    ):
+        assert f"<th scope=row>{key}</th><td>{value}</td>" in text
+    assert study.shown[-2:] == ["goodput", "interruptions"]
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,16 @@ def test_an_instance_is_made_for_a_stage_of_a_workflow_and_ends_with_it() -> Non
     assert rows == [(0, 4, 0, 0.0, 12.0, 0.0), (1, 2, 4, 0.0, 6.0, 0.0), (1, 4, 5, 6.0, 12.0, 6.0)]
 
 
+def test_jobs_in_jobs_are_of_the_same_user_and_account_unless_they_name_others() -> None:
+    text = """
+    - {id: a, request: -n2, user: ann, account: chem, jobs: [
+        {id: b, request: -n1, run: 1}, {id: c, request: -n1, user: bob, jobs: [{id: d, request: -n1, run: 1}]}]}
+    """
+    (outer,) = jobspecs.read(Source(text.encode(), "jobs.yaml"))
+    b, c = outer.jobs
+    assert [(job.user, job.account) for job in (b, c, *c.jobs)] == [("ann", "chem"), ("bob", "chem"), ("bob", "chem")]
+
+
 def test_an_instance_of_a_job_ends_at_its_limit_with_its_jobs() -> None:
     inner = tuple(job(f"i{n}", n, 10, 1, 10) for n in range(4))
     work = [job("outer", 0, 1, 2)._replace(limit=2 * S, jobs=inner), job("next", 0, 1, 4, 1)]

@@ -92,6 +92,7 @@ WRONG = [
     ("hierarchy: {topolgy: 2}\n", "6:13", "unknown key 'topolgy'", "topology"),
     ("hierarchy: {topology: 2x}\n", "6:12", "expected fan-outs such as 2x4, got '2x'", ""),
     ("hierarchy: {topology: 3x3}\n", "6:23", "9 innermost instances, but the machine has at most 8", "smaller fan-outs"),
+    ("disturbances: {on_failure: fail, events: none.yaml}\n", "6:42", "none.yaml", ""),
     ("hierarchy: {queue_policy: esay}\n", "6:12", "no queue policy 'esay'", "easy"),
     ("hierarchy: {match_policy: lowest}\n", "6:12", "lowest", ""),
     ("inventory: quick\n", "6:12", "expected graph, auto, named, counted, got 'quick'", ""),

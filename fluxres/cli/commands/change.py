@@ -10,13 +10,13 @@ from fluxres.cli.output import answer, note
 from fluxres.cli.program import Command
 from fluxres.cli.settings import Settings
 from fluxres.cli.sources import read_description, source_options
-from fluxres.cli.stores import changing, note_supply, reading, store, trying
+from fluxres.cli.stores import changing, note_supply, reading, server, source, store, trying
 from fluxres.documents.document import plural
 from fluxres.render.text import printable, when
 
 if TYPE_CHECKING:
     from fluxres.model.difference import Difference
-    from fluxres.store import Entry
+    from fluxres.store import Entry, Ticket
 
 DIFFERENT = 1
 
@@ -77,14 +77,21 @@ def undo_command(settings: Settings, redo: bool) -> None:
 
     Only the last change can be undone, and not the first load of a graph or `graphs drop`.
     """
-    from fluxres.launch import desk
-
-    opened = store(settings)
-    undone = opened.undo(settings.graph, redo=redo, command=settings.command, wait_s=settings.wait_s)
-    for one in desk.freed(opened, settings.graph, opened.load(settings.graph)):
+    undone = source(settings).undo(settings.graph, redo=redo, command=settings.command, wait_s=settings.wait_s)
+    for one in _freed(settings):
         job = printable(one.job)
         note(f"the program of job {job} runs on, and holds nothing (`fluxres cancel {job}` ends it)")
     answer(settings, document=lambda: _document(undone), lines=lambda _style: _lines(undone, redo=redo))
+
+
+def _freed(settings: Settings) -> list[Ticket]:
+    """The jobs that hold nothing any more, although their programs run."""
+    from fluxres.launch import desk
+
+    if (remote := server(settings)) is not None:
+        return remote.queue(settings.graph)[2]
+    opened = store(settings)
+    return desk.freed(opened, settings.graph, opened.load(settings.graph))
 
 
 def _document(undone: list[Entry]) -> dict[str, Any]:

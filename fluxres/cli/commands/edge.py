@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -165,11 +165,12 @@ def _carried(structure: Structure, subsystem: str, capacity: str | None, given: 
 def _answer(
     settings: Settings, graph: ResourceGraph, before: Structure, edge: tuple[str, str, str, str | None], done: str
 ) -> None:
+    from fluxres.render import documents
+
     subsystem, source, target, relation = edge
     note_supply(graph, before)
-
-    def document() -> dict[str, Any]:
-        edges = len(graph.structure.subsystem(subsystem))
-        return {"subsystem": subsystem, "source": source, "target": target, "relation": relation, "edges": edges}
-
-    answer(settings, document=document, lines=lambda _style: [f"{subsystem}: {source} -> {target} {done}"])
+    answer(
+        settings,
+        document=lambda: documents.edge(graph, source, target, subsystem, relation),
+        lines=lambda _style: [f"{subsystem}: {source} -> {target} {done}"],
+    )

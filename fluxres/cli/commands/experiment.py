@@ -15,7 +15,7 @@ from fluxres.documents.document import plural
 from fluxres.render.text import Column, table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from fluxres.experiments.comparison import Checked, Comparison, Estimate
     from fluxres.experiments.study import Study
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 NOT_AS_EXPECTED = 1
 """Exit status if a result differs from the expected value, or a run failed or refused every job."""
+
+_REMARKS_MAX = 20
+"""Bound on the remarks about single runs that a terminal shows."""
 
 _PATH = click.Path(path_type=Path)
 
@@ -61,11 +64,13 @@ def make_runs(
     cluster: str | None = None,
     checks: bool = False,
     keeps: bool = True,
+    head: Sequence[str] = (),
 ) -> int:
     """Make the runs of a study that are missing, and report them.
 
     Args:
         checks: compare with the expected values.
+        head: lines before the table.
         keeps: the directory stays, so it gets a report.
     """
     from fluxres.experiments import campaign
@@ -75,17 +80,22 @@ def make_runs(
         def show(done: float, text: str) -> None:
             shown.done, shown.text = done, text
 
-        ended = campaign.run(
-            study,
-            out,
-            processes=processes or campaign.default_processes(),
-            cluster=cluster,
-            command=settings.command,
-            on_progress=show,
-        )
+        try:
+            ended = campaign.run(
+                study,
+                out,
+                processes=processes or campaign.default_processes(),
+                cluster=cluster,
+                command=settings.command,
+                on_progress=show,
+            )
+        except KeyboardInterrupt:
+            if keeps:
+                note(f"completed runs are in {out}; the same command makes those that are missing")
+            raise
     for key, error in ended.failed.items():
         note(f"run {key} failed: {error}")
-    return _report(settings, study, out, made=ended.made, kept=ended.kept, checks=checks, keeps=keeps)
+    return _report(settings, study, out, made=ended.made, kept=ended.kept, checks=checks, keeps=keeps, head=head)
 
 
 @experiment_command.command("report")
@@ -100,13 +110,14 @@ def report(settings: Settings, results: Path, checks: bool) -> int:
 
 
 @experiment_command.command("show", outputs=TABLE_OUTPUTS)
-@click.argument("study", metavar="STUDY", type=_PATH)
+@click.argument("study", metavar="STUDY|DIR", type=_PATH)
 @click.pass_obj
 def show(settings: Settings, study: Path) -> None:
-    """List the runs of a study, and check that they are possible."""
+    """List the runs of a study, or of the study whose results are in DIR, and check that they are possible."""
+    from fluxres.experiments.folder import ResultsFolder
     from fluxres.experiments.study import value_text
 
-    read = _study(study)
+    read = ResultsFolder(study).study() if study.is_dir() else _study(study)
     columns = [Column("RUN"), *(Column(name.upper()) for name in read.headings), Column("SEED", right=True)]
     answer_table(
         settings,
@@ -127,7 +138,17 @@ def _study(path: Path) -> Study:
     return read
 
 
-def _report(settings: Settings, study: Study, out: Path, *, made: int, kept: int | None, checks: bool, keeps: bool = True) -> int:
+def _report(
+    settings: Settings,
+    study: Study,
+    out: Path,
+    *,
+    made: int,
+    kept: int | None,
+    checks: bool,
+    keeps: bool = True,
+    head: Sequence[str] = (),
+) -> int:
     from fluxres.experiments import comparison, report
     from fluxres.experiments.folder import ResultsFolder
 
@@ -138,11 +159,13 @@ def _report(settings: Settings, study: Study, out: Path, *, made: int, kept: int
     for text in comparison.warnings(found):
         note(f"warning: {text}")
     failed = {key: error for row in found.rows for key, error in row.errors.items()}
-    refusing = [(run.key, document) for row in found.rows for run, document in row.runs if document["metrics"]["refused"]]
-    for key, each in refusing:
-        reason = next(iter(each["refused"]["reasons"]))
-        note(f"run {key}: {plural(each['metrics']['refused'], 'job')} refused, {each['metrics']['jobs']} ran: {reason}")
-    is_idle = any(not each["metrics"]["jobs"] for _, each in refusing)
+    remarks = list(comparison.remarks(found))
+    for text in remarks[:_REMARKS_MAX]:
+        note(text)
+    if len(remarks) > _REMARKS_MAX:
+        note(f"{len(remarks) - _REMARKS_MAX} more remarks of this kind" + " are in the report" * keeps)
+    metrics = [document["metrics"] for row in found.rows for _, document in row.runs]
+    is_idle = any(each["refused"] and not each["jobs"] for each in metrics)
     checked = comparison.check(found) if checks else []
     document: dict[str, Any] = {
         "study": study.page.name,
@@ -155,7 +178,7 @@ def _report(settings: Settings, study: Study, out: Path, *, made: int, kept: int
         "settings": [_row(found, at) for at in range(len(found.rows))],
         "expected": [each.to_dict() for each in checked],
     }
-    answer(settings, document=lambda: document, lines=lambda style: _lines(style, found, checked, document))
+    answer(settings, document=lambda: document, lines=lambda style: [*head, *_lines(style, found, checked, document)])
     return NOT_AS_EXPECTED if failed or found.missing or is_idle or not all(each.holds for each in checked) else 0
 
 
@@ -200,10 +223,10 @@ def compared(style: Style, found: Comparison) -> list[str]:
         columns.append(Column(_heading(FIGURES[name].title), right=True))
         for cells, row in zip(rows, found.rows, strict=True):
             cells.append(number(each.mean if (each := row.figures.get(name)) else None))
-    for name in study.shown:
+    for drop, name in zip(range(len(study.shown), 0, -1), study.shown, strict=True):
         own = [row.figures.get(name) for row in found.rows]
         shown = scale(name, [each.mean for each in own if each])
-        columns.append(Column(_heading(title(name, shown)), right=True))
+        columns.append(Column(_heading(title(name, shown)), right=True, drop=drop if drop < len(study.shown) else 0))
         for cells, row, each in zip(rows, found.rows, own, strict=True):
             ratio = row.ratios.get(name)
             cells.append(shown.text(each.mean if each else None) + (f"  ×{number(float(f'{ratio.mean:.3g}'))}" if ratio else ""))

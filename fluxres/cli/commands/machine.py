@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fluxres.cli import completing
+from fluxres.cli import completing, stores
 from fluxres.cli.arguments import Moment, chosen, key_value
 from fluxres.cli.output import answer, answer_summary, note
 from fluxres.cli.program import Command
+from fluxres.cli.progress import progress
 from fluxres.cli.settings import TABLE_OUTPUTS, Duration, Settings
 from fluxres.cli.sources import load_one
-from fluxres.cli.stores import changing, is_file, note_supply, os_user, reading, save_file, store
+from fluxres.cli.stores import changing, is_file, note_supply, os_user, reading, save_file
 from fluxres.clock import FOREVER
 from fluxres.documents.document import plural
 from fluxres.errors import InsufficientResources, UsageError
@@ -208,16 +209,20 @@ def copy_command(settings: Settings, path: str | None, job: str | None, at: floa
     """
     if path is not None and job is not None:
         raise UsageError("both a path and a job were given", hint="give one of them")
-    graph = reading(settings)
-    made = graph.copy("/" if path is None else path, job=job, at=at)
-    if is_file(dest):
-        save_file(made, dest, replace=replace)
-    else:
-        from fluxres.store import Held
+    with progress(3) as shown:
+        shown.step("reading the graph")
+        graph = reading(settings)
+        shown.step(f"copying from {graph.name}")
+        made = graph.copy("/" if path is None else path, job=job, at=at)
+        shown.step(f"writing {dest}")
+        if is_file(dest):
+            save_file(made, dest, replace=replace)
+        else:
+            from fluxres.store import Held
 
-        made.name = dest
-        held = None if job is None else Held(graph.name, job, at)
-        store(settings).put(dest, made, replace=replace, held=held, command=settings.command, wait_s=settings.wait_s)
+            made.name = dest
+            held = None if job is None else Held(graph.name, job, at)
+            stores.source(settings).put(dest, made, replace=replace, held=held, command=settings.command, wait_s=settings.wait_s)
     note_supply(made)
     answer_summary(settings, made)
 
@@ -235,7 +240,7 @@ def merge_command(settings: Settings, source: str, where: str | None) -> None:
     """
     from fluxres import clock
 
-    opened = store(settings)
+    opened = stores.source(settings)
     known = source in opened.names()
     other = opened.load(source, clock=clock.system) if known else load_one(source, clock=clock.system)
     with changing(settings) as graph:
@@ -278,14 +283,10 @@ def move_command(settings: Settings, path: str, to: str) -> None:
 
     With a URI such as power:/pdu1, TO is the new parent in that hierarchy.
     """
+    from fluxres.render import documents
+
     with changing(settings) as graph:
         uuid = graph.pool(path).uuid
         graph.move(path, to)
-    pool = graph.pool(uuid)
-    hierarchy, _ = graph.structure.lookup.graph_and_path(to)
-    place = next((uri for uri in pool.uris if uri.startswith(f"{hierarchy}:/") and hierarchy in graph.subsystems), pool.path)
-    answer(
-        settings,
-        document=lambda: {"path": path, "to": place, "uuid": uuid},
-        lines=lambda _style: [f"{path} moved to {place}"],
-    )
+    done = documents.moved(graph, path, to, uuid)
+    answer(settings, document=lambda: done, lines=lambda _style: [f"{path} moved to {done['to']}"])

@@ -215,8 +215,10 @@ def _note_left_out(jobs: Workload, result: Result) -> None:
         note(f"{plural(number, 'job')} never started, {reason}")
     if len(result.refusals):
         note(f"refused: job{'s' * (len(result.refusals) > 1)} {result.refusals.listed()}")
-    for reason, number in (*jobs.notes.items(), *result.notes.items()):
+    for reason, number in jobs.notes.items():
         note(f"{plural(number, 'time')} {reason}")
+    for reason, number in result.notes.items():
+        note(reason + f" ({number} times)" * (number > 1))
 
 
 def _made(settings: Settings, workload: str, machine: Machine, given: dict[str, Any]) -> dict[str, str]:
@@ -228,7 +230,8 @@ def _made(settings: Settings, workload: str, machine: Machine, given: dict[str, 
 
     source = given["machine"] or machine.graph.name
     size = counted(machine.count, machine.unit)
-    queue, match = (given["queue_policies"] or ("easy",))[0], given["match_policy"] or "first"
+    policies, match = given["queue_policies"] or ("easy",), given["match_policy"] or "first"
+    queues = f"queue {'policies' if len(policies) > 1 else 'policy'} {', '.join(policies)}"
     nested = f", {given['hierarchy']} instances" if given["hierarchy"] else ""
     nested += "".join(f", {name} {given[name]}" for name in ("larger", "balance", "elastic") if given[name])
     order = "" if given["event_order"] == "sequential" else f", events {given['event_order']}"
@@ -236,7 +239,7 @@ def _made(settings: Settings, workload: str, machine: Machine, given: dict[str, 
     return {
         "workload": workload + model,
         "machine": size if source.isdecimal() else f"{source}: {size}",
-        "scheduler": f"queue policy {queue}, match policy {match}{nested}, cost {given['cost'] or 'none'}{order}",
+        "scheduler": f"{queues}, match policy {match}{nested}, cost {given['cost'] or 'none'}{order}",
         "fluxres": __version__,
         "date": datetime.fromtimestamp(clock.system(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "command": settings.command,
@@ -326,12 +329,15 @@ _ROWS = (
 )
 
 
+def _head(made: dict[str, str]) -> list[str]:
+    return [f"{key:22} {made[key]}" for key in ("workload", "machine", "scheduler")]
+
+
 def _lines(jobs: Workload, result: Result, made: dict[str, str], style: Style) -> Iterator[str]:
     from fluxres.experiments.figures import FIGURES, scale
 
     metrics = result.metrics
-    for key in ("workload", "machine", "scheduler"):
-        yield f"{key:22} {made[key]}"
+    yield from _head(made)
     ended = ", ".join(f"{number:,} {what}" for what, number in sorted(metrics.results.items()))
     idle = sum(metrics.results.values()) - metrics.jobs
     never = f", of which {idle:,} never ran" if idle else ""
@@ -375,11 +381,14 @@ def _levels(result: Result) -> Iterator[list[str]]:
     from fluxres.experiments.figures import number
 
     levels: dict[int, list[Any]] = {}
+    has_cost = any(row.decisions for row in result.instances)
     for row in result.instances:
         levels.setdefault(row.level, []).append(row)
     for level, rows in sorted(levels.items()):
         busy_s = sum(row.busy_s for row in rows) / len(rows)
-        yield [number(n) for n in (level, len(rows), sum(r.jobs for r in rows), sum(r.decisions for r in rows), busy_s)]
+        decisions = (sum(row.decisions for row in rows), busy_s)
+        counts = [number(n) for n in (level, len(rows), sum(row.jobs for row in rows))]
+        yield [*counts, *(map(number, decisions) if has_cost else ("", ""))]
 
 
 # -- several runs, compared --------------------------------------------------------------------------------------------
@@ -411,7 +420,8 @@ def _compare(settings: Settings, workload: str, given: dict[str, Any]) -> int:
         raise UsageError("--repeats needs a model, since a trace is the same with every seed")
     checks.check(made)
     processes = 1 if "measured" in (given["cost"] or "") else None  # neighbours would be measured as well
+    head = _head(_made(settings, workload, machine, given))
     if given["out"] is not None:
-        return make_runs(settings, made, given["out"], processes=processes)
+        return make_runs(settings, made, given["out"], processes=processes, head=head)
     with tempfile.TemporaryDirectory(prefix="fluxres-") as folder:
-        return make_runs(settings, made, Path(folder), processes=processes, keeps=False)
+        return make_runs(settings, made, Path(folder), processes=processes, keeps=False, head=head)

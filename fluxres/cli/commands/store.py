@@ -12,7 +12,7 @@ from fluxres.cli.output import answer, answer_summary, answer_table, note
 from fluxres.cli.program import Command, Group
 from fluxres.cli.progress import progress
 from fluxres.cli.settings import TABLE_OUTPUTS, Settings, no_output
-from fluxres.cli.sources import read_description, source_options
+from fluxres.cli.sources import read_description, source_options, steps_to_read
 from fluxres.cli.stores import answer_report, note_supply, reading, save_file, source, store
 from fluxres.documents.document import plural
 from fluxres.errors import MergeConflict, StoreError, UsageError
@@ -20,6 +20,7 @@ from fluxres.render.text import Column, when
 
 if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
+    from fluxres.service.client.store import RemoteStore
     from fluxres.store import Store
     from fluxres.store.claims import Standing
 
@@ -46,10 +47,11 @@ def load_command(
     machine itself (hwloc: by libhwloc), or the URL of another store; or several files, each of a part of the machine. The first
     graph becomes the one in use. Loading the same description again changes nothing.
     """
-    opened = store(settings)
-    with progress(1 + len(given["sources"])) as shown:
+    opened = source(settings)
+    with progress(steps_to_read(given["sources"]) + 2) as shown:
         called = name if name is not None else settings.graph
         graph = read_description(**given, name=called, changes=changes, shown=shown)
+        shown.step(f"comparing {graph.name} with the store")
         there = None if replace or graph.name not in opened.names() else _same(opened, graph)
         if there is None:
             shown.step(f"writing {graph.name}")
@@ -68,7 +70,7 @@ def load_command(
     answer_summary(settings, there or graph, in_use=in_use == graph.name, unchanged=there is not None)
 
 
-def _same(opened: Store, graph: ResourceGraph) -> ResourceGraph | None:
+def _same(opened: Store | RemoteStore, graph: ResourceGraph) -> ResourceGraph | None:
     """The graph of this name in the store, if it is the one described; None if it cannot be read, so that the store refuses.
 
     Errors: UsageError if it differs.
@@ -145,7 +147,7 @@ def _holder(standing: Standing) -> str:
 @click.pass_obj
 def use(settings: Settings, name: str) -> None:
     """Make this graph the default for commands without --graph."""
-    store(settings).use(name, wait_s=settings.wait_s)
+    source(settings).use(name, wait_s=settings.wait_s)
     answer(settings, document=lambda: {"in_use": name}, lines=lambda _style: [f"{name} is now in use"])
 
 

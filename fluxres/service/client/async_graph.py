@@ -153,6 +153,15 @@ class AsyncRemoteGraph:
     commit = _awaiting(Calls.commit)
     release = _awaiting(Calls.release)
 
+    merge = _awaiting(Calls.merge)
+    apply = _awaiting(Calls.apply)
+    diff = _awaiting(Calls.diff)
+    unlink = _awaiting(Calls.unlink)
+    move = _awaiting(Calls.move)
+    add_edge = _awaiting(Calls.add_edge)
+    set_edge = _awaiting(Calls.set_edge)
+    remove_edge = _awaiting(Calls.remove_edge)
+
     async def walk(self, where: str = "/", order: str = "pre", hierarchy: str | None = None) -> AsyncIterator[RemotePool]:
         """A pool and everything below it."""
         after, is_first = None, True

@@ -11,13 +11,15 @@ import math
 from collections.abc import Callable, Generator, Iterable, Mapping
 from datetime import datetime, timedelta
 from secrets import token_hex
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from fluxres import clock, limits
 from fluxres.clock import Length, Time
-from fluxres.errors import InfeasibleRequest, InsufficientResources, UnknownGraph
+from fluxres.errors import InfeasibleRequest, InsufficientResources, UnknownGraph, UsageError
+from fluxres.model import ResourceGraph
 from fluxres.model.values import Span
-from fluxres.service.client.requests import Reply, Request, get, of_graph, post
+from fluxres.service.client.difference import RemoteDifference
+from fluxres.service.client.requests import Reply, Request, get, of_graph, post, send
 from fluxres.service.client.values import (
     Fetch,
     RemoteMatch,
@@ -25,6 +27,7 @@ from fluxres.service.client.values import (
     RemoteRefusal,
     RemoteSelection,
     end_of,
+    name_of,
     names_of,
 )
 
@@ -73,7 +76,7 @@ class Calls(Generic[A, S]):
 
     def pool(self, where: str | RemotePool) -> Call[RemotePool]:
         """The pool with this path, URI, uuid or short name, as it is now. Errors: UnknownPool."""
-        document = yield from self.document(where if isinstance(where, str) else where.path)
+        document = yield from self.document(name_of(where))
         return RemotePool(document["path"], self._fetch, document)
 
     def document(self, where: str) -> Call[dict[str, Any]]:
@@ -331,6 +334,81 @@ class Calls(Generic[A, S]):
         """Release what a stage, or the one with this id, locks. Errors: StaleHandle."""
         yield from self._post("release", {"stage": _id_of(stage)}, idempotency_key)
 
+    # -- changing the machine ----------------------------------------------------------------------------------------
+
+    def merge(self, other: ResourceGraph | str, at: str | None = None, *, idempotency_key: str | None = None) -> Call[None]:
+        """Add another graph to this one: a local graph, or one of the server by name. Errors: MergeConflict, UnknownPool."""
+        if isinstance(other, str):
+            yield from self._send("merge", b"", idempotency_key, source=other, at=at)
+        else:
+            yield from self._send("merge", _document_of(other), idempotency_key, at=at)
+
+    def apply(self, change: ResourceGraph, *, drain: bool = False, idempotency_key: str | None = None) -> Call[RemoteDifference]:
+        """Change the machine into what a local graph describes; returns what was changed. Errors: StillHeld, MergeConflict."""
+        return RemoteDifference((yield from self._send("apply", _document_of(change), idempotency_key, drain=drain)))
+
+    def diff(self, other: ResourceGraph) -> Call[RemoteDifference]:
+        """What `apply` would change. Errors: MergeConflict for the description of another machine."""
+        reply = yield send(of_graph(self.graph, "diff"), _document_of(other))
+        return RemoteDifference(reply.document())
+
+    def unlink(self, where: str | RemotePool, hierarchy: str | None = None, *, idempotency_key: str | None = None) -> Call[None]:
+        """Remove a pool and everything below it from a hierarchy. Errors: StillHeld; UsageError for the root."""
+        yield from self._post("unlink", {"path": name_of(where), "hierarchy": hierarchy}, idempotency_key)
+
+    def move(self, where: str | RemotePool, to: str | RemotePool, *, idempotency_key: str | None = None) -> Call[None]:
+        """Move a pool and everything below it into another pool, or to a path. Errors: StillHeld, MergeConflict."""
+        yield from self._post("move", {"path": name_of(where), "to": name_of(to)}, idempotency_key)
+
+    def add_edge(
+        self,
+        source: str | RemotePool,
+        target: str | RemotePool,
+        subsystem: str,
+        *,
+        relation: str = "link",
+        capacity: float | None = None,
+        unit: str | None = None,
+        supply: Literal["all", "any"] | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        hierarchy: bool | None = None,
+        idempotency_key: str | None = None,
+    ) -> Call[None]:
+        """Add an edge between two pools to an auxiliary graph. Errors: UsageError for an edge that exists already."""
+        values = {"relation": relation, "unit": unit, "supply": supply, "attributes": attributes, "hierarchy": hierarchy}
+        given = {**_ends(source, target, subsystem), "capacity": _capacity(capacity), **values}
+        yield from self._post("add_edge", given, idempotency_key)
+
+    def set_edge(
+        self,
+        source: str | RemotePool,
+        target: str | RemotePool,
+        subsystem: str,
+        *,
+        relation: str | None = None,
+        capacity: float | None = None,
+        unit: str | None = None,
+        supply: Literal["all", "any"] | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Call[None]:
+        """Change the capacity, unit, supply or attributes of an edge. Errors: UsageError if there is none; StillHeld."""
+        values = {"relation": relation, "unit": unit, "supply": supply, "attributes": attributes}
+        given = {**_ends(source, target, subsystem), "capacity": _capacity(capacity), **values}
+        yield from self._post("set_edge", given, idempotency_key)
+
+    def remove_edge(
+        self,
+        source: str | RemotePool,
+        target: str | RemotePool,
+        subsystem: str,
+        *,
+        relation: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Call[None]:
+        """Remove an edge; the pools stay. Errors: UsageError where there is none; StillHeld."""
+        yield from self._post("remove_edge", {**_ends(source, target, subsystem), "relation": relation}, idempotency_key)
+
     # -- inside ------------------------------------------------------------------------------------------------------
 
     def _get(self, operation: str, **query: Any) -> Call[Any]:
@@ -338,6 +416,9 @@ class Calls(Generic[A, S]):
 
     def _post(self, operation: str, body: Mapping[str, Any], key: str | None) -> Call[Any]:
         return (yield post(of_graph(self.graph, operation), body, key=key or token_hex(16))).document()
+
+    def _send(self, operation: str, document: bytes, key: str | None, **query: Any) -> Call[Any]:
+        return (yield send(of_graph(self.graph, operation), document, key=key or token_hex(16), **query)).document()
 
     def _question(self, operation: str, wanted: Any, at: Time | None, duration_s: Length | None, policy: str) -> Call[Any]:
         body = {"wanted": names_of(wanted), "at": _moment(at), "duration_s": _length(duration_s), "policy": policy}
@@ -366,6 +447,24 @@ class Calls(Generic[A, S]):
 def _id_of(stage: Any) -> str:
     """Of a stage, or its id."""
     return stage if isinstance(stage, str) else str(stage.stage)
+
+
+def _ends(source: str | RemotePool, target: str | RemotePool, subsystem: str) -> dict[str, str]:
+    return {"source": name_of(source), "target": name_of(target), "subsystem": subsystem}
+
+
+def _capacity(units: float | None) -> float | str | None:
+    """As JSON can say it: it has no infinity."""
+    return "inf" if units == math.inf else units
+
+
+def _document_of(graph: ResourceGraph) -> bytes:
+    """A local graph as a document, with all that it has. Errors: UsageError for another value, and for one with stages."""
+    from fluxres.store.files import dumps
+
+    if not isinstance(graph, ResourceGraph):
+        raise UsageError(f"expected a ResourceGraph, got {graph!r:.80}")
+    return dumps(graph)
 
 
 def _window(start: Time | None, end: Time | None, duration_s: Length | None) -> dict[str, float | str | None]:

@@ -141,6 +141,15 @@ class RemoteGraph:
     commit = _sending(Calls.commit)
     release = _sending(Calls.release)
 
+    merge = _sending(Calls.merge)
+    apply = _sending(Calls.apply)
+    diff = _sending(Calls.diff)
+    unlink = _sending(Calls.unlink)
+    move = _sending(Calls.move)
+    add_edge = _sending(Calls.add_edge)
+    set_edge = _sending(Calls.set_edge)
+    remove_edge = _sending(Calls.remove_edge)
+
     def walk(self, where: str = "/", order: str = "pre", hierarchy: str | None = None) -> Iterator[RemotePool]:
         """A pool and everything below it."""
         after, is_first = None, True

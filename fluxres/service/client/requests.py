@@ -25,7 +25,7 @@ from fluxres.errors import (
 from fluxres.service.client.addresses import TOKEN
 
 _BY_CODE: Final = {error.code: error for error in STATUS}
-_QUESTIONS: Final = frozenset(("match", "when", "why", "satisfiable"))
+_QUESTIONS: Final = frozenset(("match", "when", "why", "satisfiable", "diff"))
 
 
 class Request(NamedTuple):
@@ -44,14 +44,29 @@ class Request(NamedTuple):
     @property
     def may_repeat(self) -> bool:
         """Whether it may be sent again if it is not known whether it was done."""
-        is_question = self.method == "GET" or self.path.rsplit("/", 1)[-1] in _QUESTIONS
+        is_question = self.method == "GET" or self.path.partition("?")[0].rsplit("/", 1)[-1] in _QUESTIONS
         return is_question or "idempotency-key" in self.headers
 
 
 def get(path: str, /, **query: Any) -> Request:
     """Ask for a list; parts of the query that are None are left out."""
+    return Request("GET", _with_query(path, query))
+
+
+def send(path: str, document: bytes, *, key: str | None = None, revision: str | None = None, **query: Any) -> Request:
+    """Send a document that describes a machine; the rest is as for :func:`get` and :func:`post`."""
+    headers = {"content-type": "application/octet-stream", **_conditions(key, revision)}
+    return Request("POST", _with_query(path, query), document, headers)
+
+
+def _with_query(path: str, query: Mapping[str, Any]) -> str:
     said = {key: str(value).lower() if isinstance(value, bool) else value for key, value in query.items() if value is not None}
-    return Request("GET", f"{path}?{urlencode(said)}" if said else path)
+    return f"{path}?{urlencode(said)}" if said else path
+
+
+def _conditions(key: str | None, revision: str | None) -> dict[str, str]:
+    given = {"idempotency-key": key, "if-match": revision}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def post(
@@ -70,11 +85,7 @@ def post(
         revision: that the graph must have.
         headers: further ones.
     """
-    given = {"content-type": "application/json", **(headers or {})}
-    if key is not None:
-        given["idempotency-key"] = key
-    if revision is not None:
-        given["if-match"] = revision
+    given = {"content-type": "application/json", **(headers or {}), **_conditions(key, revision)}
     said = {name: value for name, value in body.items() if value is not None}
     return Request("POST", path, msgspec.json.encode(said), given)
 

@@ -2,7 +2,7 @@
 
 A command reads the complete graph, decides and draws on it as on one of its own, and sends the events of what it changed. They
 are made if the graph has not changed since, or else if they still can be made; if not, the command decides again on what is
-there now.
+there now. An event with another machine in it, which is merged or applied, is sent as a request of its own.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ import msgspec
 from fluxres import clock as clocks
 from fluxres import limits
 from fluxres.clock import Clock
-from fluxres.errors import FluxresError, Forbidden, RevisionConflict, StoreError, Unauthorized, UnknownGraph, UsageError
+from fluxres.errors import FluxresError, Forbidden, RevisionConflict, StoreError, Unauthorized, UnknownGraph
 from fluxres.model import ResourceGraph
 from fluxres.model.changes import expire_stages
 from fluxres.service.client.addresses import addresses
 from fluxres.service.client.connection import Connection
-from fluxres.service.client.requests import Reply, Request, of_graph
-from fluxres.store import Entry, GraphRow, Ticket, encoding, journal, records
+from fluxres.service.client.requests import Reply, Request, of_graph, post, send
+from fluxres.store import Entry, GraphRow, Held, Ticket, encoding, journal, records
 from fluxres.store.claims import Standing
+from fluxres.store.files import dumps
 
 _SCHEMES: Final = ("http://", "https://")
 _LENGTH_BYTES: Final = 8
@@ -123,6 +124,37 @@ class RemoteStore:
         found: dict[str, Any] = self.connection.get(of_graph(self.name_of(name), "queue")).document()
         return found
 
+    def names(self) -> list[str]:
+        return [row.name for row in self.graphs()]
+
+    def put(
+        self,
+        name: str,
+        graph: ResourceGraph,
+        *,
+        replace: bool = False,
+        use: bool = False,
+        held: Held | None = None,
+        command: str = "",
+        wait_s: float | None = None,
+    ) -> None:
+        """Add a graph to those of the server. Errors: UsageError for a name that is taken."""
+        key = token_hex(16)
+        if held is None:
+            self.connection.make(send("/v1/graphs", dumps(graph), key=key, name=name, replace=replace, use=use))
+            return
+        body = {"name": name, "job": held.job, "at": held.at, "replace": replace}
+        self.connection.post(of_graph(held.graph, "copy"), body, key=key)
+
+    def use(self, name: str, *, wait_s: float | None = None) -> None:
+        """Make this graph the one in use. Errors: UnknownGraph."""
+        self.connection.make(Request("POST", of_graph(name, "use")))
+
+    def undo(self, name: str | None = None, *, redo: bool = False, command: str = "", wait_s: float | None = None) -> list[Entry]:
+        """Put back the state before the last change; returns the events that were undone."""
+        reply = self.connection.post(of_graph(self.name_of(name), "undo"), {"redo": redo}, key=token_hex(16))
+        return [_entry(one) for one in reply.document()["undone"]]
+
     def drop(self, name: str, *, command: str = "", wait_s: float | None = None) -> None:
         """Remove a graph, its snapshot and its journal."""
         self.connection.make(Request("DELETE", of_graph(name, "")))
@@ -142,17 +174,18 @@ class RemoteStore:
             self._send(graph.name, events, command, revision)
 
     def _send(self, name: str, events: list[journal.Event], command: str, revision: str | None) -> None:
-        place = of_graph(name, "events")
-        for event in events:
-            if event["event"] in journal.STRUCTURAL:
-                hint = "run the command on the machine of the server, with the store that it serves"
-                raise UsageError(f"'{event['event']}' changes the shape of a graph, which a server does not do", hint=hint)
-        body: dict[str, Any] = {"events": events, "command": command}
+        def request(on: str | None) -> Request:
+            if (machine := events[-1]).get("graph") is None:
+                body: dict[str, Any] = {"events": events, "command": command}
+                return post(of_graph(name, "events"), body, key=token_hex(16), revision=on)
+            place, query = of_graph(name, machine["event"]), {key: machine.get(key) for key in ("at", "drain")}
+            return send(place, dumps(machine["graph"]), key=token_hex(16), revision=on, **query)
+
         try:
-            self.connection.post(place, body, key=token_hex(16), revision=revision)
+            self.connection.make(request(revision))
         except RevisionConflict:
             try:
-                self.connection.post(place, body, key=token_hex(16))
+                self.connection.make(request(None))
             except (Forbidden, Unauthorized):
                 raise
             except StoreError:

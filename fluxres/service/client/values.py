@@ -284,6 +284,11 @@ class RemoteMatch:
         return tuple(RemotePool(one["path"], self._fetch) for one in self.document["pools"])
 
 
+def name_of(where: str | RemotePool) -> str:
+    """A pool by name."""
+    return where.path if isinstance(where, RemotePool) else where
+
+
 def names_of(wanted: Any) -> Any:
     """What is wanted, as JSON can say it: pools by name, requests as jobspecs.
 
@@ -306,5 +311,5 @@ def names_of(wanted: Any) -> Any:
 
 def _of_items(items: Sequence[Any]) -> list[str] | dict[str, int | None]:
     pairs = [item if isinstance(item, tuple | list) else (item, None) for item in items]
-    named = [(where.path if isinstance(where, RemotePool) else str(where), amount) for where, amount in pairs]
+    named = [(str(name_of(where)), amount) for where, amount in pairs]
     return [name for name, _ in named] if all(amount is None for _, amount in named) else dict(named)

@@ -210,7 +210,7 @@ async def release(request: Asked, graph: OfGraph, data: JSONBody[requests.EndSta
     return await change(request, graph, answers.Released, operation)
 
 
-_TELL_THEMSELVES: Final = frozenset(("state", "tag", "untag"))
+_TELL_THEMSELVES: Final = frozenset(("state", "tag", "untag", "unlink", "move", "add_edge", "set_edge", "remove_edge"))
 """Events that are made by the method which tells them; the others are told here, before they are made."""
 
 
@@ -218,7 +218,7 @@ _TELL_THEMSELVES: Final = frozenset(("state", "tag", "untag"))
 async def apply_events(request: Asked, graph: OfGraph, data: JSONBody[requests.Events]) -> Response[answers.Applied]:
     """Make the events that a command decided on, if they can be made: all of them, or none.
 
-    With If-Match, only on the revision that it decided on. Events that change the shape are refused.
+    With If-Match, only on the revision that it decided on. A machine that is merged or applied has a route of its own.
     """
     caller = caller_of(request)
     for event in data.events:

@@ -8,17 +8,17 @@ from litestar import Response, delete, get, post
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import JSONBody, QueryParameter
 
-from fluxres import clock, limits
+from fluxres import limits
 from fluxres.clock import seconds
-from fluxres.errors import InputWarning, UsageError
 from fluxres.model import ResourceGraph
 from fluxres.render import documents
 from fluxres.service import answers, requests
 from fluxres.service.access import Role
+from fluxres.service.described import DocumentFormat, described
 from fluxres.service.replies import Asked, caller_of, json, keys_of, site_of
 from fluxres.service.routes.questions import READ, MaybeText, OfGraph
 from fluxres.store import Held, encoding, records
-from fluxres.store.files import bytes_of, loads
+from fluxres.store.files import bytes_of
 
 ADMIN: Final = {"role": Role.ADMIN}
 SNAPSHOT: Final = "application/vnd.fluxres.graph"
@@ -47,30 +47,23 @@ async def graphs(request: Asked) -> Response[answers.Graphs]:
 async def load(
     request: Asked,
     name: Annotated[str | None, QueryParameter(description="Of the graph; the name in the document by default.")] = None,
-    document_format: Annotated[
-        str | None, QueryParameter(name="format", description="Of the document; detected by default.")
-    ] = None,
+    document_format: DocumentFormat = None,
     replace: Annotated[bool, QueryParameter(description="Replace a graph of this name; its allocations are lost.")] = False,
+    use: Annotated[bool, QueryParameter(description="Make it the graph in use.")] = False,
 ) -> Response[answers.Summary]:
     """Load the description of a machine, the body of the request, in any format that `fluxres formats` lists.
 
     The document cannot name files: includes are refused.
     """
-    import warnings
-
     caller, site, content = caller_of(request), site_of(request), await request.body()
     command = f"{request.method} {request.url.path}"
     site.require_served(None)
-    if not content.strip():
-        raise UsageError("the request has no body", hint="send the content of a file that describes a machine")
 
     def operation() -> dict[str, Any]:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", InputWarning)
-            graph = loads(content, name=name, format=document_format, clock=clock.system)
+        graph = described(content, document_format, name)
         caller.require_graph(graph.name)
         caller.require_whole("to load a graph")
-        site.put(graph, graph.name, command, replace=replace)
+        site.put(graph, graph.name, command, replace=replace, use=use)
         return documents.summary(graph)
 
     return json(answers.Summary, await keys_of(request).once(request, lambda _keep: site.work(operation)), status=201)
@@ -81,6 +74,15 @@ async def summary(request: Asked, graph: OfGraph) -> Response[answers.Summary]:
     """A graph in numbers: totals by type, states, jobs."""
     caller_of(request).require_whole("the summary")
     return json(answers.Summary, *await site_of(request).ask(graph, documents.summary))
+
+
+@post("/use", opt=ADMIN, operation_id="use", status_code=200)
+async def use(request: Asked, graph: OfGraph) -> Response[answers.InUse]:
+    """Make this graph the one in use: that of requests and commands that name none."""
+    caller_of(request).require_whole("to choose a graph")
+    site = site_of(request)
+    await site.work(lambda: site.store.use(graph))
+    return json(answers.InUse, {"in_use": graph})
 
 
 @delete("/", opt=ADMIN, operation_id="drop", status_code=200)
@@ -106,10 +108,11 @@ async def copy(request: Asked, graph: OfGraph, data: JSONBody[requests.Copy]) ->
         return g.copy(data.path, job=data.job, at=data.at), seconds(g.window(data.at, None)[0])
 
     (made, since), _ = await site.ask(graph, question)
+    held = None if data.job is None else Held(graph, data.job, since)
 
     def operation() -> dict[str, Any]:
         made.name = data.name
-        site.put(made, data.name, command, replace=False, held=None if data.job is None else Held(graph, data.job, since))
+        site.put(made, data.name, command, replace=data.replace, held=held)
         return documents.summary(made)
 
     return json(answers.Summary, await keys_of(request).once(request, lambda _keep: site.work(operation)), status=201)
@@ -186,4 +189,4 @@ async def log(
 
 
 OF_ALL: Final = (graphs, load)
-OF_ONE: Final = (summary, drop, copy, document, snapshot, log)
+OF_ONE: Final = (summary, use, drop, copy, document, snapshot, log)
