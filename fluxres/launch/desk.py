@@ -225,21 +225,26 @@ def _renew(transaction: Transaction, mark: str, lease_s: float) -> None:
             transaction.tickets.renew(ticket, lease)
 
 
-def spare(store: Store, attached: ResourceGraph, lease_s: float) -> bool:
+def has_runs(store: Store, attached: ResourceGraph) -> bool:
+    """Whether a job of a graph lives by processes, or a request waits for its resources.
+
+    Args:
+        attached: the graph, as stored.
+    """
+    with attached.lock:
+        is_one_there = next(orphans.launched(attached), None) is not None
+    return is_one_there or bool(store.tickets(attached.name))
+
+
+def spare(store: Store, attached: ResourceGraph, lease_s: float) -> None:
     """Let no lease of a process elsewhere end for some time: they could not be renewed while there was no server.
 
     Args:
         attached: the graph, as stored.
-
-    Returns: whether there are runs, or requests that wait.
     """
-    name = attached.name
-    with attached.lock:
-        launches = [launch for _, launch in orphans.launched(attached)]
-    has_tickets = bool(store.tickets(name))
-    if not has_tickets and all(launch.lease is None for launch in launches):
-        return bool(launches)
-    with _writing(store, name, Author()) as transaction:
+    if not has_runs(store, attached):
+        return
+    with _writing(store, attached.name, Author()) as transaction:
         transaction.passes_queue = True
         graph = transaction.graph
         until = graph.now() + ticks(lease_s)
@@ -248,7 +253,6 @@ def spare(store: Store, attached: ResourceGraph, lease_s: float) -> bool:
             is_elsewhere = identity.presence(launch, 0) is Presence.ELSEWHERE
             if is_elsewhere and launch.lease is not None and launch.lease < until:
                 _renew(transaction, launch.mark, lease_s)
-    return True
 
 
 def release(store: Store, name: str, mark: str, author: Author) -> None:

@@ -67,14 +67,12 @@ class Caretaker:
 
         Leases could not be renewed before, and a server that was killed has left its sockets.
         """
-        has_runs = True
         with suppress(FluxresError):
             mailbox.sweep(mailbox.folder_of(self._site.store.path))
             served.catch_up()
-            has_runs = desk.spare(self._site.store, served.graph, limits.RUN_LEASE_SECONDS_DEFAULT)
-        if has_runs:  # else a look would read the graph for nothing
-            self.look(served.name)
-            self.look(served.name, limits.RUN_LEASE_SECONDS_DEFAULT)
+            desk.spare(self._site.store, served.graph, limits.RUN_LEASE_SECONDS_DEFAULT)
+        self.look(served.name)
+        self.look(served.name, limits.RUN_LEASE_SECONDS_DEFAULT)
 
     def _run(self) -> None:
         epoch = 0
@@ -95,7 +93,8 @@ class Caretaker:
                 with suppress(FluxresError):  # a store that is busy, or a graph that was dropped
                     served.refresh()
                     if served.name in wanted or self._has_ended(served):
-                        desk.look(self._site.store, served.name)
+                        if desk.has_runs(self._site.store, served.graph):  # else a look would read the graph for nothing
+                            desk.look(self._site.store, served.name)
                         served.catch_up()
 
     def _due(self) -> set[str]:
