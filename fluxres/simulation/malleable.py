@@ -294,7 +294,7 @@ class MalleableJobs:
             has_started = bool(plan.starts) and _start(instance, plan.starts)
             for job, option in plan.grows:
                 self._change(instance, job, option, now)
-            if (plan.shrinks or plan.grows) and instance.schedule():  # reservations were dropped
+            if any(plan) and _make_pass(instance):  # reservations were dropped, or are for those sizes
                 has_started = True
             if not has_started:
                 return
@@ -316,19 +316,25 @@ class MalleableJobs:
             self._moved(job, progress.ends)
 
 
+def _make_pass(instance: Instance) -> bool:
+    """Make a pass over all jobs of the queue; returns whether any has started."""
+    waiting = len(instance.queue)
+    instance.queue.changed = True
+    instance.schedule()
+    return len(instance.queue) < waiting  # also in a pass that was owed
+
+
 def _start(instance: Instance, jobs: Sequence[tuple[Job, Option | None]]) -> bool:
-    """Let jobs of the queue start at certain sizes; returns whether one has started."""
+    """Let jobs of the queue start at certain sizes; returns whether any job has started."""
     for job, option in jobs:
         if job.sizes is not None:
             job.sizes.pinned = option
     try:
-        instance.queue.changed = True  # all jobs are considered
-        instance.schedule()
+        return _make_pass(instance)
     finally:
         for job, _ in jobs:
             if job.sizes is not None:
                 job.sizes.pinned = None
-    return any(job.state is not State.SCHED for job, _ in jobs)
 
 
 POLICIES: Final[dict[str, type[Resizing]]] = {each.name: each for each in (Resizing, ExpandIdle, ShrinkToStart, Equipartition)}

@@ -145,15 +145,14 @@ class Oracle(molded.Oracle):
             if starts:
                 for waiting, size in starts:
                     waiting.pinned = size if len(waiting.sizes) > 1 else None
-                self.full_pass()
+                started = self.full_pass()
                 for waiting, _ in starts:
                     waiting.pinned = None
-                started = any(waiting.start >= 0 for waiting, _ in starts)
             for job in running:
                 if sizes.get(job, job.size) > job.size:
                     self.resize(job, sizes[job])
                     changed = True
-            if changed and self.full_pass():
+            if (changed or starts) and self.full_pass():
                 started = True
             if not started:
                 return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from fluxres import UsageError
 from fluxres.errors import FluxresError
-from fluxres.experiments import checks, study
+from fluxres.experiments import checks, execution, study
 from fluxres.instance import Instance
 from fluxres.instance.accounting import Accounting
 from fluxres.instance.queue import QueuePolicy
@@ -270,3 +271,25 @@ def test_a_study_has_resize_policies(tmp_path: Path) -> None:
     page.write_text(text.replace("grow", "equipartition") + "cost: {fixed_s: 1}\n")
     with pytest.raises(FluxresError, match="where decisions take time"):
         checks.check(study.load(page))
+
+
+def test_a_run_of_a_study_writes_the_sizes_over_time(tmp_path: Path) -> None:
+    page = tmp_path / "page.yaml"
+    page.write_text(
+        "fluxres-experiment: 1\nname: sizes\nmachine: node=64\nworkload:\n  lublin: {jobs: 40, size: 64}\n"
+        "  adaptive: {kind: malleable, speedup: 'amdahl:serial=0.02', reconfiguration_s: 5}\nresize_policy: equipartition\n"
+    )
+    (run,) = study.load(page).runs
+    assert not execution.execute(run, tmp_path).error
+    with (tmp_path / "sizes.csv").open(encoding="utf-8", newline="") as file:
+        lines = list(csv.DictReader(file))
+    by_job: dict[str, list[tuple[float, int]]] = {}
+    for line in lines:
+        by_job.setdefault(line["job_id"], []).append((float(line["time"]), int(line["units"])))
+    assert by_job
+    assert all(len(steps) > 1 and steps == sorted(steps) for steps in by_job.values())
+    with (tmp_path / "jobs.csv").open(encoding="utf-8", newline="") as file:
+        begun = {line["job_id"]: line for line in csv.DictReader(file)}
+    for number, steps in by_job.items():
+        assert float(begun[number]["starting_time"]) == steps[0][0]
+        assert int(begun[number]["requested_number_of_resources"]) == steps[0][1]
