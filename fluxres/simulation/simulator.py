@@ -42,12 +42,16 @@ from fluxres.instance.states import RUNNING, State
 from fluxres.model import matching
 from fluxres.simulation import balance as balances
 from fluxres.simulation import elastic as elastics
+from fluxres.simulation import power_cap
 from fluxres.simulation.attempts import History
 from fluxres.simulation.balance import Balance, Family, Move
+from fluxres.simulation.blocked import Blocked
 from fluxres.simulation.cost import Cost, Decision, Fitted
 from fluxres.simulation.cost import parse as cost_of
+from fluxres.simulation.energy import Energy, EnergyUse
 from fluxres.simulation.external import Booking, Disturbances, External
 from fluxres.simulation.feedback import Feedback, require_kind
+from fluxres.simulation.fleet import with_fleet
 from fluxres.simulation.hierarchy import Hierarchy, require_units, shares
 from fluxres.simulation.losses import Losses, LossSink
 from fluxres.simulation.machine import Machine
@@ -195,8 +199,10 @@ class Result:
         events: number of events handled.
         instances: what each instance did.
         losses: what failures and preemption cost; None in a run without external events.
+        energy: what the nodes consumed, if what they draw is known.
         predictions: how good the predictions were; None in a run without.
         notes: external events without an effect, by reason.
+        blocked: times of units out of service and of reservations, if units have numbers; at most `limits.BLOCKED_MAX`.
     """
 
     schedule: Schedule | None
@@ -208,8 +214,10 @@ class Result:
     instances: list[InstanceRow]
     left_reasons: Counter[str] = field(default_factory=Counter)
     losses: Losses | None = None
+    energy: EnergyUse | None = None
     predictions: Errors | None = None
     notes: Counter[str] = field(default_factory=Counter)
+    blocked: list[Blocked] = field(default_factory=list)
 
 
 # -- the simulator ------------------------------------------------------------------------------------------------------
@@ -230,6 +238,7 @@ class Simulator:
         event_order: of the events of one moment, a key of `EVENT_ORDERS`.
         disturbances: failures, repairs, reservations and other events that no job causes.
         accounting: partitions, QOS, accounts and users with limits, if there is one instance.
+        energy: what nodes draw, and when they are switched off; by default what their properties say, and never.
         prediction: of run times, with which policies plan; None: with limits.
         feedback: which jobs are submitted after others have ended, as of `feedback.Feedback`; None: all at their times.
         sinks: receive every finished job.
@@ -250,6 +259,7 @@ class Simulator:
         event_order: str = "sequential",
         disturbances: Disturbances | None = None,
         accounting: Accounting | None = None,
+        energy: Energy | None = None,
         prediction: Prediction | None = None,
         feedback: str | None = None,
         sinks: Iterable[Sink] = (),
@@ -259,7 +269,7 @@ class Simulator:
             raise UsageError(f"event_order: expected {' or '.join(EVENT_ORDERS)}, got {event_order!r:.80}")
         if isinstance(cost, Fitted) and cost.is_nothing:
             cost = None
-        self.machine = machine if isinstance(machine, Machine) else Machine(machine)
+        self.machine, self.fleet = with_fleet(machine if isinstance(machine, Machine) else Machine(machine), energy)
         self.hierarchy = hierarchy if hierarchy is not None else Hierarchy()
         _require_one_queue(self.hierarchy, accounting, cost, feedback)
         self.cost = cost
@@ -335,11 +345,14 @@ class Simulator:
     def _begin(self, job: Job, moment: int) -> None:
         what = job.payload
         if isinstance(what, Booking):
-            self.events.push(job.limit, END, job)
+            if job.limit < FOREVER:
+                self.events.push(job.limit, END, job)
             return
         is_instance = not isinstance(what, Submission) or what.jobs
+        if self.fleet is not None and not is_instance:
+            moment = self._switch_on(job, moment)
         if isinstance(what, Submission) and (not is_instance or job.limit < FOREVER):
-            end = job.limit if is_instance else min(moment + self._length(job, what), job.last_end)
+            end = job.limit if is_instance else self._end_of(job, what, moment)
             if job in self.histories:
                 self.histories[job].ends = end
             self.events.push(end, END, job)
@@ -347,6 +360,24 @@ class Simulator:
                 self.events.push(job.limit, CORRECT, job)
         if is_instance:
             self.events.push(moment + ticks(self.hierarchy.boot_s), BOOT, job)
+
+    def _switch_on(self, job: Job, moment: int) -> int:
+        """Let a job wait until its nodes are on; returns the moment at which it starts."""
+        assert self.fleet is not None  # the caller has looked
+        ready = self.fleet.start(job, self.clock.now, moment)
+        if ready > moment:
+            job.started = ready
+        return ready
+
+    def _end_of(self, job: Job, given: Submission, start: int) -> int:
+        """When a job ends that starts at a moment, if nothing interrupts it."""
+        return min(start + min(self._length(job, given), self._own_limit(job)), job.last_end)
+
+    def _own_limit(self, job: Job) -> int:
+        """How long a job may run, without the time that was added in case it waits for its nodes."""
+        if self.fleet is None or job.payload.limit >= FOREVER:  # it has none, or that of its partition
+            return job.duration
+        return job.duration - self.fleet.longest_wait
 
     def _length(self, job: Job, given: Submission) -> int:
         """How long an attempt of a job takes, if nothing interrupts it."""
@@ -402,6 +433,8 @@ class Simulator:
         ours = all(type(each).__module__.startswith("fluxres.instance.") for each in used)
         try:
             with watching(lambda: [site.instance for site in list(self._sites.values())], needed=not ours):
+                if self.fleet is not None and self.fleet.cap is not None:
+                    power_cap.reserve(self.fleet.cap, self.instance, self.fleet, Booking(power_cap.GRAPH, 0, 0))
                 self._await_external()
                 self._site(self.instance, self.machine, Child(0, 0), None, self._share(Child(0, 0)))
                 while len(events):
@@ -439,8 +472,10 @@ class Simulator:
             rows,
             reasons,
             self.losses.losses(self.external.areas) if self.has_external or self.losses.interruptions else None,
+            None if self.fleet is None else self.fleet.use(),
             None if self.prediction is None else self.predictions.errors(),
             self.external.notes,
+            self.external.blocked.until(self._active_at) if self.has_external else [],
         )
 
     def _share(self, what: Child) -> Iterator[Submission]:
@@ -511,6 +546,7 @@ class Simulator:
         planned = FOREVER
         if self.prediction is not None and not given.jobs:
             planned = self.checkpoint.limit(self.prediction.predict(given))
+            planned += 0 if self.fleet is None else self.fleet.longest_wait
         wanted = list(self._resolved(site, given)) if given.dependencies else ()
         charged = self._charged(given) if given.user is not None or self.accounting is not None else None
         urgency, name, user = given.urgency, given.name, given.user
@@ -558,6 +594,8 @@ class Simulator:
             self._submitted += 1
             self._numbered += job.number
         self._begin_at = min(self._begin_at, job.submit)
+        if self.fleet is not None:
+            self.fleet.begin(self.clock.now)
         problem = self._take(site, job)
         if problem is not None and self._make_room(site, job):
             problem = self._take(site, job)
@@ -576,6 +614,8 @@ class Simulator:
         """Submit a job to an instance; returns why it can never run there, or None."""
         try:
             limit = job.limit if job.jobs else self.checkpoint.limit(job.limit)
+            if self.fleet is not None and not job.jobs and limit < FOREVER:
+                limit += self.fleet.longest_wait
             made = self._enter(site, site.request(job), limit, job, job)
         # never, undecided even on the idle machine, or not accepted by its partition
         except (InfeasibleRequest, InsufficientResources, LimitExceeded) as error:
@@ -628,6 +668,8 @@ class Simulator:
         if not self._has_work:
             return  # a model of failures has no end
         self.external.take()
+        if self.fleet is not None:
+            self.fleet.look(self.clock.now)
         self._idle_events = 0 if len(self.events) > self._periods else self._idle_events + 1
         if self._idle_events < limits.IDLE_EVENTS_MAX:
             self._await_external()
@@ -719,7 +761,7 @@ class Simulator:
         site, now, given = self._sites.get(job.instance), self.clock.now, job.payload
         if self.prediction is None or site is None or job.state is not State.RUN or job.limit != now:
             return  # the attempt was interrupted
-        end = min(job.started + self._length(job, given), job.last_end)
+        end = self._end_of(job, given, job.started)
         if not site.instance.replan(job, self.prediction.correct(job, now)):
             self.external.notes["jobs that outlived their prediction and were stopped, as what they held was reserved"] += 1
             site.instance.exception(job, "timelimit", note="it outlives its prediction, and others have reserved what it holds")
@@ -951,6 +993,8 @@ class Simulator:
 
     def _over(self, job: Job) -> None:
         given = job.payload
+        if isinstance(given, Booking):
+            self.external.blocked.note_reservation(job, given.name or "")
         if not isinstance(given, Submission):
             return
         if self.feedback is not None and job.instance is self.instance:
@@ -976,12 +1020,13 @@ class Simulator:
 
     def _record(self, job: Job, end: int, result: str) -> Finished:
         given, claim, inventory = job.payload, job.claim, job.instance.inventory
+        start = min(job.started, end)  # it may have ended while it waited for its decision or its nodes
         return Finished(
             given.id,
             given.submit,
-            job.started,
+            start,
             end,
-            job.duration,
+            self._own_limit(job),
             inventory.count(claim) if claim is not None else 0,
             job.status,
             result,
@@ -995,6 +1040,7 @@ class Simulator:
             partition=job.partition if self.accounting is not None else given.partition,
             queue=given.queue,
             work=given.run,
+            energy=None if self.fleet is None else self.fleet.end(job, end, has_run=start >= 0),
         )
 
 
