@@ -347,6 +347,9 @@ cannot wake it."""
 IDLE_EVENTS_MAX: Final = 10_000
 """External events, such as failures of a model without end, in a row that leave nothing to wait for but the next one."""
 
+BOOT_MESSAGES_MAX: Final = 10_000
+"""Messages of one child that boots in a simulation, each of which is two events."""
+
 START_WAIT_SECONDS: Final = 60.0
 """Seconds after which a run starts although others are starting: one of them may be stopped."""
 

@@ -38,7 +38,7 @@ def _check_run(seen: dict[bytes, Any], study: Study, run: Run) -> None:
     machine: Machine = _once(seen, study, run, "machine", (page.machine, page.unit), lambda: parts.machine(run))
     made = (page.hierarchy, machine.count)
     levels = _once(seen, study, run, "hierarchy", made, lambda: parts.hierarchy(page.hierarchy, machine.count, run.folder))
-    _once(seen, study, run, "cost", page.cost, lambda: parts.cost(page.cost))
+    _once(seen, study, run, "cost", page.cost, lambda: parts.costs(page.cost))
     _once(seen, study, run, "disturbances.events", page.disturbances.events, lambda: parts.events(run))
     disturbed = (page.machine, page.unit, page.disturbances)
     _once(seen, study, run, "disturbances", disturbed, lambda: parts.disturbances(run, machine))

@@ -24,11 +24,11 @@ from fluxres.errors import FluxresError
 from fluxres.experiments import parts
 from fluxres.experiments.figures import figures, share
 from fluxres.experiments.study import Run
-from fluxres.simulation.cost import Fit
 from fluxres.simulation.distribution import Trim, classes, counted
 from fluxres.simulation.fleet import Fleet
 from fluxres.simulation.metrics import Metrics, RunningMetrics, Series
 from fluxres.simulation.numbering import Translated, UsedUnits, host_count, hosts, laid_out
+from fluxres.simulation.overheads import fit_of, fitting
 from fluxres.simulation.results import COLUMNS, SCHEDULE_COLUMNS, BatsimCsv, SwfText, schedule_row
 from fluxres.simulation.schedule import Finished, Sink
 from fluxres.simulation.simulator import Result, Simulator
@@ -43,6 +43,8 @@ JOBS: Final = "jobs.csv"
 SWF: Final = "jobs.swf"
 INSTANCES: Final = "instances.csv"
 CLASSES: Final = "classes.csv"
+SPENT: Final = ("ingest_s", "decide_s", "start_s", "event_s", "spawn_s", "slot_wait_s", "boot_s")
+"""Where the time of the instances of a level went: of their processors, then waits of what they started, then their own boots."""
 METRICS: Final = "metrics.json"
 SCHEDULE: Final = "schedule.csv"
 LAID_OUT_UNITS_MAX: Final = 20_000_000
@@ -144,13 +146,13 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
         header = {"Version": "2.2", "Computer": machine.graph.name, "MaxProcs": str(machine.count), "Note": run.key}
         ran = JobSet()
         sinks: list[Sink] = [table, SwfText(swf, header), series, by_instance, ran, *drawn]
-        cost = parts.cost(run.page.cost)
-        fit = Fit(cost) if cost is not None and cost.measures else None
+        costs = parts.costs(run.page.cost)
+        fit = fit_of(costs)
         simulator = Simulator(
             machine,
             hierarchy=levels,
             inventory=run.page.inventory,
-            cost=fit or cost,
+            cost=costs if fit is None else fitting(costs, fit),
             event_order=run.page.event_order,
             disturbances=parts.disturbances(run, machine),
             accounting=parts.accounting(run),
@@ -293,6 +295,7 @@ def _levels(result: Result, levels: Any) -> Iterator[dict[str, Any]]:
             "jobs": sum(row.jobs for row in rows),
             "decisions": sum(row.decisions for row in rows),
             "busy_s": sum(busy),
+            "spent": {name: sum(getattr(row, name) for row in rows) for name in SPENT},
             "busiest_share": share(max(busy, default=0.0), makespan),
             "begin_s": min((row.begin_s for row in rows), default=None),
             "end_s": max((row.end_s for row in rows), default=None),

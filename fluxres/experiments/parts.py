@@ -38,13 +38,14 @@ from fluxres.simulation.hierarchy import Hierarchy, require_units, topology
 from fluxres.simulation.machine import Machine
 from fluxres.simulation.models import Bursts, Ensemble, Lublin
 from fluxres.simulation.node_power import NodePower
+from fluxres.simulation.overheads import NO_OVERHEADS, LevelCost, Overheads
 from fluxres.simulation.power_cap import PowerCap
 from fluxres.simulation.power_saving import ALWAYS_ON, PowerSaving
 from fluxres.simulation.workload import Submission, Workload
 from fluxres.syntax.jobspec import Request, parse_shape
 
 if TYPE_CHECKING:
-    from fluxres.experiments.study import BurstsModel, CostEntry, EnergyEntry, HierarchyEntry, LublinModel, Run, WorkloadEntry
+    from fluxres.experiments.study import BurstsModel, CostOfLevel, EnergyEntry, HierarchyEntry, LublinModel, Run, WorkloadEntry
     from fluxres.graph.structure import Structure
 
 _SIZE: Final = re.compile(r"\{size(?:/([1-9][0-9]{0,8}))?\}")
@@ -354,6 +355,7 @@ def hierarchy(entry: HierarchyEntry, units: int, folder: Path = Path()) -> Hiera
         entry.larger,
         entry.balance,
         entry.elastic,
+        entry.starts_per_node,
     )
 
 
@@ -453,20 +455,31 @@ def energy(entry: EnergyEntry | None) -> Energy | None:
     return Energy(None, saving, cap)
 
 
-def cost(entry: CostEntry | str) -> Cost | None:
-    """The cost model of decisions; None for no cost.
+def costs(entry: CostOfLevel | list[CostOfLevel]) -> list[LevelCost]:
+    """The costs of instances, by level from the outermost on; the last one applies to all further levels.
 
-    Errors: UsageError unless exactly one model is named.
+    Errors: UsageError if a level names several models of decisions, or none and no other cost.
     """
+    if isinstance(entry, list):
+        return [_cost(each, f"cost.{at}") for at, each in enumerate(entry)]
+    return [_cost(entry, "cost")]
+
+
+def _cost(entry: CostOfLevel, where: str) -> LevelCost:
     if isinstance(entry, str):
-        return Measured() if entry == "measured" else None
+        return LevelCost(Measured() if entry == "measured" else None)
+    boot = entry.boot
+    overheads = Overheads(
+        entry.ingest_s, entry.start_s, entry.event_s, boot.spawn_s, boot.messages, boot.message_s, entry.launch_s
+    )
     given = [part for part in (entry.fixed_s, entry.fitted, entry.measured) if part is not None]
-    if len(given) != 1:
-        raise UsageError("expected one of fixed_s, fitted and measured", where="cost")
+    if len(given) > 1 or (not given and overheads == NO_OVERHEADS):
+        raise UsageError("expected one of fixed_s, fitted and measured", where=where)
+    decision: Cost | None = None
     if entry.fixed_s is not None:
-        return Fitted(start_s=entry.fixed_s)
-    if entry.measured is not None:
-        return Measured(entry.measured.factor)
-    part = entry.fitted
-    assert part is not None  # one of the three is there
-    return Fitted(part.base_s, part.start_s, part.considered_s, part.queued_s, part.size_s, part.unit_s, part.first_s)
+        decision = Fitted(start_s=entry.fixed_s)
+    elif entry.measured is not None:
+        decision = Measured(entry.measured.factor)
+    elif (part := entry.fitted) is not None:
+        decision = Fitted(part.base_s, part.start_s, part.considered_s, part.queued_s, part.size_s, part.unit_s, part.first_s)
+    return LevelCost(decision, overheads)

@@ -110,6 +110,7 @@ class HierarchyEntry(Struct, forbid_unknown_fields=True):
     larger: Literal["refuse", "up"] = "refuse"
     balance: Word = "none"
     elastic: Word = "none"
+    starts_per_node: Annotated[int, Meta(ge=0, le=10**6)] = 0
 
 
 class FittedCost(Struct, forbid_unknown_fields=True):
@@ -130,12 +131,28 @@ class MeasuredCost(Struct, forbid_unknown_fields=True):
     factor: Above = 1.0
 
 
+class BootCost(Struct, forbid_unknown_fields=True):
+    """What the boot of a child costs its parent (`overheads.Overheads`)."""
+
+    spawn_s: Seconds = 0.0
+    messages: Annotated[int, Meta(ge=0, le=limits.BOOT_MESSAGES_MAX)] = 0
+    message_s: Seconds = 0.0
+
+
 class CostEntry(Struct, forbid_unknown_fields=True):
-    """The cost of a decision: one of these models."""
+    """The cost of a decision, by at most one of the first three models, and of other work (`overheads.Overheads`)."""
 
     fixed_s: Seconds | None = None
     fitted: FittedCost | None = None
     measured: MeasuredCost | None = None
+    ingest_s: Seconds = 0.0
+    start_s: Seconds = 0.0
+    event_s: Seconds = 0.0
+    launch_s: Seconds = 0.0
+    boot: BootCost = msgspec.field(default_factory=BootCost)
+
+
+CostOfLevel = Literal["none", "measured"] | CostEntry
 
 
 class FailuresModel(Struct, forbid_unknown_fields=True):
@@ -243,7 +260,7 @@ class StudyDocument(Struct, forbid_unknown_fields=True, rename={"version": "flux
     unit: Word | None = None
     inventory: Word = "auto"
     hierarchy: HierarchyEntry = msgspec.field(default_factory=HierarchyEntry)
-    cost: Literal["none", "measured"] | CostEntry = "none"
+    cost: CostOfLevel | Annotated[list[CostOfLevel], Meta(min_length=1)] = "none"
     event_order: Literal["sequential", "batched"] = "sequential"
     disturbances: DisturbancesEntry = msgspec.field(default_factory=DisturbancesEntry)
     accounting: Accounting | Word | None = None
