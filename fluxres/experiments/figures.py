@@ -26,7 +26,8 @@ class Figure(NamedTuple):
 
     Args:
         title: for headings.
-        unit: of values in tables: `s`, `J`, `J s`, `W` and `%` stand for the unit that suits them; data are in these and in fractions.
+        unit: of values in tables: `s`, `J`, `J s`, `W` and `%` stand for the unit that suits them; data have no prefixes, and are
+            fractions.
     """
 
     title: str
