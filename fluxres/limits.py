@@ -418,6 +418,9 @@ CHILD_LEASE_SECONDS_MAX: Final = 86_400.0
 SERVICE_FOLLOW_SECONDS: Final = 15.0
 """How long a client looks for the server that leads: a take-over takes up to 10 s."""
 
+SERVICE_RESUME_SECONDS: Final = 60.0
+"""How long a client that follows events waits for a server that restarts, or for another one."""
+
 SERVICE_CLIENT_CONNECTIONS_MAX: Final = 100
 """Connections of one asyncio client at once, without event streams; further requests wait for one. A server makes one change at a
 time anyway, and an operating system may allow a process 1,024 open files."""
