@@ -192,6 +192,8 @@ def _simulator(run: Run, machine: Machine, levels: Hierarchy, costs: list[LevelC
         event_order=run.page.event_order,
         disturbances=parts.disturbances(run, machine),
         accounting=parts.accounting(run),
+        prediction=parts.prediction(run),
+        feedback=parts.feedback(run),
         energy=parts.energy(run.page.energy),
         sinks=sinks,
         keep=False,
