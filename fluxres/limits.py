@@ -49,6 +49,9 @@ WATCH_SECONDS_MIN: Final = 0.5
 WATCH_SECONDS_MAX: Final = 86_400.0
 """Between two pictures of `--watch`: each reads the store."""
 
+INTERRUPT_GRACE_SECONDS: Final = 3.0
+"""After Ctrl-C, so that another one does not interrupt what the first one has a command clean up."""
+
 CHART_ROWS_MAX: Final = 1_000
 """Rows of a picture: browsers and people give up beyond."""
 
@@ -291,6 +294,9 @@ something else would never end. What is left is offered by the next call."""
 
 JOBS_LISTED_MAX: Final = 2_000_000
 """Jobs of one list, `count` expanded: each is an object that is kept until its turn comes. Generators have no bound."""
+
+BLOCKED_MAX: Final = 10_000
+"""Times of units out of service and of reservations that a simulation keeps for charts."""
 
 RUNS_MAX: Final = 100_000
 """Runs of one study: each has a folder of files; lists that vary multiply quickly."""

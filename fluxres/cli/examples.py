@@ -174,8 +174,10 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     ),
     "simulate": (
         Example("A model on a shape", "fluxres simulate lublin:jobs=200,size=32 --machine node=32"),
-        Example("With another queue policy, jobs as CSV", "fluxres simulate ensemble:jobs=20,run=2s --machine 8 -Q fcfs -o csv"),
-        Example("Two instances below one", "fluxres simulate ensemble:jobs=50,run=2s --machine node=4/core=2 -T 2"),
+        Example(
+            "Two instances below one, that balance", "fluxres simulate ensemble:jobs=50 --machine core=8 -T 2 --balance steal"
+        ),
+        Example("A workflow, whose stages are instances", "fluxres simulate data/examples/workflow.yaml --machine core=8"),
     ),
     "workload": (
         Example("A trace as a list of jobs", "fluxres workload trace.swf jobs.yaml --unit core"),

@@ -28,10 +28,14 @@ def query() -> int:
 
 
 def _main(argv: list[str]) -> int:
-    _open_streams()
-    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
-    _keep_to_one_thread()
+    interrupts = None
     try:
+        _open_streams()
+        gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+        _keep_to_one_thread()
+        from fluxres.cli.interrupts import Interrupts
+
+        interrupts = Interrupts()
         from fluxres.cli.program import run
 
         return run(argv)
@@ -43,6 +47,8 @@ def _main(argv: list[str]) -> int:
             raise
         return _interrupted()
     finally:
+        if interrupts is not None:
+            interrupts.end()
         gc.freeze()  # the interpreter looks for cycles once more at its end, and has nothing to gain from it
 
 

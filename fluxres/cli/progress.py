@@ -12,8 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+import click
+
+from fluxres.cli.settings import Settings
+
 _QUIET_S: Final = 0.4
 _REFRESH_S: Final = 0.1
+_END_S: Final = 1.0
 
 
 class Progress:
@@ -36,6 +41,10 @@ class Progress:
         self.done += 1
         self.text = text
 
+    def report(self, what: str, done: float, total: float, unit: str) -> None:
+        """Show what the work itself says (:class:`fluxres.store.progress.OnProgress`)."""
+        self.text, self.done, self.total, self.noun = what, done, total, unit
+
     @property
     def counted(self) -> str:
         """How much is done in words.
@@ -50,20 +59,37 @@ class Progress:
 
 
 @contextmanager
-def progress(total: float | None, noun: str = "steps") -> Iterator[Progress]:
-    """Show on standard error how far the block is, if a bar can be erased there and the block takes longer than a moment."""
+def progress(total: float | None = None, noun: str = "steps") -> Iterator[Progress]:
+    """Show on standard error how far the block is, if a bar can be erased there and the block takes longer than a moment.
+
+    There is no bar beside JSON, which programs read.
+    """
     made = Progress(total, noun)
-    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb" or _is_for_a_program():
         yield made
         return
     over = threading.Event()
     thread = threading.Thread(target=_draw, args=(made, over), daemon=True)
-    thread.start()
     try:
+        thread.start()
         yield made
     finally:
-        over.set()
-        thread.join()
+        try:
+            _end(thread, over)
+        finally:
+            _end(thread, over)  # an interrupt may have come in the first one; the terminal must not stay without a cursor
+
+
+def _is_for_a_program() -> bool:
+    context = click.get_current_context(silent=True)
+    settings = None if context is None else context.find_object(Settings)
+    return settings is not None and settings.json
+
+
+def _end(thread: threading.Thread, over: threading.Event) -> None:
+    over.set()
+    if thread.ident is not None:
+        thread.join(_END_S)  # an interrupt within an import may leave its lock locked, for which the thread then waits
 
 
 def _draw(made: Progress, over: threading.Event) -> None:
@@ -74,6 +100,8 @@ def _draw(made: Progress, over: threading.Event) -> None:
     from rich.progress import Progress as Bar
     from rich.table import Column
 
+    if over.is_set():
+        return
     text = TextColumn("{task.description}", table_column=Column(no_wrap=True, ratio=1))
     counted = TextColumn("{task.fields[counted]}")
     left = TimeRemainingColumn(elapsed_when_finished=True)

@@ -56,7 +56,7 @@ def read_description(
         shown: where to report the files; a bar of its own by default.
     """
     if shown is None:
-        with progress(len(sources)) as own:
+        with progress(steps_to_read(sources)) as own:
             return read_description(sources, format_name, cluster, keep, fractions, name=name, changes=changes, shown=own)
     from fluxres import clock
     from fluxres.documents.source import Sources
@@ -71,23 +71,41 @@ def read_description(
         several = Sources(sources, lambda file: shown.step(f"reading {file}"))
         return load(several, name=name, format=format_name, clock=clock.system, changes=changes, **options)
     shown.step(f"reading {sources[0]}")
-    return load_one(sources[0], name=name, format=format_name, clock=clock.system, changes=changes, **options)
+    return load_one(sources[0], name=name, format=format_name, clock=clock.system, changes=changes, shown=shown, **options)
+
+
+def steps_to_read(sources: Sequence[str]) -> int:
+    """How many steps `read_description` reports."""
+    return len(sources) + (len(sources) == 1)
 
 
 def load_one(
-    source: str, *, name: str | None = None, changes: Sequence[str] = (), clock: Clock | None = None, **given: Any
+    source: str,
+    *,
+    name: str | None = None,
+    changes: Sequence[str] = (),
+    clock: Clock | None = None,
+    shown: Progress | None = None,
+    **given: Any,
 ) -> ResourceGraph:
     """The graph that one source names; for a source that is not a file, standard error says what was seen and where.
 
     Args:
+        shown: where to report the parts of the work.
         given: the format of a file, and options of the format.
     """
+    from fluxres.documents.source import Source
     from fluxres.formats import registry
     from fluxres.render.text import printable
     from fluxres.store.files import load
+    from fluxres.store.url import is_store_url
 
     if registry.live_format(source) is None:
-        return load(source, name=name, clock=clock, changes=changes, **given)
+        if shown is None or is_store_url(source):
+            return load(source, name=name, clock=clock, changes=changes, **given)
+        read = Source.named(source)
+        shown.step(f"making the pools of {source}")
+        return load(read, name=name, clock=clock, changes=changes, **given)
     given.pop("format", None)
     live = registry.read_live(source, **given)
     for line in live.seen if live is not None else ():

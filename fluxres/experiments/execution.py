@@ -19,6 +19,7 @@ from typing import Any, Final
 import orjson
 
 from fluxres import __version__
+from fluxres.clock import seconds
 from fluxres.errors import FluxresError
 from fluxres.experiments import parts
 from fluxres.experiments.figures import figures, share
@@ -173,6 +174,7 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
         "hosts": hosts(machine),
         "host_count": host_count(machine),
     }
+    document["blocked"] = [each._asdict() | {"start": seconds(each.start), "end": seconds(each.end)} for each in result.blocked]
     if fit is not None:
         document["fitted_cost"] = str(fit.fitted())
         document["fit"] = fit.quality()._asdict()

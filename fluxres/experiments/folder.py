@@ -63,7 +63,7 @@ class ResultsFolder:
             try:
                 held.enter_context(writer_lock(self.path / _LOCK, command=command, wait_s=0, clock=clock.system))
             except StoreBusy as error:
-                message = error.message.removeprefix("waited 0 s for ")
+                message = error.message.removeprefix("waited 0 s for ").replace("writing to this store", "writing results here")
                 raise StoreBusy(message, where=str(self.path), hint="wait for it, or give another --out") from None
             self._claim(study)
             yield

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +19,8 @@ from fluxres.errors import InputError
 from fluxres.experiments import style
 from fluxres.experiments.figures import time_unit
 from fluxres.experiments.style import OTHERS, PALETTE, PAPER, Chart
+from fluxres.simulation.blocked import OUT_OF_SERVICE, RESERVED
+from fluxres.syntax import idset
 
 # -- jobs on units over time -------------------------------------------------------------------------------------------
 
@@ -80,6 +82,19 @@ def rectangles(path: Path) -> Rectangles:
     return Rectangles(start_s, end_s, low_unit, high_unit, np.array(jobs, np.int64), names, users)
 
 
+def blocked(given: Iterable[Mapping[str, Any]]) -> dict[str, Rectangles]:
+    """The rectangles of units that jobs could not have, by kind, from the document of a run."""
+    rows: dict[str, list[tuple[float, float, float, float]]] = {}
+    for each in given:
+        own = rows.setdefault(each["kind"], [])
+        own += [(each["start"], each["end"], first, last + 1) for first, last in idset.ranges(each["units"])]
+    found = {}
+    for kind, own in rows.items():
+        start, end, first, after = np.array(own, np.float64).reshape(-1, 4).T
+        found[kind] = Rectangles(start, end, first, after, np.zeros(len(own), np.int64))
+    return found
+
+
 def coverage(given: Rectangles, width: int, height: int, *, until_s: float, units: int, begin_s: float = 0.0) -> Floats:
     """The fraction in use of each point of a picture, from 0 to 1; row 0 has the lowest units.
 
@@ -130,6 +145,10 @@ USERS_NAMED_MAX: Final = 5
 HATCHES: Final = ("", "////", "....", "xxxx", "----", "||||")
 """Of the colours with a name in a legend: nothing is distinguished by colour alone."""
 
+CLOSED_HATCHES: Final = {OUT_OF_SERVICE: "xxxxx", RESERVED: "\\\\\\"}
+"""Of what jobs could not have."""
+NOTHING_CLOSED: Final[Mapping[str, Rectangles]] = {}
+
 _EDGES_MAX: Final = 400
 """Up to this number, rectangles have edges; of more, only the edges would be visible."""
 
@@ -161,16 +180,27 @@ class Units(NamedTuple):
     host_count: int = 0
 
 
-def gantt(given: Rectangles, name: str, title: str, *, span: Span, units: Units) -> Chart:
-    """Each job as a rectangle, or for many jobs, how much of each point was in use."""
+def gantt(
+    given: Rectangles, name: str, title: str, *, span: Span, units: Units, closed: Mapping[str, Rectangles] = NOTHING_CLOSED
+) -> Chart:
+    """Each job as a rectangle, or for many jobs, how much of each point was in use.
+
+    Args:
+        closed: by kind, the units that jobs could not have.
+    """
     made = style.figure(2.7)
     axes = made.subplots()
     scale, word = time_unit(span.length_s)
     style.tidy(axes, grid="x")
+    entries = _draw_closed(axes, closed, (*span, scale))
     if len(given) > RECTANGLES_MAX:
         _draw_coverage(made, axes, given, (*span, scale), units.number)
     else:
-        _draw_rectangles(made, axes, given, (*span, scale))
+        entries = [*_draw_rectangles(axes, given, (*span, scale)), *entries]
+    if entries:
+        made.legend(
+            handles=entries, loc="outside upper left", ncols=len(entries), fontsize=8, frameon=False, labelcolor=style.INK
+        )
     axes.set_xlim(0, span.length_s / scale)
     axes.set_ylim(0, max(units.number, int(given.after.max(initial=1))))
     style.numbered(axes.xaxis)
@@ -184,6 +214,28 @@ def gantt(given: Rectangles, name: str, title: str, *, span: Span, units: Units)
         style.numbered(axes.yaxis)
     style.label(axes, x=f"time ({word})", y="" if units.hosts else units.name)
     return style.drawn(made, name, title)
+
+
+def _draw_closed(axes: Any, closed: Mapping[str, Rectangles], time: tuple[float, float, float]) -> list[Any]:
+    """Draw what jobs could not have, behind them; returns the entries of a legend."""
+    from matplotlib.patches import Patch, PathPatch
+    from matplotlib.path import Path as Outline
+
+    begin, _, scale = time
+    entries = []
+    for kind, hatch in CLOSED_HATCHES.items():
+        if kind in closed:
+            look: Any = {"facecolor": "none", "edgecolor": style.MUTED, "hatch": hatch, "linewidth": 0.4}
+            outline = Outline.make_compound_path_from_polys(_shapes(closed[kind], begin, scale))
+            axes.add_patch(PathPatch(outline, gid="closed", zorder=0.5, **look))
+            entries.append(Patch(label=kind, **look))
+    return entries
+
+
+def _shapes(given: Rectangles, begin: float, scale: float) -> Any:
+    left, right = (given.start - begin) / scale, (given.end - begin) / scale
+    corners = ((left, given.first), (left, given.after), (right, given.after), (right, given.first))
+    return np.stack([np.stack(corner, -1) for corner in corners], 1)
 
 
 def _draw_coverage(made: Any, axes: Any, given: Rectangles, time: tuple[float, float, float], units: int) -> None:
@@ -207,14 +259,13 @@ def _draw_coverage(made: Any, axes: Any, given: Rectangles, time: tuple[float, f
     axes.grid(visible=False)
 
 
-def _draw_rectangles(made: Any, axes: Any, given: Rectangles, time: tuple[float, float, float]) -> None:
+def _draw_rectangles(axes: Any, given: Rectangles, time: tuple[float, float, float]) -> list[Any]:
+    """Draw the jobs; returns the entries of a legend."""
     from matplotlib.patches import Patch, PathPatch
     from matplotlib.path import Path as Outline
 
     begin, _, scale = time
-    left, right = (given.start - begin) / scale, (given.end - begin) / scale
-    corners = ((left, given.first), (left, given.after), (right, given.after), (right, given.first))
-    shapes: Any = np.stack([np.stack(corner, -1) for corner in corners], 1)
+    shapes = _shapes(given, begin, scale)
     colours, legend = _colours(given)
     paint = np.array([colours[job] for job in given.job.tolist()])
     for colour in np.unique(paint).tolist():
@@ -223,14 +274,10 @@ def _draw_rectangles(made: Any, axes: Any, given: Rectangles, time: tuple[float,
         outline = Outline.make_compound_path_from_polys(shapes[paint == colour])
         edge = colour if len(given) > _EDGES_MAX else PAPER
         axes.add_patch(PathPatch(outline, facecolor=colour, edgecolor=edge, linewidth=0.4, hatch=hatch, gid="jobs"))
-    if legend:
-        hatches = {colour: HATCHES[at] for at, colour in enumerate(PALETTE)} if len(given) <= _EDGES_MAX else {}
-        patches = [
-            Patch(facecolor=colour, edgecolor=PAPER, hatch=hatches.get(colour, ""), label=text) for text, colour in legend.items()
-        ]
-        made.legend(
-            handles=patches, loc="outside upper left", ncols=len(patches), fontsize=8, frameon=False, labelcolor=style.INK
-        )
+    hatches = {colour: HATCHES[at] for at, colour in enumerate(PALETTE)} if len(given) <= _EDGES_MAX else {}
+    return [
+        Patch(facecolor=colour, edgecolor=PAPER, hatch=hatches.get(colour, ""), label=text) for text, colour in legend.items()
+    ]
 
 
 def _colours(given: Rectangles) -> tuple[list[str], dict[str, str]]:

@@ -14,7 +14,7 @@ from fluxres.experiments.charts import Bar, Course, Quantity
 from fluxres.experiments.comparison import Comparison, Row, check, compare, comparison_csv, pairs_csv, remarks, runs_csv
 from fluxres.experiments.execution import JOBS
 from fluxres.experiments.folder import ResultsFolder, translated
-from fluxres.experiments.gantt import Rectangles, Span, Units, gantt, rectangles
+from fluxres.experiments.gantt import Rectangles, Span, Units, blocked, gantt, rectangles
 from fluxres.experiments.page import REPORT, page
 from fluxres.experiments.study import Study, label, readable
 from fluxres.experiments.style import Chart
@@ -171,7 +171,9 @@ def _gantts(rows: Sequence[Row], folder: ResultsFolder, length_s: float, asides:
             span = Span(document["over_time"]["begin_s"], length_s)
             hosts = [(at, name) for at, name in machine.get("hosts", ())]
             units = Units(machine["units"], machine["unit"], hosts, machine.get("host_count", 0))
-            yield gantt(given, f"gantt-{run.key}", row.label or document["workload"]["name"], span=span, units=units)
+            closed = blocked(document.get("blocked", ()))
+            title = row.label or document["workload"]["name"]
+            yield gantt(given, f"gantt-{run.key}", title, span=span, units=units, closed=closed)
         else:
             empty += 1
     if empty:

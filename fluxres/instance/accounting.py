@@ -258,6 +258,11 @@ def _problems(rules: Accounting) -> Iterator[tuple[tuple[Key, ...], str]]:
                 if other is not None and other not in kinds[there] and (there == "qos" or other != ROOT):
                     yield (kind, name, key), f"no {'account' if there == 'accounts' else key} {other!r:.80}"
     yield from _problems_of_preemption(rules)
+    for name, each in rules.partitions.items():
+        if each.max_size_of_job is not None and each.min_size > each.max_size_of_job:
+            yield ("partitions", name, "min_size"), "is more than max_size_of_job, so that the partition accepts no job"
+        if each.time_if_unstated_s > each.max_time_s:
+            yield ("partitions", name, "default_time"), "is longer than max_time"
     for alias, partition in rules.aliases.items():
         if partition not in rules.partitions:
             yield ("aliases", alias), f"no partition {partition!r:.80}"

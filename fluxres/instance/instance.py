@@ -328,11 +328,14 @@ class Instance(Tabular):
         wanted: Iterable[Dependency | str | Mapping[str, Any]],
         payload: Any,
         charged: Charged | None = None,
+        planned: int = FOREVER,
     ) -> Job:
         """`submit` after `enter`, for callers that have a Request and a duration in ticks.
 
         Args:
             charged: None for the user alone.
+            planned: the length that policies plan with, in ticks; at most the duration. Only with a runner that keeps limits:
+                another one is asked to stop the job when it is over.
         """
         if self.is_ending:
             raise StaleHandle("this instance is ending")
@@ -350,7 +353,7 @@ class Instance(Tabular):
         if wanted or request.attributes:
             given = [deps.parse(one) for one in (*wanted, *request.system.get("dependencies", ()))]
         job = Job(self, self._new_id(now), request, duration, now, require_urgency(urgency), name, user, payload, charged)
-        job.ask = ask
+        job.ask, job.planned = ask, min(planned, duration)
         job.dependencies = tuple(given)
         with Guard(self.policy):
             waiting = self.policy.take_in(job)
@@ -821,10 +824,29 @@ class Instance(Tabular):
             self._set_limit(found, min(found.started + duration, FOREVER), now)
         elif found.state is State.CLEANUP:
             raise UsageError(f"job {found.id} is ending")
-        found.duration = duration
+        found.duration = found.planned = duration
         context = {"attributes.system.duration": None if duration >= FOREVER else seconds(duration)}
         self._update(found, "jobspec-update", was_held=found.urgency == URGENCY_HELD, again=False, **context)
         self._follow_up()
+
+    @writing
+    def replan(self, job: Job, length: int) -> bool:
+        """Plan another length for a job that runs and reaches the end of what was planned; its limit remains.
+
+        Reservations that still fit are kept; no pass follows.
+
+        Args:
+            length: from its start, in ticks; more than it has run.
+
+        Returns: False if others hold some of its resources before the new end; nothing changes then.
+        """
+        self.enter()
+        try:
+            self.holdings.move_limit(job, min(job.started + length, FOREVER))
+        except InsufficientResources:
+            return False
+        job.planned = length
+        return True
 
     def _set_limit(self, job: Job, end: int, now: int) -> None:
         if end <= now:

@@ -165,7 +165,7 @@ class Job:
 
     Args:
         number: its id.
-        duration: in ticks; FOREVER without a limit.
+        duration: the longest it may run, in ticks; FOREVER without a limit.
         payload: for the runner; the instance never reads it.
         charged: to whom it is charged; by default to its user.
 
@@ -190,6 +190,7 @@ class Job:
         "name",
         "number",
         "payload",
+        "planned",
         "priority",
         "request",
         "reserved",
@@ -219,6 +220,8 @@ class Job:
         self.number = number
         self.request = request
         self.duration = duration
+        self.planned = duration
+        """The length that policies plan with, in ticks; at most the duration."""
         self.submitted = submitted
         self.urgency = urgency
         self.name = name
@@ -231,6 +234,7 @@ class Job:
         self.reserved = -1
         self.started = -1
         self.limit = FOREVER
+        """Until when it is planned to hold its resources; its limit, unless a shorter run is planned."""
         self.ended = -1
         self.status = 0
         self.is_booking = False
@@ -293,6 +297,16 @@ class Job:
         return seconds(self.duration)
 
     @property
+    def planned_s(self) -> float:
+        """How long it is planned to run: the duration, or what is predicted; infinity for no limit."""
+        return seconds(self.planned)
+
+    @property
+    def last_end(self) -> int:
+        """When a started job reaches its limit, in ticks; it may outlive a shorter run that is planned."""
+        return self.limit if self.planned >= self.duration else min(self.started + self.duration, FOREVER)
+
+    @property
     def submitted_at(self) -> float:
         return seconds(self.submitted)
 
@@ -308,7 +322,7 @@ class Job:
     @property
     def ends_at(self) -> float | None:
         """The limit of a started job; infinity for none."""
-        return None if self.started < 0 else seconds(self.limit)
+        return None if self.started < 0 else seconds(self.last_end)
 
     @property
     def finished_at(self) -> float | None:

@@ -280,7 +280,7 @@ class EasyCount(Easy):
 
 
 class EasySjbf(Easy):
-    """EASY that backfills the jobs with the shortest limits first (Tsafrir et al. 2007)."""
+    """EASY that backfills the jobs that are planned to be shortest first (Tsafrir et al. 2007)."""
 
     name = "easy-sjbf"
 
@@ -295,7 +295,7 @@ class EasySjbf(Easy):
             for job in waiting:
                 if not queue.start(job) and (queue.reserve(job) is not None or queue.is_stuck):
                     break
-        for job in () if queue.is_full else sorted(waiting, key=attrgetter("duration")):
+        for job in () if queue.is_full else sorted(waiting, key=attrgetter("planned")):
             if not queue.start(job) and queue.is_full:
                 break
 

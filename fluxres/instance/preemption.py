@@ -212,7 +212,7 @@ class _Trial:
 
     def fits(self) -> bool:
         inventory, head = self._inventory, self._head
-        found = inventory.reserve(head.number, head.ask, head.duration, self._now)
+        found = inventory.reserve(head.number, head.ask, head.planned, self._now)
         inventory.unreserve(head.number)
         return found is not None and found <= self._now + bool(self._left_out)
 

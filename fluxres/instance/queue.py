@@ -218,7 +218,7 @@ class Queue:
         return self._instance.inventory.free_units
 
     def free_at(self, moment_s: float) -> int:
-        """The units that are free at a moment if no job starts until then and each runs until its limit, as `free`.
+        """The units that are free at a moment if no job starts until then and each runs as long as planned, as `free`.
 
         Cost O(jobs that run).
         """
@@ -234,7 +234,7 @@ class Queue:
             return seconds(job.reserved)
         inventory, now = self._instance.inventory, self._instance.now
         self._count_action()
-        found = self._attempt(job, inventory.reserve, job.number, job.ask, job.duration, now)
+        found = self._attempt(job, inventory.reserve, job.number, job.ask, job.planned, now)
         inventory.unreserve(job.number)
         return None if found is None else seconds(found)
 
@@ -367,7 +367,7 @@ class Queue:
         if self._is_barred(job):
             return None
         reserve, now = self._instance.inventory.reserve, self._instance.now
-        return self._add_reservation(job, self._attempt(job, reserve, job.number, job.ask, job.duration, now))
+        return self._add_reservation(job, self._attempt(job, reserve, job.number, job.ask, job.planned, now))
 
     def reserve_count(self, job: Job) -> float | None:
         """Reserve the number of pools that a job needs, without choosing them; returns the start as `reserve`.
@@ -435,7 +435,7 @@ class Queue:
 
     def _restore(self, job: Job, place: ReservedPlace, start: int) -> bool:
         instance = self._instance
-        found = instance.inventory.restore(job.number, place, job.duration, start, instance.now)
+        found = instance.inventory.restore(job.number, place, job.planned, start, instance.now)
         if found:
             self._add_reservation(job, start)
         return found
@@ -654,7 +654,7 @@ class Queue:
         """Start a waiting job if its resources are free now."""
         instance = self._instance
         now, inventory, number = instance.now, instance.inventory, job.number
-        end = min(now + job.duration, FOREVER)
+        end = min(now + job.planned, FOREVER)
         if choose is not None and isinstance(inventory, GraphInventory):
             if job.reserved >= 0:
                 inventory.unreserve(number)
@@ -735,5 +735,5 @@ class Queue:
 
 
 def _slot(job: Job, start: int, hold: Any) -> tuple[int, int, bytes]:
-    """Start, duration and pools of a reservation or claim, for comparison."""
-    return start, job.duration, hold.vertices.tobytes() if isinstance(hold, GraphHold) else b""
+    """Start, planned length and pools of a reservation or claim, for comparison."""
+    return start, job.planned, hold.vertices.tobytes() if isinstance(hold, GraphHold) else b""

@@ -23,6 +23,7 @@ from fluxres.instance.job import URGENCY_HELD
 from fluxres.instance.states import PENDING, State
 from fluxres.model import targets
 from fluxres.simulation.attempts import NOTHING_SAVED, Checkpoint
+from fluxres.simulation.blocked import BlockedUnits
 from fluxres.syntax import duration as durations
 
 if TYPE_CHECKING:
@@ -129,6 +130,7 @@ class External:
         self._coming = iter(events)
         self.next = next(self._coming, None)
         self.steps = [InService(-FOREVER, *_units(graph.structure, simulation.machine.unit))]
+        self.blocked = BlockedUnits(graph.structure, simulation.machine.unit)
 
     def take(self) -> None:
         """Make the next event happen."""
@@ -149,6 +151,7 @@ class External:
         machine = self.simulation.machine
         vertices = targets.pools(machine.graph, str(event.target), "state")
         self.simulation.instance.set_state(vertices, STATES[event.action], requeue=self.on_failure == "requeue")
+        self.blocked.note_states(event.at, machine.graph.structure)
         found = InService(event.at, *_units(machine.graph.structure, machine.unit))
         if found[1:] != self.steps[-1][1:]:
             self.steps.append(found)

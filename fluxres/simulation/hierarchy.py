@@ -64,7 +64,9 @@ class Hierarchy:
             raise UsageError(f"larger: expected {' or '.join(LARGER)}, got {self.larger!r:.80}", where="hierarchy")
         balance.parse(self.balance)
         if elastic.parse(self.elastic).is_needed and self.larger != "up":
-            raise UsageError("elastic instances may be too small for a job", where="hierarchy", hint="set larger to up as well")
+            raise UsageError(
+                "elastic instances may be too small for a job", where="hierarchy", hint="set larger: up as well (--larger up)"
+            )
         for number, own in zip(self.fan_outs, self.sizes, strict=False):
             if own and (len(own) != number or min(own) < 1):
                 raise UsageError(f"expected the sizes of {number} children, got {own!r:.80}", where="hierarchy")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any, Final
 
 from fluxres.documents.source import Source
@@ -50,7 +52,13 @@ def read(text: str, *, format: str | None = None, seed: int = 0, processors: str
     name, colon, rest = text.partition(":")
     if is_model(name) and (colon or format is None):
         return Workload(name, _model(name, rest, seed), _size(name, rest))
+    if colon and format is None and not Path(text).exists() and "://" not in text:
+        near = get_close_matches(name, models(), 1)
+        hint = f"did you mean {near[0]}?" if near else f"models are {', '.join(models())}"
+        raise UsageError(f"neither a file nor a workload model: {text!r:.80}", hint=hint)
     source = Source.named(text)
+    if not source.data.strip():
+        raise InputError("is empty", where=source.file, hint="a workload is an SWF trace, Batsim JSON, or a list of jobs")
     found = FORMATS.get(format or detect(source.data[:_HEAD]))
     if found is None:
         raise UsageError(f"no workload format {format!r:.80}", hint=f"there is {', '.join(FORMATS)}")

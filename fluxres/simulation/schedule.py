@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
+from fluxres.clock import FOREVER
 from fluxres.instance.inventory import Claim, Inventory
 from fluxres.syntax.jobspec import Request
 
@@ -32,6 +33,8 @@ class Finished(NamedTuple):
         queue: from the workload.
         work: how long it runs without interruptions, saves and restarts.
         earlier: its attempts that were interrupted, after each of which it waited again.
+        predicted: how long it was expected to run at its submission; its limit in a run without prediction.
+        corrections: how often it outlived what was expected.
     """
 
     id: int | str
@@ -53,6 +56,8 @@ class Finished(NamedTuple):
     queue: str | None = None
     work: int = 0
     earlier: tuple[Finished, ...] = ()
+    predicted: int = FOREVER
+    corrections: int = 0
 
     def allocated(self) -> str:
         """What it held, as an idset of unit numbers; empty if units have no numbers."""

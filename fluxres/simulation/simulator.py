@@ -44,6 +44,7 @@ from fluxres.simulation import balance as balances
 from fluxres.simulation import elastic as elastics
 from fluxres.simulation.attempts import History
 from fluxres.simulation.balance import Balance, Family, Move
+from fluxres.simulation.blocked import Blocked
 from fluxres.simulation.cost import Cost, Decision, Fitted
 from fluxres.simulation.cost import parse as cost_of
 from fluxres.simulation.external import Booking, Disturbances, External
@@ -53,6 +54,7 @@ from fluxres.simulation.machine import Machine
 from fluxres.simulation.machine import read as read_machine
 from fluxres.simulation.metrics import Metrics, RunningMetrics
 from fluxres.simulation.models import Ensemble
+from fluxres.simulation.prediction import Errors, ErrorSink, Prediction
 from fluxres.simulation.reading import read
 from fluxres.simulation.schedule import Finished, Schedule, Sink
 from fluxres.simulation.sites import Child, InstanceRow, Site
@@ -74,14 +76,16 @@ END: Final = 3
 PASS: Final = 4
 PERIOD: Final = 5
 EXTERNAL: Final = 6
+CORRECT: Final = 7
 """Kinds of events. Those of one kind at one moment are handled in the order in which they were caused: ends in that of starts."""
 
 EVENT_ORDERS: Final[dict[str, tuple[int, ...]]] = {
-    "sequential": (PASS, SUBMIT, BOOT, TIMER, END, PERIOD, EXTERNAL),
-    "batched": (END, BOOT, TIMER, EXTERNAL, SUBMIT, PERIOD, PASS),
+    "sequential": (CORRECT, PASS, SUBMIT, BOOT, TIMER, END, PERIOD, EXTERNAL),
+    "batched": (CORRECT, END, BOOT, TIMER, EXTERNAL, SUBMIT, PERIOD, PASS),
 }
 """The order of the kinds of events at one moment. sequential, as in PySS: each event is followed by its pass. batched, as in
-Batsim: one pass follows all events."""
+Batsim: one pass follows all events.  Jobs that outlive what was predicted come first, before others could get what they hold; in
+the sequential order, as in PySS, no pass follows."""
 
 
 class SimulatedClock:
@@ -190,7 +194,9 @@ class Result:
         events: number of events handled.
         instances: what each instance did.
         losses: what failures and preemption cost; None in a run without external events.
+        predictions: how good the predictions were; None in a run without.
         notes: external events without an effect, by reason.
+        blocked: times of units out of service and of reservations, if units have numbers; at most `limits.BLOCKED_MAX`.
     """
 
     schedule: Schedule | None
@@ -202,7 +208,9 @@ class Result:
     instances: list[InstanceRow]
     left_reasons: Counter[str] = field(default_factory=Counter)
     losses: Losses | None = None
+    predictions: Errors | None = None
     notes: Counter[str] = field(default_factory=Counter)
+    blocked: list[Blocked] = field(default_factory=list)
 
 
 # -- the simulator ------------------------------------------------------------------------------------------------------
@@ -223,6 +231,7 @@ class Simulator:
         event_order: of the events of one moment, a key of `EVENT_ORDERS`.
         disturbances: failures, repairs, reservations and other events that no job causes.
         accounting: partitions, QOS, accounts and users with limits, if there is one instance.
+        prediction: of run times, with which policies plan; None: with limits.
         sinks: receive every finished job.
         keep: whether to keep the schedule.
     """
@@ -241,6 +250,7 @@ class Simulator:
         event_order: str = "sequential",
         disturbances: Disturbances | None = None,
         accounting: Accounting | None = None,
+        prediction: Prediction | None = None,
         sinks: Iterable[Sink] = (),
         keep: bool = True,
     ) -> None:
@@ -259,7 +269,9 @@ class Simulator:
         self._known_charged: dict[tuple[str | None, ...], Charged] = {}
         self.clock = SimulatedClock()
         self.events = Events(EVENT_ORDERS[event_order])
-        self._is_stepped = cost is not None or event_order == "batched"
+        self._is_batched = event_order == "batched"
+        self.prediction = prediction
+        self._is_stepped = cost is not None or self._is_batched or prediction is not None
         """Whether the simulator makes the passes, as events of their own."""
         self.instance = Instance(
             self.machine.graph,
@@ -277,7 +289,9 @@ class Simulator:
         self.schedule = Schedule() if keep else None
         self.running = RunningMetrics(self.machine.count)
         self.losses = LossSink()
+        self.predictions = ErrorSink()
         own = (self.running, self.losses, *([self.schedule] if self.schedule is not None else ()))
+        own += () if prediction is None else (self.predictions,)
         self.sinks: list[Sink] = [*own, *sinks]
         self.refusals = Refusals()
         self.errors: list[str] = []
@@ -323,10 +337,12 @@ class Simulator:
             return
         is_instance = not isinstance(what, Submission) or what.jobs
         if isinstance(what, Submission) and (not is_instance or job.limit < FOREVER):
-            end = job.limit if is_instance else min(moment + self._length(job, what), job.limit)
+            end = job.limit if is_instance else min(moment + self._length(job, what), job.last_end)
             if job in self.histories:
                 self.histories[job].ends = end
             self.events.push(end, END, job)
+            if job.limit < end:
+                self.events.push(job.limit, CORRECT, job)
         if is_instance:
             self.events.push(moment + ticks(self.hierarchy.boot_s), BOOT, job)
 
@@ -371,6 +387,7 @@ class Simulator:
             PASS: self._pass,
             EXTERNAL: self._external,
             PERIOD: self._end_period,
+            CORRECT: self._correct,
         }
         events, clock = self.events, self.clock
         used = [self.instance.policy, *map(policy, self.hierarchy.queue_policies)]
@@ -414,7 +431,9 @@ class Simulator:
             rows,
             reasons,
             self.losses.losses(self.external.areas) if self.has_external or self.losses.interruptions else None,
+            None if self.prediction is None else self.predictions.errors(),
             self.external.notes,
+            self.external.blocked.until(self._active_at) if self.has_external else [],
         )
 
     def _share(self, what: Child) -> Iterator[Submission]:
@@ -480,9 +499,13 @@ class Simulator:
             limit = matching.length(site.machine.graph, request)
         if given is None:
             return instance.submit_request(request, limit, now, 16, None, None, (), payload)
+        planned = FOREVER
+        if self.prediction is not None and not given.jobs:
+            planned = self.checkpoint.limit(self.prediction.predict(given))
         wanted = list(self._resolved(site, given)) if given.dependencies else ()
         charged = self._charged(given) if given.user is not None or self.accounting is not None else None
-        return instance.submit_request(request, limit, now, given.urgency, given.name, given.user, wanted, payload, charged)
+        urgency, name, user = given.urgency, given.name, given.user
+        return instance.submit_request(request, limit, now, urgency, name, user, wanted, payload, charged, planned)
 
     def _charged(self, job: Submission) -> Charged:
         """To whom a job is charged; equal ones are one object."""
@@ -515,6 +538,8 @@ class Simulator:
             problem = self._take(site, job)
         if problem is not None and not self._pass_on(site, job):
             self.refusals.add(job.id, problem, job.number)
+            if self.prediction is not None:
+                self.prediction.end(job)
             if site.instance.dependencies.remembers:
                 site.names[str(job.id)] = None
         self._announce(site)
@@ -660,6 +685,19 @@ class Simulator:
             self._close(site, below)
         self._settle(site)
 
+    def _correct(self, job: Job) -> None:
+        """Plan anew for a job that runs on at the end of what was predicted for it."""
+        site, now, given = self._sites.get(job.instance), self.clock.now, job.payload
+        if self.prediction is None or site is None or job.state is not State.RUN or job.limit != now:
+            return  # the attempt was interrupted
+        end = min(job.started + self._length(job, given), job.last_end)
+        if not site.instance.replan(job, self.prediction.correct(job, now)):
+            self.external.notes["jobs that outlived their prediction and were stopped, as what they held was reserved"] += 1
+            site.instance.exception(job, "timelimit", note="it outlives its prediction, and others have reserved what it holds")
+        elif job.limit < end:
+            self.events.push(job.limit, CORRECT, job)
+        self._settle(site, passed=not self._is_batched)
+
     def _close(self, site: Site, below: Site) -> None:
         """Note what an instance did that has ended, and all below it."""
         for each in [each for each in self._sites.values() if each.parent is below]:
@@ -706,12 +744,12 @@ class Simulator:
         self._settle(site, passed=True)
 
     def _delay(self, job: Job, moment: int) -> None:
-        """Start a job when its decision is complete; its limit counts from then, unless others hold its resources afterwards."""
+        """Start a job when its decision is complete; its time counts from then, unless others hold its resources afterwards."""
         instance = self._sites[job.instance].instance
         if moment > job.started and job.limit < FOREVER:
             with suppress(InsufficientResources):
-                instance.inventory.resize(job.number, job.claim, self.clock.now, moment + job.duration)
-                job.limit = moment + job.duration
+                instance.inventory.resize(job.number, job.claim, self.clock.now, moment + job.planned)
+                job.limit = moment + job.planned
             instance.queue.reservations_dropped()
         job.started = min(moment, job.limit)
         self._begin(job, moment)
@@ -884,6 +922,8 @@ class Simulator:
 
     def _over(self, job: Job) -> None:
         given = job.payload
+        if isinstance(given, Booking):
+            self.external.blocked.note_reservation(job, given.name or "")
         if not isinstance(given, Submission):
             return
         if given.jobs:
@@ -898,6 +938,9 @@ class Simulator:
             history = self.histories.pop(job, None)
             if history is not None:
                 record = record._replace(earlier=tuple(history.earlier))
+        if self.prediction is not None:
+            predicted, corrections = self.prediction.end(given, record)
+            record = record._replace(predicted=predicted, corrections=corrections)
         self._ended += 1
         for sink in self.sinks:
             sink.add(record)

@@ -15,6 +15,7 @@ from typing import ClassVar, Literal, Protocol
 from fluxres.clock import Clock
 from fluxres.store.contents import Blob, EventRow, GraphRow, Part, Previous
 from fluxres.store.lock import Notify
+from fluxres.store.progress import OnProgress
 
 Durability = Literal["full", "normal"]
 """What a commit waits for: the disk, or the system, which loses the last commits when the power fails."""
@@ -296,10 +297,10 @@ class Database(ABC):
         """In bytes."""
 
     @abstractmethod
-    def shrink(self) -> None:
+    def shrink(self, on_progress: OnProgress) -> None:
         """Give free space back.  The caller holds the writer lock."""
 
-    def back_up(self, path: Path) -> bool:
+    def back_up(self, path: Path, on_progress: OnProgress) -> bool:
         """Copy it to a new SQLite file; False if it has no means of its own for that."""
         return False
 

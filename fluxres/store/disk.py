@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from fluxres.errors import StoreError
@@ -18,30 +19,45 @@ def write_whole(path: Path, content: bytes) -> None:
 
     Errors: StoreError; the file is then unchanged.
     """
-    import tempfile  # with its dependencies it takes longer to import than SQLite
-
     target = Path(os.path.realpath(path))
-    temporary = None
+    part = target.with_name(f".{target.name[:100]}.{os.urandom(6).hex()}")
     try:
         mode = _mode(target)
-        fd, temporary = tempfile.mkstemp(prefix=f".{target.name[:100]}.", dir=target.parent)
-        with os.fdopen(fd, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-        sync_folder(target.parent)
+        with temporary(part):
+            with open(part, "xb", opener=_private) as file:
+                file.write(content)
+                file.flush()
+                os.fchmod(file.fileno(), mode)
+                os.fsync(file.fileno())
+            part.replace(target)
+            sync_folder(target.parent)
     except OSError as error:
         raise StoreError(
             f"cannot be written: {error.strerror or error}; nothing was written",
             where=str(path),
             hint="check that the directory exists, its permissions, and the free space",
         ) from None
+
+
+def _private(name: str, flags: int) -> int:
+    return os.open(name, flags, 0o600)
+
+
+@contextmanager
+def temporary(*paths: Path) -> Iterator[None]:
+    """Files that are gone when the block ends, however it ends: one interrupt may come while they are removed."""
+    try:
+        try:
+            yield
+        finally:
+            _remove(paths)
     finally:
-        if temporary is not None:
-            with suppress(FileNotFoundError):
-                os.unlink(temporary)
+        _remove(paths)
+
+
+def _remove(paths: tuple[Path, ...]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
 
 
 def _mode(target: Path) -> int:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import msgspec
 
@@ -22,7 +23,9 @@ from fluxres.store import claims, journal
 from fluxres.store.claims import CLAIM
 from fluxres.store.contents import PARTS, Blob, EventRow, GraphRow, Part
 from fluxres.store.database import Connection
+from fluxres.store.disk import temporary
 from fluxres.store.lease import ANSWER, INSTANCE, LEASE
+from fluxres.store.progress import OnProgress, unwatched
 from fluxres.store.store import SAVED, Rows
 
 VERSION: Final = 1
@@ -31,6 +34,9 @@ _OF_GRAPHS: Final = (SAVED, CLAIM, INSTANCE)
 """What notes about a graph begin with, before its uid."""
 _LINE_BYTES_MAX: Final = 1 << 30
 _EVENTS_AT_ONCE: Final = 500
+_BETWEEN_REPORTS: Final = 100
+"""Events, or lines."""
+_MB: Final = 1_000_000
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -111,7 +117,7 @@ Item = NoteItem | GraphItem | BlobItem | EventItem
 # -- a store as items ----------------------------------------------------------------------------------------------------
 
 
-def items(rows: Rows) -> Iterator[Item]:
+def items(rows: Rows, on_progress: OnProgress = unwatched) -> Iterator[Item]:
     """Everything in a store, as one transaction sees it.
 
     Errors: StoreError for damage.
@@ -122,8 +128,19 @@ def items(rows: Rows) -> Iterator[Item]:
         is_of_servers = key == LEASE or key.startswith(ANSWER)
         if not is_of_servers and (not key.startswith(_OF_GRAPHS) or key in known):
             yield NoteItem(key, text)
+    done, total = 0, events_kept(rows)
     for row in graphs:
-        yield from _of_graph(rows, row)
+        on_progress(f"graph {row.name}", done, total, "events")
+        for item in _of_graph(rows, row):
+            yield item
+            done += isinstance(item, EventItem)
+            if not done % _BETWEEN_REPORTS:
+                on_progress(f"graph {row.name}", done, total, "events")
+
+
+def events_kept(rows: Rows) -> int:
+    """The number of events in all journals."""
+    return sum(row.seq - rows.oldest(row) + 1 for row in rows.graphs())
 
 
 def _of_graph(rows: Rows, row: GraphRow) -> Iterator[Item]:
@@ -228,7 +245,7 @@ class _Graph:
 # -- a dump --------------------------------------------------------------------------------------------------------------
 
 
-def write(path: Path, rows: Rows, now: float) -> tuple[int, int]:
+def write(path: Path, rows: Rows, now: float, on_progress: OnProgress = unwatched) -> tuple[int, int]:
     """Write a dump beside `path`, and give it its name when it is complete; returns the number of graphs and of events.
 
     Errors: StoreError.
@@ -237,7 +254,7 @@ def write(path: Path, rows: Rows, now: float) -> tuple[int, int]:
     graphs = events = 0
     with _replaced(path) as out:
         hashed, lines = hashlib.blake2b(digest_size=16), 0
-        for document in chain((header,), items(rows)):
+        for document in chain((header,), items(rows, on_progress)):
             line = msgspec.json.encode(document) + b"\n"
             hashed.update(line)
             out.write(line)
@@ -248,14 +265,21 @@ def write(path: Path, rows: Rows, now: float) -> tuple[int, int]:
     return graphs, events
 
 
-def read(path: Path) -> Iterator[Item]:
+def read(path: Path, what: str = "reading", on_progress: OnProgress = unwatched) -> Iterator[Item]:
     """The items of a dump.  The last line is checked only at the end, so nothing may be committed before.
+
+    Args:
+        what: is done with them, for who watches.
 
     Errors: InputError with the line.
     """
     try:
         with path.open("rb") as file:
-            yield from _read(file, str(path))
+            size = os.fstat(file.fileno()).st_size
+            for number, item in enumerate(_read(file, str(path))):
+                if not number % _BETWEEN_REPORTS:
+                    on_progress(what, file.tell() / _MB, size / _MB, "MB")
+                yield item
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", where=str(path)) from None
 
@@ -296,39 +320,20 @@ def _damaged(said: str, where: str) -> InputError:
     return InputError(said, where=where, hint="take another dump: this one was damaged or cut short; nothing was restored")
 
 
-class _replaced:  # noqa: N801 - a context manager
+@contextmanager
+def _replaced(path: Path) -> Iterator[BinaryIO]:
     """A file that is written beside `path`, and gets this name when the block ends without an error."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._part = path.with_name(f".{path.name[:100]}.{os.getpid()}")
-
-    def __enter__(self) -> Any:
+    part = path.with_name(f".{path.name[:100]}.{os.getpid()}")
+    with temporary(part):
         try:
-            self._file = self._part.open("wb")
+            with part.open("wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
         except OSError as error:
-            raise self._unwritable(error) from None
-        return self._file
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        try:
-            with self._file:
-                if error is None:
-                    self._file.flush()
-                    os.fsync(self._file.fileno())
-            if error is None:
-                self._part.replace(self._path)
-                return
-        except OSError as found:
-            raise self._unwritable(found) from None
-        finally:
-            self._part.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise self._unwritable(error) from None
-
-    def _unwritable(self, error: OSError) -> StoreError:
-        said = f"cannot be written: {error.strerror or error}; nothing was written"
-        return StoreError(said, where=str(self._path), hint="check the directory, its permissions, and the free space")
+            said = f"cannot be written: {error.strerror or error}; nothing was written"
+            raise StoreError(said, where=str(path), hint="check the directory, its permissions, and the free space") from None
 
 
 def require_new(path: Path, *, replace: bool) -> None:

@@ -85,7 +85,7 @@ class SaveReport:
 
 
 def load(
-    source: Source | Sequence[Source] | files.Sources | Store | Loaded | Given,
+    source: Source | Sequence[Source] | files.Source | files.Sources | Store | Loaded | Given,
     *,
     name: str | None = None,
     format: str | None = None,
@@ -99,8 +99,8 @@ def load(
         source: a path of a file in any format, detected from its content, compressed or not; ``-`` for standard input; the URL of
             a store, with ``?graph=NAME`` or without, or an open store; or several paths, for a format whose files are parts of
             one machine; or ``this-machine``, the machine that this program runs on. Or the content itself: bytes, an open file, a
-            mapping with the content of a cluster file (specs/cluster-yaml.md) or of a JSON file of another format, or what a
-            reader returned.
+            mapping with the content of a cluster file (specs/cluster-yaml.md) or of a JSON file of another format, what a
+            reader returned, or a file that was read.
         name: of the graph; by default the one that the source gives.
         format: of the file; detected from the content by default.
         clock: returns "now" of the graph in seconds. By default `fluxres.clock.system` for a graph from a store, because the
@@ -127,6 +127,8 @@ def load(
         graph, notes = _graph(source, source.name, clock)
     elif isinstance(source, Mapping):
         graph, notes = _graph(registry.read_values(source, format=format, **options), "<dict>", clock)
+    elif isinstance(source, files.Source):
+        graph, notes = _load_source(source, format, clock, options)
     elif isinstance(source, bytes | bytearray | memoryview):
         graph, notes = _load_source(files.Source.open(bytes(source)), format, clock, options)
     elif hasattr(source, "read") and not isinstance(source, os.PathLike):

@@ -20,6 +20,7 @@ from fluxres.errors import StoreBusy, StoreError, UsageError
 from fluxres.store.database import Connection, Durability, ServerDatabase
 from fluxres.store.encoding import way_out
 from fluxres.store.lock import TELL_AFTER_S, Holder, Notify
+from fluxres.store.progress import OnProgress
 from fluxres.store.sql import Cursor, SqlConnection
 
 if TYPE_CHECKING:
@@ -215,9 +216,11 @@ class PostgresqlDatabase(ServerDatabase):
         with self._opened() as db:
             return int(db.execute(_SIZE).fetchone()[0])
 
-    def shrink(self) -> None:
+    def shrink(self, on_progress: OnProgress) -> None:
+        tables = ("meta", "graphs", "shapes", "snapshots", "events", "previous", "tickets")
         with self._opened() as db:
-            for table in ("meta", "graphs", "shapes", "snapshots", "events", "previous", "tickets"):
+            for number, table in enumerate(tables):
+                on_progress(f"giving back space of {table}", number, len(tables), "tables")
                 db.execute(f"VACUUM fluxres.{table}")
 
     @contextmanager

@@ -24,12 +24,18 @@ from fluxres.store.database import Connection, Database, Durability
 from fluxres.store.disk import make_folder, sync_folder
 from fluxres.store.encoding import way_out
 from fluxres.store.lock import Notify, WriterLock
+from fluxres.store.progress import OnProgress
 from fluxres.store.sql import SqlConnection
 
 APPLICATION_ID: Final = 0x666C7872
 VERSION: Final = 3
 _MAGIC: Final = b"SQLite format 3\0"
 _PROBLEMS_MAX: Final = 20
+_MB: Final = 1_000_000
+_PAGES_AT_ONCE: Final = 256
+"""Of a backup: a megabyte."""
+_STEPS_BETWEEN_INTERRUPTS: Final = 100_000
+"""Instructions of a statement of SQLite, some milliseconds."""
 _BUSY_S: Final = 10.0
 """Timeout for SQLite's own locks: other writers hold them for milliseconds, unless another tool has the file open."""
 
@@ -290,15 +296,25 @@ class SqliteDatabase(Database):
                 found += self.path.with_name(self.path.name + suffix).stat().st_size
         return found
 
-    def shrink(self) -> None:
+    def shrink(self, on_progress: OnProgress) -> None:
         with self._opened() as db:
+            on_progress("giving back space", 0, 2, "steps")
             db.execute("VACUUM")
+            on_progress("clearing the log", 1, 2, "steps")
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
-    def back_up(self, path: Path) -> bool:
+    def back_up(self, path: Path, on_progress: OnProgress) -> bool:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, self._mode()))
         with self._opened() as db, closing(sqlite3.connect(path)) as copy:
-            db.db.backup(copy)  # all pages at once, hence of one moment
+            (page_bytes,) = db.execute("PRAGMA page_size").fetchone()
+
+            def report(_status: int, left: int, total: int) -> None:
+                on_progress(f"copying {self.path.name}", (total - left) * page_bytes / _MB, total * page_bytes / _MB, "MB")
+
+            db.begin_read()
+            db.execute("SELECT count(*) FROM graphs").fetchone()  # all pages are of this moment
+            db.db.backup(copy, pages=_PAGES_AT_ONCE, progress=report)
+            db.rollback()
         return True
 
     @contextmanager
@@ -307,6 +323,7 @@ class SqliteDatabase(Database):
         with self.translated():
             db = SqliteConnection(_connect(self.path), self.url)
             try:
+                db.db.set_progress_handler(_let_interrupt, _STEPS_BETWEEN_INTERRUPTS)
                 yield db
             finally:
                 db.close()
@@ -325,12 +342,18 @@ class SqliteDatabase(Database):
             return 0o600 if self.private else 0o666 & ~umask
 
 
+def _let_interrupt() -> None:
+    """Let Python handle a signal within a long statement: an exception of the handler ends the statement."""
+
+
 @contextmanager
 def _translated(path: Path) -> Iterator[None]:
     """Translate errors of SQLite and the system about this file into StoreError, with a hint."""
     try:
         yield
     except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT:
+            raise KeyboardInterrupt from None
         raise _translate(error, path) from error
     except UnicodeDecodeError as error:
         # Names in the schema and in error messages come from the file and may be damaged, too.

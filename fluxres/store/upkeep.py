@@ -17,8 +17,9 @@ from fluxres.graph.structure import Problem
 from fluxres.store import dump, encoding, journal, records
 from fluxres.store.claims import CLAIM
 from fluxres.store.contents import Blob, GraphRow
-from fluxres.store.disk import sync_folder
+from fluxres.store.disk import sync_folder, temporary
 from fluxres.store.lease import INSTANCE
+from fluxres.store.progress import OnProgress, unwatched
 from fluxres.store.sqlite import SqliteDatabase
 from fluxres.store.store import DEFAULT, SAVED, Rows, Store
 from fluxres.store.tickets import Tickets
@@ -148,7 +149,14 @@ def _check_notes(rows: Rows, graphs: list[GraphRow]) -> Iterator[Problem]:
 # -- compact -------------------------------------------------------------------------------------------------------------
 
 
-def compact(store: Store, *, keep: int | None = None, command: str = "", wait_s: float | None = None) -> tuple[Size, Size]:
+def compact(
+    store: Store,
+    *,
+    keep: int | None = None,
+    command: str = "",
+    wait_s: float | None = None,
+    on_progress: OnProgress = unwatched,
+) -> tuple[Size, Size]:
     """Write a new snapshot of each graph, forget old events, and give free space back; returns the sizes before and after.
 
     Args:
@@ -161,10 +169,12 @@ def compact(store: Store, *, keep: int | None = None, command: str = "", wait_s:
         raise UsageError(f"keep: expected a number >= 0, got {keep}")
     before = _size(store)
     with store.changing(None, command, wait_s) as rows:
-        for row in rows.graphs():
+        graphs = rows.graphs()
+        for number, row in enumerate(graphs):
+            on_progress(f"graph {row.name}", number, len(graphs), "graphs")
             _compact(rows, row, keep)
     with store.locked(command, wait_s):
-        store.database.shrink()
+        store.database.shrink(on_progress)
     return before, _size(store)
 
 
@@ -191,25 +201,31 @@ def _compact(rows: Rows, row: GraphRow, keep: int | None) -> None:
 
 def _size(store: Store) -> Size:
     with store.reading(None) as rows:
-        events = sum(row.seq - rows.oldest(row) + 1 for row in rows.graphs())
+        events = dump.events_kept(rows)
     return Size(store.database.size(), events)
 
 
 # -- dump, restore, back up ------------------------------------------------------------------------------------------------
 
 
-def dump_to(store: Store, path: Path, *, replace: bool = False) -> tuple[int, int]:
+def dump_to(store: Store, path: Path, *, replace: bool = False, on_progress: OnProgress = unwatched) -> tuple[int, int]:
     """Write the whole store to one file; returns the number of graphs and of events.
 
     Errors: UsageError for a file that exists; StoreError.
     """
     dump.require_new(path, replace=replace)
     with store.reading(None) as rows:
-        return dump.write(path, rows, store.clock())
+        return dump.write(path, rows, store.clock(), on_progress)
 
 
 def restore(
-    store: Store, path: Path, *, replace: bool = False, command: str = "", wait_s: float | None = None
+    store: Store,
+    path: Path,
+    *,
+    replace: bool = False,
+    command: str = "",
+    wait_s: float | None = None,
+    on_progress: OnProgress = unwatched,
 ) -> tuple[int, int]:
     """Write a dump into an empty store, in one transaction; returns the number of graphs and of events.
 
@@ -218,7 +234,7 @@ def restore(
 
     Errors: UsageError for a store that is not empty; InputError for a damaged dump; StoreError. Nothing is changed then.
     """
-    for _ in dump.read(path):  # all of it is checked before anything is written
+    for _ in dump.read(path, f"checking {path.name}", on_progress):  # all of it, before anything is written
         pass
     with store.creating(command, wait_s) as db:
         rows = store.rows(db)
@@ -229,10 +245,11 @@ def restore(
             raise UsageError(f"the store is not empty: it has {names}", where=store.url, hint=hint)
         for row in there:
             rows.remove(row)
-        return dump.fill(db, dump.read(path), {row.uid for row in there}, lambda: os.urandom(8).hex())
+        found = dump.read(path, "writing to the store", on_progress)
+        return dump.fill(db, found, {row.uid for row in there}, lambda: os.urandom(8).hex())
 
 
-def back_up(store: Store, path: Path, *, replace: bool = False) -> int:
+def back_up(store: Store, path: Path, *, replace: bool = False, on_progress: OnProgress = unwatched) -> int:
     """Copy the store to an SQLite file, while others go on writing; returns its size in bytes.
 
     Errors: UsageError for a file that exists; StoreError.
@@ -240,34 +257,36 @@ def back_up(store: Store, path: Path, *, replace: bool = False) -> int:
     dump.require_new(path, replace=replace)
     part = path.with_name(f".{path.name[:100]}.{os.getpid()}")
     try:
-        with store.reading(None) as rows:
-            if not store.database.back_up(part):
-                copy = SqliteDatabase(part)
-                with copy.creating(), copy.writing() as db:
-                    dump.fill(db, dump.items(rows), set(), str)
-        for suffix in ("-wal", "-shm"):
-            path.with_name(path.name + suffix).unlink(missing_ok=True)
-        part.replace(path)
-        sync_folder(path.parent)
-        return path.stat().st_size
+        with temporary(*(part.with_name(part.name + suffix) for suffix in ("", "-journal", "-wal", "-shm", ".lock"))):
+            with store.reading(None) as rows:
+                if not store.database.back_up(part, on_progress):
+                    copy = SqliteDatabase(part)
+                    with copy.creating(), copy.writing() as db:
+                        dump.fill(db, dump.items(rows, on_progress), set(), str)
+            for suffix in ("-wal", "-shm"):
+                path.with_name(path.name + suffix).unlink(missing_ok=True)
+            part.replace(path)
+            sync_folder(path.parent)
+            return path.stat().st_size
     except OSError as error:
         said = f"cannot be written: {error.strerror or error}"
         raise StoreError(said, where=str(path), hint="check the directory, its permissions, and the free space") from None
-    finally:
-        for suffix in ("", "-wal", "-shm", ".lock"):
-            part.with_name(part.name + suffix).unlink(missing_ok=True)
 
 
 # -- migrate -------------------------------------------------------------------------------------------------------------
 
 
-def migrate(store: Store, *, command: str = "", wait_s: float | None = None) -> tuple[int, int]:
+def migrate(
+    store: Store, *, command: str = "", wait_s: float | None = None, on_progress: OnProgress = unwatched
+) -> tuple[int, int]:
     """Bring the store to the present version, in one transaction; returns the version before and after.
 
     Errors: StoreError naming the versions, for a store that is newer, or too old; UnknownGraph for one that does not exist.
     """
+    on_progress("reading the version", 0, 2, "steps")
     with store.reading(None):
         before = store.database.stored_version()
+    on_progress("making the tables of the present version", 1, 2, "steps")
     with store.changing(None, command, wait_s):
         pass
     return before, store.database.stored_version()

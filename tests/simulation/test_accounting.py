@@ -156,6 +156,8 @@ def test_limits_of_a_hierarchy_are_refused() -> None:
         ("qos: {a: {max_wall: 3x}}", "<text>:1:21: qos.a.max_wall: expected a duration, got '3x'"),
         ("users: {ann: {acount: a}}", "users.ann.acount: unknown key"),
         ("users: {ann: {account: a}}", "users.ann.account: no account 'a'"),
+        ("partitions: {a: {default_time: 2h, max_time: 1h}}", "partitions.a.default_time: is longer than max_time"),
+        ("partitions: {a: {min_size: 9, max_size_of_job: 8}}", "partitions.a.min_size: is more than max_size_of_job"),
         ("users: {ann: {qos: a}}", "users.ann.qos: no qos 'a'"),
         ("accounts: {a: {parent: b}, b: {parent: a}}", "the accounts above it form a cycle"),
         ("aliases: {'1': batch}", "aliases.1: no partition 'batch'"),

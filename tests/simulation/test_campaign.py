@@ -90,7 +90,10 @@ def test_a_directory_belongs_to_one_study(page: Write, tmp_path: Path) -> None:
 
 def test_two_campaigns_do_not_write_to_one_directory(page: Write, tmp_path: Path) -> None:
     found = page(SMALL)
-    with ResultsFolder(tmp_path / "a").writing(found), pytest.raises(StoreBusy, match=r"process .*fluxres experiment run"):
+    with (
+        ResultsFolder(tmp_path / "a").writing(found),
+        pytest.raises(StoreBusy, match=r"process .*fluxres experiment run.*is writing results here"),
+    ):
         campaign.run(found, tmp_path / "a")
     assert campaign.run(found, tmp_path / "a").made == 4
 
@@ -255,7 +258,8 @@ def test_a_stopped_campaign_can_be_resumed(tmp_path: Path, how: signal.Signals) 
     out, err = process.communicate(timeout=60)
     assert process.returncode == (130 if how is signal.SIGINT else -signal.SIGKILL)
     assert out == ""
-    assert err == ("fluxres: interrupted\n" if how is signal.SIGINT else "")
+    resumed = f"fluxres: completed runs are in {tmp_path / 'a'}; the same command makes those that are missing\n"
+    assert err == (f"{resumed}fluxres: interrupted\n" if how is signal.SIGINT else "")
     wait_until_gone(process)
     again = start(*command, "--json")
     out, err = again.communicate(timeout=120)

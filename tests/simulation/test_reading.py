@@ -297,6 +297,9 @@ def test_formats_are_detected_by_content(tmp_path: Path) -> None:
         read(str(packed), format="batsim")
     with pytest.raises(FluxresError):
         read(str(tmp_path / "none.swf"))
+    (tmp_path / "empty.swf").write_text("\n")
+    with pytest.raises(InputError, match=r"empty.swf: is empty \(a workload is an SWF trace"):
+        read(str(tmp_path / "empty.swf"))
 
 
 @pytest.mark.parametrize(
@@ -310,6 +313,8 @@ def test_formats_are_detected_by_content(tmp_path: Path) -> None:
         ("ensemble:jobs=3,distribution=zipf", "fixed"),
         ("bursts:jobs=3,on=0", "above 0"),
         ("lublin:jobs=3,size=0", "at least 1"),
+        ("lubln:jobs=3", r"neither a file nor a workload model: 'lubln:jobs=3' \(did you mean lublin\?\)"),
+        ("what:jobs=3", "models are lublin, ensemble, bursts, resample"),
     ],
 )
 def test_invalid_models_are_refused(text: str, words: str) -> None:

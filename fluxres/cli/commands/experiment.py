@@ -80,14 +80,19 @@ def make_runs(
         def show(done: float, text: str) -> None:
             shown.done, shown.text = done, text
 
-        ended = campaign.run(
-            study,
-            out,
-            processes=processes or campaign.default_processes(),
-            cluster=cluster,
-            command=settings.command,
-            on_progress=show,
-        )
+        try:
+            ended = campaign.run(
+                study,
+                out,
+                processes=processes or campaign.default_processes(),
+                cluster=cluster,
+                command=settings.command,
+                on_progress=show,
+            )
+        except KeyboardInterrupt:
+            if keeps:
+                note(f"completed runs are in {out}; the same command makes those that are missing")
+            raise
     for key, error in ended.failed.items():
         note(f"run {key} failed: {error}")
     return _report(settings, study, out, made=ended.made, kept=ended.kept, checks=checks, keeps=keeps, head=head)
@@ -105,13 +110,14 @@ def report(settings: Settings, results: Path, checks: bool) -> int:
 
 
 @experiment_command.command("show", outputs=TABLE_OUTPUTS)
-@click.argument("study", metavar="STUDY", type=_PATH)
+@click.argument("study", metavar="STUDY|DIR", type=_PATH)
 @click.pass_obj
 def show(settings: Settings, study: Path) -> None:
-    """List the runs of a study, and check that they are possible."""
+    """List the runs of a study, or of the study whose results are in DIR, and check that they are possible."""
+    from fluxres.experiments.folder import ResultsFolder
     from fluxres.experiments.study import value_text
 
-    read = _study(study)
+    read = ResultsFolder(study).study() if study.is_dir() else _study(study)
     columns = [Column("RUN"), *(Column(name.upper()) for name in read.headings), Column("SEED", right=True)]
     answer_table(
         settings,

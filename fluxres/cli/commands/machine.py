@@ -11,6 +11,7 @@ from fluxres.cli import completing, stores
 from fluxres.cli.arguments import Moment, chosen, key_value
 from fluxres.cli.output import answer, answer_summary, note
 from fluxres.cli.program import Command
+from fluxres.cli.progress import progress
 from fluxres.cli.settings import TABLE_OUTPUTS, Duration, Settings
 from fluxres.cli.sources import load_one
 from fluxres.cli.stores import changing, is_file, note_supply, os_user, reading, save_file
@@ -208,16 +209,20 @@ def copy_command(settings: Settings, path: str | None, job: str | None, at: floa
     """
     if path is not None and job is not None:
         raise UsageError("both a path and a job were given", hint="give one of them")
-    graph = reading(settings)
-    made = graph.copy("/" if path is None else path, job=job, at=at)
-    if is_file(dest):
-        save_file(made, dest, replace=replace)
-    else:
-        from fluxres.store import Held
+    with progress(3) as shown:
+        shown.step("reading the graph")
+        graph = reading(settings)
+        shown.step(f"copying from {graph.name}")
+        made = graph.copy("/" if path is None else path, job=job, at=at)
+        shown.step(f"writing {dest}")
+        if is_file(dest):
+            save_file(made, dest, replace=replace)
+        else:
+            from fluxres.store import Held
 
-        made.name = dest
-        held = None if job is None else Held(graph.name, job, at)
-        stores.source(settings).put(dest, made, replace=replace, held=held, command=settings.command, wait_s=settings.wait_s)
+            made.name = dest
+            held = None if job is None else Held(graph.name, job, at)
+            stores.source(settings).put(dest, made, replace=replace, held=held, command=settings.command, wait_s=settings.wait_s)
     note_supply(made)
     answer_summary(settings, made)
 

@@ -12,7 +12,7 @@ from fluxres.cli.output import answer, answer_summary, answer_table, note
 from fluxres.cli.program import Command, Group
 from fluxres.cli.progress import progress
 from fluxres.cli.settings import TABLE_OUTPUTS, Settings, no_output
-from fluxres.cli.sources import read_description, source_options
+from fluxres.cli.sources import read_description, source_options, steps_to_read
 from fluxres.cli.stores import answer_report, note_supply, reading, save_file, source, store
 from fluxres.documents.document import plural
 from fluxres.errors import MergeConflict, StoreError, UsageError
@@ -48,9 +48,10 @@ def load_command(
     graph becomes the one in use. Loading the same description again changes nothing.
     """
     opened = source(settings)
-    with progress(1 + len(given["sources"])) as shown:
+    with progress(steps_to_read(given["sources"]) + 2) as shown:
         called = name if name is not None else settings.graph
         graph = read_description(**given, name=called, changes=changes, shown=shown)
+        shown.step(f"comparing {graph.name} with the store")
         there = None if replace or graph.name not in opened.names() else _same(opened, graph)
         if there is None:
             shown.step(f"writing {graph.name}")

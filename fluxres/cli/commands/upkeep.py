@@ -10,6 +10,7 @@ import click
 from fluxres.cli import completing
 from fluxres.cli.output import answer
 from fluxres.cli.program import Group
+from fluxres.cli.progress import progress
 from fluxres.cli.settings import PLAIN_OUTPUTS, TABLE_OUTPUTS, Settings
 from fluxres.cli.stores import store
 from fluxres.documents.document import plural
@@ -61,7 +62,10 @@ def compact(settings: Settings, keep: int | None) -> None:
     from fluxres.store import upkeep
 
     opened = store(settings)
-    before, after = upkeep.compact(opened, keep=keep, command=settings.command, wait_s=settings.wait_s)
+    with progress() as shown:
+        before, after = upkeep.compact(
+            opened, keep=keep, command=settings.command, wait_s=settings.wait_s, on_progress=shown.report
+        )
 
     def document() -> dict[str, Any]:
         pairs = {"before": before, "after": after}
@@ -84,7 +88,8 @@ def dump(settings: Settings, dest: str, replace: bool) -> None:
     from fluxres.store import upkeep
 
     opened = store(settings)
-    graphs, events = upkeep.dump_to(opened, _file(dest), replace=replace)
+    with progress() as shown:
+        graphs, events = upkeep.dump_to(opened, _file(dest), replace=replace, on_progress=shown.report)
     _answer_contents(settings, dest, graphs, events)
 
 
@@ -100,7 +105,9 @@ def restore(settings: Settings, source: str, replace: bool) -> None:
     from fluxres.store import upkeep
 
     opened = store(settings)
-    graphs, events = upkeep.restore(opened, _file(source), replace=replace, command=settings.command, wait_s=settings.wait_s)
+    by: Any = {"command": settings.command, "wait_s": settings.wait_s}
+    with progress() as shown:
+        graphs, events = upkeep.restore(opened, _file(source), replace=replace, on_progress=shown.report, **by)
     _answer_contents(settings, opened.url, graphs, events)
 
 
@@ -112,7 +119,8 @@ def backup(settings: Settings, dest: str, replace: bool) -> None:
     """Copy the store, as it is at one moment, to the SQLite file DEST. Others may write to it meanwhile."""
     from fluxres.store import upkeep
 
-    size = upkeep.back_up(store(settings), _file(dest), replace=replace)
+    with progress() as shown:
+        size = upkeep.back_up(store(settings), _file(dest), replace=replace, on_progress=shown.report)
     answer(settings, document=lambda: {"dest": dest, "bytes": size}, lines=lambda _style: [f"{dest}: {size:,} bytes"])
 
 
@@ -123,7 +131,8 @@ def migrate(settings: Settings) -> None:
     from fluxres.store import upkeep
 
     opened = store(settings)
-    before, after = upkeep.migrate(opened, command=settings.command, wait_s=settings.wait_s)
+    with progress() as shown:
+        before, after = upkeep.migrate(opened, command=settings.command, wait_s=settings.wait_s, on_progress=shown.report)
     said = f"version {after} already" if before == after else f"version {before} -> {after}"
     answer(
         settings,

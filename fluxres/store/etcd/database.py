@@ -22,6 +22,7 @@ from fluxres.store.etcd.lock import EtcdLock, Fences, remove_of
 from fluxres.store.etcd.state import BlobPlace, Document, State
 from fluxres.store.etcd.transaction import Reading
 from fluxres.store.lock import Notify
+from fluxres.store.progress import OnProgress
 
 
 class EtcdDatabase(ServerDatabase):
@@ -100,15 +101,18 @@ class EtcdDatabase(ServerDatabase):
         """What the graphs take, without the history that etcd keeps until it is compacted."""
         return sum(map(_size, states.read(self._client, self._keys).documents.values()))
 
-    def shrink(self) -> None:
+    def shrink(self, on_progress: OnProgress) -> None:
         """Let etcd forget its history, and give the space to the system, one server after the other.
 
         A user who may not do the latter leaves it to the administrator of etcd; a server that is down is left out.
         """
+        servers = self.address.servers
+        on_progress("forgetting the history of etcd", 0, 1 + len(servers), "steps")
         revision = states.read(self._client, self._keys).revision
         self._client.call("/v3/kv/compaction", {"revision": revision, "physical": True}, wire.Nothing)
         errors = []
-        for server in self.address.servers:
+        for number, server in enumerate(servers, 1):
+            on_progress(f"giving back space of {server}", number, 1 + len(servers), "steps")
             one = Client(replace(self.address, servers=(server,)))
             try:
                 defragment = "/v3/maintenance/defragment"
@@ -117,7 +121,7 @@ class EtcdDatabase(ServerDatabase):
                 errors.append(error)
             finally:
                 one.close()
-        if len(errors) == len(self.address.servers):
+        if len(errors) == len(servers):
             raise errors[0]
 
 

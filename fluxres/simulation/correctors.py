@@ -1,0 +1,58 @@
+"""What a job is expected to run that has outlived what was predicted for it: the correctors of PySS.
+
+The tables are those of D. Tsafrir, Y. Etsion and D. G. Feitelson, Backfilling using system-generated predictions rather than user
+runtime estimates, IEEE Trans. Parallel Distrib. Syst. 18(6), 2007, as PySS has them (jad-darrous/predictsim,
+`common_correctors.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fluxres.clock import TICKS_PER_S
+
+
+class Corrector:
+    """Base class of correctors; those of other packages have the same method."""
+
+    def correct(self, planned: int, requested: int, number: int) -> int:
+        """The next length of a job, in ticks from its start; the caller keeps it above what the job has run and to its limit.
+
+        Args:
+            planned: what has passed just now.
+            requested: the limit.
+            number: how often the job was corrected before.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no method correct")
+
+
+class ToLimit(Corrector):
+    """The limit, from then on."""
+
+    def correct(self, planned: int, requested: int, number: int) -> int:
+        return requested
+
+
+INCREMENTS_S: Final = (0, 60, 300, 900, 1800, 3600, 7200, 18_000, 36_000, 72_000, 180_000, 360_000)
+"""How much later than first predicted a job is expected to end, by the number of corrections."""
+
+
+class Increments(Corrector):
+    """1, 5, 15, 30 minutes, 1, 2, 5, 10, 20, 50, 100 hours more than first predicted; then 100 hours more each time.
+
+    >>> made, minute = Increments(), 60_000_000
+    >>> [made.correct(10 * minute, 10**15, 0) // minute, made.correct(11 * minute, 10**15, 1) // minute]
+    [11, 15]
+    """
+
+    def correct(self, planned: int, requested: int, number: int) -> int:
+        if number + 1 >= len(INCREMENTS_S):
+            return planned + INCREMENTS_S[-1] * TICKS_PER_S
+        return planned + (INCREMENTS_S[number + 1] - INCREMENTS_S[number]) * TICKS_PER_S
+
+
+class Doubling(Corrector):
+    """Twice as long as expected so far."""
+
+    def correct(self, planned: int, requested: int, number: int) -> int:
+        return 2 * planned
