@@ -15,6 +15,7 @@ import orjson
 from fluxres.errors import FluxresError, InfeasibleRequest, InputError, UsageError
 from fluxres.experiments import parts
 from fluxres.experiments.study import Run, Study
+from fluxres.simulation.fleet import with_fleet
 
 if TYPE_CHECKING:
     from fluxres.simulation.hierarchy import Hierarchy
@@ -37,10 +38,11 @@ def _check_run(seen: dict[bytes, Any], study: Study, run: Run) -> None:
     machine: Machine = _once(seen, study, run, "machine", (page.machine, page.unit), lambda: parts.machine(run))
     made = (page.hierarchy, machine.count)
     levels = _once(seen, study, run, "hierarchy", made, lambda: parts.hierarchy(page.hierarchy, machine.count, run.folder))
-    _once(seen, study, run, "cost", page.cost, lambda: parts.cost(page.cost))
+    _once(seen, study, run, "cost", page.cost, lambda: parts.costs(page.cost))
     _once(seen, study, run, "disturbances.events", page.disturbances.events, lambda: parts.events(run))
     disturbed = (page.machine, page.unit, page.disturbances)
     _once(seen, study, run, "disturbances", disturbed, lambda: parts.disturbances(run, machine))
+    _once(seen, study, run, "energy", (page.machine, page.unit, page.energy), lambda: _energy(run, machine))
     _once(seen, study, run, "accounting", (page.accounting, levels.levels > 1), lambda: _accounting(run, levels))
     fits = (page.machine, page.unit, page.hierarchy)
     _once(seen, study, run, "inventory", (fits, page.inventory), lambda: _inventory(run, machine))
@@ -70,6 +72,10 @@ def _inventory(run: Run, machine: Machine) -> None:
         from fluxres.instance.choice import make_inventory
 
         make_inventory(run.page.inventory, machine.graph, "first")
+
+
+def _energy(run: Run, machine: Machine) -> None:
+    with_fleet(machine, parts.energy(run.page.energy))
 
 
 def _accounting(run: Run, levels: Hierarchy) -> None:

@@ -12,7 +12,7 @@ import yaml
 from fluxres.documents import yaml_document
 from fluxres.errors import UsageError
 from fluxres.experiments.study import Study, of_document
-from fluxres.simulation import attempts, failures, reading
+from fluxres.simulation import attempts, failures, node_power, power_cap, power_saving, reading
 from fluxres.simulation.cost import Fitted, Measured, parse
 from fluxres.simulation.hierarchy import by_level
 
@@ -34,7 +34,8 @@ def study_of(
         policies: of queues, by level as `easy:fcfs`.
         machine: a number, a shape or a source.
         options: of `fluxres simulate`: `hierarchy`, `boot`, `ahead`, `larger`, `balance`, `elastic`, `match_policy`, `cost`,
-            `inventory`, `event_order`, `accounting`, `processors` and `cut`; None for the default.
+            `inventory`, `event_order`, `accounting`, `energy`, `power_saving`, `power_cap`, `processors`, `cut`; None for the
+            default.
 
     Errors: UsageError for a policy that is given twice; those of a study.
     """
@@ -65,6 +66,7 @@ def study_of(
         "cost": _cost(options.get("cost")),
         "event_order": options.get("event_order") or "sequential",
         "disturbances": _disturbances(options),
+        "energy": _energy(options),
         "accounting": None if options.get("accounting") is None else str(Path(options["accounting"]).resolve()),
         "repeats": repeats,
         "seed": seed,
@@ -104,4 +106,16 @@ def _disturbances(options: Mapping[str, Any]) -> dict[str, Any] | None:
         found["checkpoint"] = {name: value for name, value in asdict(attempts.parse(options["checkpoint"])).items() if value}
     if found and options.get("on_failure"):
         found["on_failure"] = options["on_failure"]
+    return found or None
+
+
+def _energy(options: Mapping[str, Any]) -> dict[str, Any] | None:
+    found: dict[str, Any] = {}
+    if options.get("energy") is not None:
+        found = {name: value for name, value in asdict(node_power.parse(options["energy"])).items() if value is not None}
+    if options.get("power_saving") is not None:
+        found["saving"] = asdict(power_saving.parse(options["power_saving"]))
+    if options.get("power_cap") is not None:
+        steps = power_cap.parse(options["power_cap"]).steps
+        found["cap"] = [{"at_s": at_s, "watts": watts} for at_s, watts in steps]
     return found or None

@@ -121,6 +121,13 @@ if TYPE_CHECKING:
     type=click.Path(),
     help="Partitions, QOS, accounts and users with limits, shares and priorities (YAML).",
 )
+@click.option("--energy", metavar="E", help="What a node draws, in watts: idle=100,full=200; also epsilon, off, resume, suspend.")
+@click.option(
+    "--power-saving",
+    metavar="P",
+    help="Switch idle nodes off: suspend_time=10m,suspend=30s,resume=2m; also keep, suspend_rate, resume_rate.",
+)
+@click.option("--power-cap", metavar="W", help="The most that all nodes may draw: 6.4kW, or over time 0=12kW,8h=6.4kW,18h=none.")
 @click.option("--inventory", metavar="I", help="auto (default), graph, named, counted.")
 @click.option(
     "--format",
@@ -172,6 +179,7 @@ def _simulate(settings: Settings, workload: str, given: dict[str, Any]) -> None:
             event_order=given["event_order"],
             disturbances=_disturbances(given, machine),
             accounting=None if given["accounting"] is None else accounting.load(given["accounting"]),
+            energy=_energy(given),
             sinks=_sinks(settings, jobs, machine, is_nested=hierarchy is not None or jobs.has_requests),
             keep=False,
             **({} if hierarchy else _policies(given)),
@@ -259,6 +267,20 @@ def _disturbances(given: dict[str, Any], machine: Machine) -> Any:
     return external.Disturbances(events, given["on_failure"], how)
 
 
+def _energy(given: dict[str, Any]) -> Any:
+    from fluxres.simulation import node_power, power_cap, power_saving
+    from fluxres.simulation.energy import Energy
+
+    node, saving, cap = (given[name] for name in ("energy", "power_saving", "power_cap"))
+    if node is saving is cap is None:
+        return None
+    return Energy(
+        None if node is None else node_power.parse(node),
+        power_saving.ALWAYS_ON if saving is None else power_saving.parse(saving),
+        None if cap is None else power_cap.parse(cap),
+    )
+
+
 def _policies(given: dict[str, Any]) -> dict[str, Any]:
     found = {"queue_policy": next(iter(given["queue_policies"]), None), "match_policy": given["match_policy"]}
     return {key: value for key, value in found.items() if value}
@@ -299,6 +321,8 @@ def _sinks(settings: Settings, jobs: Workload, machine: Any, *, is_nested: bool)
 def _document(jobs: Workload, machine: Any, result: Result) -> dict[str, Any]:
     from dataclasses import asdict
 
+    from fluxres.experiments.figures import energy_figures
+
     return {
         "workload": jobs.name,
         "machine": machine.graph.name,
@@ -306,6 +330,7 @@ def _document(jobs: Workload, machine: Any, result: Result) -> dict[str, Any]:
         "size": machine.count,
         **result.metrics.to_dict(),
         **({} if result.losses is None else result.losses.to_dict()),
+        **({} if result.energy is None else energy_figures(result)),
         "left": result.left,
         "left_reasons": dict(result.left_reasons),
         "left_out": dict(jobs.left_out),
@@ -334,7 +359,7 @@ def _head(made: dict[str, str]) -> list[str]:
 
 
 def _lines(jobs: Workload, result: Result, made: dict[str, str], style: Style) -> Iterator[str]:
-    from fluxres.experiments.figures import FIGURES, scale
+    from fluxres.experiments.figures import FIGURES, energy_figures, scale
 
     metrics = result.metrics
     yield from _head(made)
@@ -349,11 +374,11 @@ def _lines(jobs: Workload, result: Result, made: dict[str, str], style: Style) -
         if value is not None:
             shown = scale(name, [value])
             yield f"{FIGURES[name].title:22} {shown.text(value):>9} {shown.unit}".rstrip()
-    if result.losses is not None:
-        for name in ("availability", "goodput", "lost_work", "interruptions"):
-            if (value := getattr(result.losses, name)) is not None:
-                shown = scale(name, [value])
-                yield f"{FIGURES[name].title:22} {shown.text(value):>9} {shown.unit}".rstrip()
+    others = {} if result.losses is None else result.losses.to_dict()
+    for name, value in (others | energy_figures(result)).items():
+        if value is not None:
+            shown = scale(name, [value])
+            yield f"{FIGURES[name].title:22} {shown.text(value):>9} {shown.unit}".rstrip()
     if len(result.instances) > 1:
         yield from table(_LEVELS, list(_levels(result)), style=style)
 

@@ -114,7 +114,7 @@ class AsyncRemoteGraph:
         await self.close()
 
     async def close(self) -> None:
-        """Close its connections; requests on their way fail."""
+        """Close its connections: streams of events end, and requests on their way fail."""
         self.connection.close()
 
     def __repr__(self) -> str:
@@ -197,12 +197,13 @@ class AsyncRemoteGraph:
     async def events(self, after: int | None = None) -> AsyncIterator[dict[str, Any]]:
         """The events after a number of the journal, and then each as it happens: number, timestamp, name and context (RFC 18).
 
-        A stream that breaks is resumed where it ended, at another server if there are several. Leaving the loop closes it.
+        A stream that breaks is resumed where it ended, at another server if there are several. Leaving the loop closes it, and
+        closing the graph ends it.
 
-        Errors: StoreError if no server can be reached again.
+        Errors: StoreError if no server can be reached for `SERVICE_RESUME_SECONDS`.
         """
         following = Following(self.connection.servers, self.name, after)
-        while True:
+        while not self.connection.is_closed:
             try:
                 async with aclosing(self.connection.stream(following.path)) as lines:
                     async for line in lines:

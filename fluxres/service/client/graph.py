@@ -186,7 +186,8 @@ class RemoteGraph:
 
         A stream that breaks is resumed where it ended, at another server if there are several.
 
-        Errors: StoreError if no server can be reached again.
+        It has a connection of its own, and ends with its generator. Errors: StoreError if no server can be reached for
+        `SERVICE_RESUME_SECONDS`.
         """
         following = Following(self.connection.servers, self.name, after)
         while True:
