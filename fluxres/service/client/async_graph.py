@@ -171,18 +171,14 @@ class AsyncRemoteGraph:
         """Begin an instance on the graph, which the server keeps: `queue_policy` and `match_policy` as of an Instance."""
         from fluxres.service.client.async_instance import AsyncRemoteInstance
 
-        return AsyncRemoteInstance(self, await self.sent(self.calls.create_instance(name, **given)))
+        return AsyncRemoteInstance(self, await sent(self.connection, self.calls.create_instance(name, **given)))
 
     async def instance(self, address: str) -> AsyncRemoteInstance:
         """The instance with this name, or with this address below one. Errors: UnknownJob."""
         from fluxres.service.client.async_instance import AsyncRemoteInstance
         from fluxres.service.client.instance_calls import InstanceCalls
 
-        return AsyncRemoteInstance(self, (await self.sent(InstanceCalls(self.name, address).summary()))["address"])
-
-    async def sent(self, call: Call[T]) -> T:
-        """What a call returns, with its requests sent."""
-        return await sent(self.connection, call)
+        return AsyncRemoteInstance(self, (await sent(self.connection, InstanceCalls(self.name, address).summary()))["address"])
 
     async def walk(self, where: str = "/", order: str = "pre", hierarchy: str | None = None) -> AsyncIterator[RemotePool]:
         """A pool and everything below it."""
