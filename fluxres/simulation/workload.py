@@ -41,6 +41,7 @@ class Submission(NamedTuple):
         jobs: those of an instance that is made for this job, on what it holds; their times count from the begin of that
             instance, which ends with the last of them, or at the limit.
         adaptive: its sizes, if it is moldable or malleable; `run`, `limit` and `ask` are those of the preferred one.
+        waited: how long it waited in the system that a trace was recorded on, in ticks, or None.
     """
 
     id: int | str
@@ -64,6 +65,7 @@ class Submission(NamedTuple):
     level: int | None = None
     jobs: tuple[Submission, ...] = ()
     adaptive: Adaptive | None = None
+    waited: int | None = None
 
     @property
     def number(self) -> int:
