@@ -35,7 +35,8 @@ def study_of(
         machine: a number, a shape or a source.
         options: of `fluxres simulate`: `hierarchy`, `boot`, `ahead`, `larger`, `balance`, `elastic`, `match_policy`, `cost`,
             `inventory`, `size_policy`, `resize_policy`, `event_order`, `accounting`, `energy`, `power_saving`, `power_cap`,
-            `prediction`, `adaptive`, `speedup`, `corrector`, `feedback`, `estimates`, `estimates_for`, `processors`, `cut`; None for the default.
+            `prediction`, `adaptive`, `speedup`, `corrector`, `feedback`, `estimates`, `estimates_for`,
+            `processors`, `cut`; None for the default.
 
     Errors: UsageError for a policy that is given twice; those of a study.
     """
