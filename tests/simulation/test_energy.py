@@ -283,6 +283,12 @@ def test_a_job_starts_only_if_the_cap_holds_until_its_limit(machine: str, policy
     assert (result.energy.over_cap, result.energy.peak) == (0, 800 * MICROWATTS)
 
 
+def test_an_instance_ends_with_its_last_job_whatever_caps_follow() -> None:
+    cap = PowerCap(((0.0, 600.0), (1000.0, 500.0), (2000.0, None)))
+    result = simulate([_job(1, 0, 10, 2)], "node=4", energy=Energy(NODE, cap=cap))
+    assert [(row.begin_s, row.end_s) for row in result.instances] == [(0.0, 10.0)]
+
+
 def test_a_job_above_every_cap_is_refused() -> None:
     result = simulate([_job(1, 0, 10, 3), _job(2, 0, 10, 2)], "node=4", energy=Energy(NODE, cap=PowerCap(((0.0, 600.0),))))
     assert result.refusals.ids == [1]
