@@ -26,7 +26,8 @@ class Figure(NamedTuple):
 
     Args:
         title: for headings.
-        unit: of values in tables: `s`, `J`, `W` and `%` stand for the unit that suits them; data are in these and in fractions.
+        unit: of values in tables: `s`, `J`, `J s`, `W` and `%` stand for the unit that suits them; data have no prefixes, and are
+            fractions.
     """
 
     title: str
@@ -188,7 +189,7 @@ def scale(name: str, values: Iterable[float | None]) -> Scale:
     unit = FIGURES[name].unit
     if unit == "%":
         return Scale(0.01, unit)
-    if unit not in ("s", "J", "W"):
+    if unit not in ("s", "J", "J s", "W"):
         return Scale(1.0, unit)
     known = sorted(value for value in values if value)
     median = known[len(known) // 2] if known else 0.0

@@ -136,7 +136,7 @@ class Site:
                 )
                 served = Served(graph, self.store)
                 if self.leadership.is_leading:
-                    self.caretaker.spare(name)
+                    self.caretaker.spare(served)
                 self._open[name] = served
             return self._open[name]
 

@@ -318,7 +318,7 @@ class Simulator:
         """Of jobs that were interrupted."""
         self.external = External(self, disturbances.events, disturbances.on_failure)
         self.has_external = self.external.next is not None
-        if has_work and (self.has_external or prediction is not None or energy is not None):
+        if has_work and (self.has_external or prediction is not None or self.fleet is not None):
             what = "external events, predictions and energy are"
             raise UsageError(f"{what} for instances of which only decisions take time", where="cost")
         if self.has_external:
