@@ -389,6 +389,12 @@ SERVICE_STREAMS_MAX: Final = 10_000
 SERVICE_EVENTS_READ_MAX: Final = 1_000
 """Events that the service reads from the journal at once for its streams."""
 
+SERVICE_INSTANCES_MAX: Final = 64
+"""Instances that the service keeps for a graph: each looks at every change of it."""
+
+SERVICE_INSTANCE_JOBS_MAX: Final = 10_000
+"""Jobs of such an instance that have not ended: a server that takes over reads all of them."""
+
 SERVICE_WAITING_MAX: Final = 512
 """Requests that wait for a thread of the service: beyond, it says so instead of answering late."""
 

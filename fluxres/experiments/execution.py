@@ -156,6 +156,8 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
             event_order=run.page.event_order,
             disturbances=parts.disturbances(run, machine),
             accounting=parts.accounting(run),
+            prediction=parts.prediction(run),
+            feedback=parts.feedback(run),
             energy=parts.energy(run.page.energy),
             sinks=sinks,
             keep=False,
