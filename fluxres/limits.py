@@ -347,6 +347,12 @@ cannot wake it."""
 IDLE_EVENTS_MAX: Final = 10_000
 """External events, such as failures of a model without end, in a row that leave nothing to wait for but the next one."""
 
+NODE_WATTS_MAX: Final = 1_000_000
+"""Draw of a simulated node: a megawatt, more than a rack.  In microwatts, a million of them fit into 64 bits."""
+
+POWER_CAP_WATTS_MAX: Final = 10**12
+"""Power cap of a simulation: what a million nodes of `NODE_WATTS_MAX` draw."""
+
 BOOT_MESSAGES_MAX: Final = 10_000
 """Messages of one child that boots in a simulation, each of which is two events."""
 
@@ -388,6 +394,12 @@ SERVICE_STREAMS_MAX: Final = 10_000
 
 SERVICE_EVENTS_READ_MAX: Final = 1_000
 """Events that the service reads from the journal at once for its streams."""
+
+SERVICE_INSTANCES_MAX: Final = 64
+"""Instances that the service keeps for a graph: each looks at every change of it."""
+
+SERVICE_INSTANCE_JOBS_MAX: Final = 10_000
+"""Jobs of such an instance that have not ended: a server that takes over reads all of them."""
 
 SERVICE_WAITING_MAX: Final = 512
 """Requests that wait for a thread of the service: beyond, it says so instead of answering late."""

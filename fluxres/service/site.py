@@ -31,9 +31,11 @@ from fluxres.model import ResourceGraph
 from fluxres.service.access import Caller
 from fluxres.service.caretaker import Caretaker
 from fluxres.service.feed import Feed
+from fluxres.service.instances import Instances
 from fluxres.service.kept import KeptAnswers
 from fluxres.service.leadership import Leadership
 from fluxres.service.news import Exchange
+from fluxres.service.pulse import Pulse
 from fluxres.service.tap import Tap
 from fluxres.service.tenancy import Tenancy
 from fluxres.service.time_limit import TimeLimit
@@ -57,11 +59,13 @@ class Served:
     Args:
         graph: attached to its store.
         store: of the graph.
+        epoch: returns that of the lead of this server.
     """
 
-    def __init__(self, graph: ResourceGraph, store: Store) -> None:
+    def __init__(self, graph: ResourceGraph, store: Store, epoch: Callable[[], int]) -> None:
         self.graph = graph
         self.name = graph.name
+        self.instances = Instances(store, graph.name, epoch)
         self.tap = Tap(graph)
         self.feed = Feed(store, graph.name)
         assert graph.attachment is not None
@@ -117,6 +121,7 @@ class Site:
         self.caretaker = Caretaker(self)
         self.exchange = Exchange(self.store, self.caretaker.look, self.caretaker.left)
         self.caretaker.start()
+        self.pulse = Pulse(self)
 
     def served(self, name: str) -> Served:
         """A graph by name, opened when it is first asked for.
@@ -134,7 +139,7 @@ class Site:
                     if self.child is None
                     else self.child.graph
                 )
-                served = Served(graph, self.store)
+                served = Served(graph, self.store, lambda: self.leadership.epoch)
                 if self.leadership.is_leading:
                     self.caretaker.spare(served)
                 self._open[name] = served
@@ -270,6 +275,7 @@ class Site:
                 made: tuple[T, str] = await served.writer.submit(make)
             except StoreError as error:
                 raise await self._to_answer(error, has_key=keep is not None) from error
+            self.pulse.feel()
             return made
 
     async def _to_answer(self, error: StoreError, *, has_key: bool) -> FluxresError:

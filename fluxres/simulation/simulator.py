@@ -466,6 +466,8 @@ class Simulator:
         finally:
             for sink in self.sinks:
                 sink.close()
+        if self.fleet is not None and self.fleet.cap is not None:  # it may change long after the last job
+            self._active_at = min(self._active_at, self.running.last_end)
         for site in list(self._sites.values()):
             self.rows.append(site.row(self._begin_at, self._active_at))
         return self.result()
@@ -876,7 +878,9 @@ class Simulator:
         else:
             started, took = instance.schedule(1), 0.0
         units = sum(job.size for job in starting)
-        made = Decision(instance.queue.actions, started, queued, site.machine.count, took, units, not site.decisions)
+        pools = sum(len(instance.inventory.vertices(job.claim)) for job in starting) if cost.sees_pools else 0
+        size, is_first = site.machine.count, not site.decisions
+        made = Decision(instance.queue.actions, started, queued, size, took, units, is_first, pools)
         spent = ticks(cost.decide(made))
         site.decisions += 1
         return spent, self._started(site, spent)
