@@ -30,7 +30,7 @@ from fluxres.service.tap import Tap
 from fluxres.service.tenancy import Tenancy
 from fluxres.service.time_limit import TimeLimit
 from fluxres.service.writer import Writer
-from fluxres.store import GraphRow, Held, Store, open_store
+from fluxres.store import GraphRow, Held, Store, child, open_store
 from fluxres.store.attached import Attached
 from fluxres.store.child import Child
 
@@ -233,6 +233,7 @@ class Site:
         expected: str | None,
         operation: Callable[[ResourceGraph], T],
         keep: Callable[[T, str], tuple[str, str]] | None = None,
+        mark: str | None = None,
     ) -> tuple[T, str]:
         """Make a change in the thread of the graph's writer; it is in the journal when this returns.
 
@@ -240,17 +241,21 @@ class Site:
             command: for the journal.
             expected: the revision that the graph must have, as in If-Match; None for any.
             keep: makes a note of the answer, to be written with the change.
+            mark: of the lease that a child has on the graph; None for a change by others.
 
         Returns: what the operation returns, and the revision after it.
         Errors: those of the operation; RevisionConflict; Unavailable; nothing is changed then.
         """
         found = self._open.get(name)
-        served = await self.run(self._asking, lambda: self.served(name)) if found is None else found
+        with child.gone(name, mark):
+            served = await self.run(self._asking, lambda: self.served(name)) if found is None else found
         graph = served.graph
 
         def make() -> tuple[T, str]:
             limit = TimeLimit(self.question_s)
-            with served.tap.serving(caller, limit), graph.batch(command=command, user=caller.name):
+            with child.gone(name, mark), served.tap.serving(caller, limit), graph.batch(command=command, user=caller.name):
+                if mark is not None:
+                    child.require(self.store, name, mark)
                 self._require(graph, expected)
                 generation = graph.generation
                 found, revision = limit.run(lambda: operation(graph)), self.revision(graph)
