@@ -347,6 +347,9 @@ cannot wake it."""
 IDLE_EVENTS_MAX: Final = 10_000
 """External events, such as failures of a model without end, in a row that leave nothing to wait for but the next one."""
 
+BOOT_MESSAGES_MAX: Final = 10_000
+"""Messages of one child that boots in a simulation, each of which is two events."""
+
 START_WAIT_SECONDS: Final = 60.0
 """Seconds after which a run starts although others are starting: one of them may be stopped."""
 
@@ -420,6 +423,9 @@ CHILD_LEASE_SECONDS_MAX: Final = 86_400.0
 
 SERVICE_FOLLOW_SECONDS: Final = 15.0
 """How long a client looks for the server that leads: a take-over takes up to 10 s."""
+
+SERVICE_RESUME_SECONDS: Final = 60.0
+"""How long a client that follows events waits for a server that restarts, or for another one."""
 
 SERVICE_CLIENT_CONNECTIONS_MAX: Final = 100
 """Connections of one asyncio client at once, without event streams; further requests wait for one. A server makes one change at a

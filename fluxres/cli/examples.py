@@ -177,6 +177,10 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         Example(
             "Two instances below one, that balance", "fluxres simulate ensemble:jobs=50 --machine core=8 -T 2 --balance steal"
         ),
+        Example(
+            "Limits as users request them, and predictions by the last jobs of that size",
+            "fluxres simulate lublin:jobs=200,size=32 --machine 32 --estimates tsafrir --predict average:last=20,by=size",
+        ),
         Example("A workflow, whose stages are instances", "fluxres simulate data/examples/workflow.yaml --machine core=8"),
     ),
     "workload": (

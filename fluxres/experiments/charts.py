@@ -177,14 +177,14 @@ class Course(NamedTuple):
         label: of the setting.
         times: seconds since the first submission, the edges of the intervals.
         values: averages by the title of the quantity, one for each interval.
-        limits: what a quantity cannot exceed.
+        limits: what a quantity cannot exceed, for each interval; not a number for no limit.
         base: the baseline of this setting, None if there is none or it is the baseline itself.
     """
 
     label: str
     times: NDArray[np.float64]
     values: dict[str, NDArray[np.float64]]
-    limits: dict[str, float]
+    limits: dict[str, NDArray[np.float64]]
     base: Course | None = None
 
 
@@ -201,7 +201,7 @@ def over_time(courses: Sequence[Course], quantities: Sequence[Quantity], length_
             _course(axes, course, quantity, factor)
         row[0].set_title(course.label, loc="left", fontsize=8.5, color=INK, pad=4)
     for axes, quantity in zip(grid[0], seen, strict=True):
-        most = max(max(course.values[quantity.title].max(initial=0), course.limits.get(quantity.title, 0)) for course in courses)
+        most = max(max(course.values[quantity.title].max(initial=0), _largest(course, quantity)) for course in courses)
         if quantity.is_log:
             axes.set_yscale("log")
             axes.set_ylim(bottom=min(_least(course.values[quantity.title]) for course in courses) / 2, top=most * 2)
@@ -237,8 +237,14 @@ def _course(axes: Any, course: Course, quantity: Quantity, factor: float) -> Non
             gid="base",
         )
     if quantity.title in course.limits:
-        axes.axhline(course.limits[quantity.title], color=INK, linewidth=0.8, linestyle=DASHES[2], gid="limit")
+        limits = course.limits[quantity.title]
+        axes.stairs(limits, course.times / factor, color=INK, linewidth=0.8, linestyle=DASHES[2], baseline=None, gid="limit")
     style.tidy(axes)
+
+
+def _largest(course: Course, quantity: Quantity) -> float:
+    limits = course.limits.get(quantity.title, np.zeros(0))
+    return float(limits[np.isfinite(limits)].max(initial=0))
 
 
 def _legend() -> Iterator[Any]:

@@ -15,6 +15,7 @@ import orjson
 from fluxres.errors import FluxresError, InfeasibleRequest, InputError, UsageError
 from fluxres.experiments import parts
 from fluxres.experiments.study import Run, Study
+from fluxres.simulation.fleet import with_fleet
 
 if TYPE_CHECKING:
     from fluxres.simulation.hierarchy import Hierarchy
@@ -37,11 +38,14 @@ def _check_run(seen: dict[bytes, Any], study: Study, run: Run) -> None:
     machine: Machine = _once(seen, study, run, "machine", (page.machine, page.unit), lambda: parts.machine(run))
     made = (page.hierarchy, machine.count)
     levels = _once(seen, study, run, "hierarchy", made, lambda: parts.hierarchy(page.hierarchy, machine.count, run.folder))
-    _once(seen, study, run, "cost", page.cost, lambda: parts.cost(page.cost))
+    _once(seen, study, run, "cost", page.cost, lambda: parts.costs(page.cost))
     _once(seen, study, run, "disturbances.events", page.disturbances.events, lambda: parts.events(run))
     disturbed = (page.machine, page.unit, page.disturbances)
     _once(seen, study, run, "disturbances", disturbed, lambda: parts.disturbances(run, machine))
+    _once(seen, study, run, "energy", (page.machine, page.unit, page.energy), lambda: _energy(run, machine))
     _once(seen, study, run, "accounting", (page.accounting, levels.levels > 1), lambda: _accounting(run, levels))
+    _once(seen, study, run, "prediction", page.prediction, lambda: parts.prediction(run))
+    _once(seen, study, run, "feedback", (page.feedback, levels.levels > 1), lambda: _feedback(run, levels))
     fits = (page.machine, page.unit, page.hierarchy)
     _once(seen, study, run, "inventory", (fits, page.inventory), lambda: _inventory(run, machine))
     jobs = (entry, page.hierarchy, machine.count, run.seed if entry.file is None else 0)
@@ -72,9 +76,18 @@ def _inventory(run: Run, machine: Machine) -> None:
         make_inventory(run.page.inventory, machine.graph, "first")
 
 
+def _energy(run: Run, machine: Machine) -> None:
+    with_fleet(machine, parts.energy(run.page.energy))
+
+
 def _accounting(run: Run, levels: Hierarchy) -> None:
     if parts.accounting(run) is not None and levels.levels > 1:
         raise UsageError("limits are those of one queue", hint="use one instance: topology 1")
+
+
+def _feedback(run: Run, levels: Hierarchy) -> None:
+    if parts.feedback(run) is not None and levels.levels > 1:
+        raise UsageError("jobs follow each other in one queue", hint="use one instance: topology 1")
 
 
 def _request(run: Run, machine: Machine) -> None:

@@ -19,16 +19,17 @@ from typing import Any, Final
 import orjson
 
 from fluxres import __version__
-from fluxres.clock import seconds
+from fluxres.clock import seconds, ticks
 from fluxres.errors import FluxresError
 from fluxres.experiments import parts
 from fluxres.experiments.figures import figures, share
 from fluxres.experiments.study import Run
-from fluxres.simulation.cost import Fit
 from fluxres.simulation.distribution import Trim, classes, counted
+from fluxres.simulation.fleet import Fleet
 from fluxres.simulation.metrics import Metrics, RunningMetrics, Series
 from fluxres.simulation.numbering import Translated, UsedUnits, host_count, hosts, laid_out
-from fluxres.simulation.results import COLUMNS, BatsimCsv, SwfText
+from fluxres.simulation.overheads import fit_of, fitting
+from fluxres.simulation.results import COLUMNS, SCHEDULE_COLUMNS, BatsimCsv, SwfText, schedule_row
 from fluxres.simulation.schedule import Finished, Sink
 from fluxres.simulation.simulator import Result, Simulator
 from fluxres.simulation.sites import InstanceRow
@@ -42,7 +43,10 @@ JOBS: Final = "jobs.csv"
 SWF: Final = "jobs.swf"
 INSTANCES: Final = "instances.csv"
 CLASSES: Final = "classes.csv"
+SPENT: Final = ("ingest_s", "decide_s", "start_s", "event_s", "spawn_s", "slot_wait_s", "boot_s")
+"""Where the time of the instances of a level went: of their processors, then waits of what they started, then their own boots."""
 METRICS: Final = "metrics.json"
+SCHEDULE: Final = "schedule.csv"
 LAID_OUT_UNITS_MAX: Final = 20_000_000
 """Bound on the units of all jobs together for laying out units without numbers, which takes a Python step each."""
 
@@ -142,16 +146,19 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
         header = {"Version": "2.2", "Computer": machine.graph.name, "MaxProcs": str(machine.count), "Note": run.key}
         ran = JobSet()
         sinks: list[Sink] = [table, SwfText(swf, header), series, by_instance, ran, *drawn]
-        cost = parts.cost(run.page.cost)
-        fit = Fit(cost) if cost is not None and cost.measures else None
+        costs = parts.costs(run.page.cost)
+        fit = fit_of(costs)
         simulator = Simulator(
             machine,
             hierarchy=levels,
             inventory=run.page.inventory,
-            cost=fit or cost,
+            cost=costs if fit is None else fitting(costs, fit),
             event_order=run.page.event_order,
             disturbances=parts.disturbances(run, machine),
             accounting=parts.accounting(run),
+            prediction=parts.prediction(run),
+            feedback=parts.feedback(run),
+            energy=parts.energy(run.page.energy),
             sinks=sinks,
             keep=False,
         )
@@ -159,6 +166,7 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
     if not table.count:
         _lay_out(folder / JOBS, series, machine.count)
     _write_instances(folder / INSTANCES, result, by_instance, levels)
+    _write_schedule(folder / SCHEDULE, result, series, machine.count)
     trim = Trim(run.page.trim.warm_up, run.page.trim.drain)
     found = figures(result, series, machine.count, cut=workload.notes[parts.CUT], trim=trim)
     found["units_used"] = used.count if table.count else found["peak"]  # units without numbers: the lowest free ones
@@ -167,6 +175,8 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
     document["classes"] = list(classes(counted(series, trim)))
     _write_classes(folder / CLASSES, document["classes"])
     document["over_time"]["supplies"] = list(_supplies(drawn, document["over_time"]))
+    if simulator.fleet is not None:
+        document["over_time"] |= _power(simulator.fleet, document["over_time"])
     document["machine"] = {
         "name": machine.graph.name,
         "unit": machine.unit,
@@ -221,6 +231,25 @@ def _write_instances(path: Path, result: Result, by_instance: ByInstance, levels
             )
 
 
+def _write_schedule(path: Path, result: Result, series: Series, machines: int) -> None:
+    submit, start, end, _ = series.columns()
+    turnarounds = (end - submit)[start >= 0]
+    longest_s = seconds(int(turnarounds.max())) if turnarounds.size else None
+    with path.open("w", encoding="utf-8", newline="") as file:
+        out = csv.writer(file, lineterminator="\n")
+        out.writerow(SCHEDULE_COLUMNS)
+        out.writerow(schedule_row(result.metrics, result.energy, machines=machines, max_turnaround_s=longest_s))
+
+
+def _power(fleet: Fleet, curves: Mapping[str, Any]) -> dict[str, Any]:
+    """Watts that nodes drew, as averages over the intervals of the other curves, and the cap at the beginning of each."""
+    begin_s, part_s, parts = curves["begin_s"], curves["part_s"], len(curves["used"])
+    found = {"power_w": [round(value, 3) for value in fleet.averages(begin_s, part_s, parts).tolist()]}
+    if fleet.cap is not None:
+        found["power_cap_w"] = [fleet.cap.at(ticks(begin_s + part_s * at)) for at in range(parts)]
+    return found
+
+
 def _document(run: Run, result: Result, found: Mapping[str, float | None], series: Series, levels: Any) -> dict[str, Any]:
     curves = series.over_time()
     return {
@@ -268,6 +297,7 @@ def _levels(result: Result, levels: Any) -> Iterator[dict[str, Any]]:
             "jobs": sum(row.jobs for row in rows),
             "decisions": sum(row.decisions for row in rows),
             "busy_s": sum(busy),
+            "spent": {name: sum(getattr(row, name) for row in rows) for name in SPENT},
             "busiest_share": share(max(busy, default=0.0), makespan),
             "begin_s": min((row.begin_s for row in rows), default=None),
             "end_s": max((row.end_s for row in rows), default=None),

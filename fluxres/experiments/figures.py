@@ -18,6 +18,7 @@ from fluxres.simulation.losses import Losses
 
 if TYPE_CHECKING:
     from fluxres.simulation.metrics import Series
+    from fluxres.simulation.prediction import Errors
     from fluxres.simulation.simulator import Result
 
 
@@ -26,7 +27,8 @@ class Figure(NamedTuple):
 
     Args:
         title: for headings.
-        unit: of values in tables: `s` and `%` stand for the unit that suits them; data are in seconds and fractions.
+        unit: of values in tables: `s`, `J`, `J s`, `W` and `%` stand for the unit that suits them; data have no prefixes, and are
+            fractions.
     """
 
     title: str
@@ -65,6 +67,21 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "goodput": Figure("goodput", "%"),
     "lost_work": Figure("held for nothing", "%"),
     "interruptions": Figure("interruptions", "number"),
+    "prediction_error_s": Figure("prediction error", "s"),
+    "prediction_ratio": Figure("predicted / real time", "×"),
+    "prediction_accuracy": Figure("prediction accuracy", "%"),
+    "underpredicted": Figure("predicted too short", "jobs"),
+    "corrections": Figure("corrections", "number"),
+    "energy_j": Figure("energy", "J"),
+    "idle_energy_j": Figure("energy, idle nodes", "J"),
+    "switching_energy_j": Figure("energy, switching", "J"),
+    "off_energy_j": Figure("energy, nodes off", "J"),
+    "energy_per_job_j": Figure("energy per job", "J"),
+    "energy_delay_js": Figure("energy-delay product", "J s"),
+    "mean_power_w": Figure("mean power", "W"),
+    "peak_power_w": Figure("peak power", "W"),
+    "boots": Figure("nodes switched on", "number"),
+    "over_cap_s": Figure("above the power cap", "s"),
 }
 """All metrics of a run."""
 
@@ -73,6 +90,12 @@ SHOWN: Final = ("mean_wait_s", "mean_bounded_slowdown", "utilisation", "makespan
 
 SHOWN_DISTURBED: Final = ("goodput", "interruptions")
 """What a study with failures or preemption shows beside them."""
+
+SHOWN_PREDICTED: Final = ("prediction_error_s", "underpredicted")
+"""What a study with predicted run times shows beside them."""
+
+SHOWN_ENERGY: Final = ("energy_j", "energy_per_job_j", "mean_power_w")
+"""Those shown as well if a study says what nodes draw."""
 
 
 def figures(result: Result, series: Series, units: int, *, cut: int = 0, trim: Trim = Trim()) -> dict[str, float | None]:  # noqa: B008
@@ -94,8 +117,31 @@ def figures(result: Result, series: Series, units: int, *, cut: int = 0, trim: T
     found["decisions"] = sum(row.decisions for row in result.instances)
     busy = max((row.busy_s for row in result.instances), default=0.0)
     found |= (result.losses or Losses(interruptions=None)).to_dict()
+    found |= energy_figures(result)
+    found |= of_predictions(result.predictions)
     found["busiest_share"] = share(busy, result.metrics.makespan_s)
     return {name: found[name] for name in FIGURES}
+
+
+ENERGY: Final = (*(name for name in FIGURES if name.endswith(("_j", "_js", "_w"))), "boots", "over_cap_s")
+"""Those of the energy, None unless it is known what nodes draw."""
+
+
+def energy_figures(result: Result) -> dict[str, Any]:
+    if result.energy is None:
+        return dict.fromkeys(ENERGY)
+    return result.energy.figures(result.metrics.jobs, result.metrics.mean_turnaround_s)
+
+
+def of_predictions(errors: Errors | None) -> dict[str, float | None]:
+    """How good predictions were; None without."""
+    return {
+        "prediction_error_s": None if errors is None else errors.mean_absolute_s,
+        "prediction_ratio": None if errors is None else errors.mean_ratio,
+        "prediction_accuracy": None if errors is None else errors.accuracy,
+        "underpredicted": None if errors is None else errors.underpredicted,
+        "corrections": None if errors is None else errors.corrections,
+    }
 
 
 def of_jobs(series: Series, units: int, trim: Trim) -> dict[str, float | None]:
@@ -163,10 +209,23 @@ def scale(name: str, values: Iterable[float | None]) -> Scale:
     unit = FIGURES[name].unit
     if unit == "%":
         return Scale(0.01, unit)
-    if unit != "s":
+    if unit not in ("s", "J", "J s", "W"):
         return Scale(1.0, unit)
     known = sorted(value for value in values if value)
-    return Scale(*time_unit(known[len(known) // 2] if known else 0.0))
+    median = known[len(known) // 2] if known else 0.0
+    return Scale(*time_unit(median)) if unit == "s" else decimal_unit(median, unit)
+
+
+def decimal_unit(size: float, unit: str) -> Scale:
+    """A unit with the prefix that suits values up to this size.
+
+    >>> decimal_unit(12_800.0, "W"), decimal_unit(150.0, "J")
+    (Scale(factor=1000.0, unit='kW'), Scale(factor=1.0, unit='J'))
+    """
+    for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if size >= 2 * factor:
+            return Scale(factor, prefix + unit)
+    return Scale(1.0, unit)
 
 
 def title(name: str, own: Scale) -> str:

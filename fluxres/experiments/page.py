@@ -279,9 +279,37 @@ def _levels(found: Comparison) -> str:
         rows.append([*own, *[number(None if share is None else share * 100)] * takes_time])
     headings = ["setting", "level", "queue policy", "match policy", "instances (number)", "jobs (number)"]
     headings += ["decisions (number)", "busy (s)", "busiest (%)"] * takes_time
-    about = "Busy: time that schedulers spent on decisions, by the cost model. Busiest: the largest fraction of the makespan that"
-    about = f" {about} any one of them spent deciding." if takes_time else " Decisions take no time in this study."
-    return f"<p>First run of each setting.{about}</p>" + _table("Scheduler levels", headings, rows, 4)
+    about = "Busy: time of the processors of schedulers, by the cost model. Busiest: the largest fraction of the makespan that"
+    about = f" {about} any one of them was busy." if takes_time else " Decisions take no time in this study."
+    table = _table("Scheduler levels", headings, rows, 4)
+    return f"<p>First run of each setting.{about}</p>" + table + _spent(levels)
+
+
+def _spent(levels: Sequence[tuple[Row, Mapping[str, Any]]]) -> str:
+    """Where the time of each level went; empty if only decisions take time, and boots none."""
+    if not any(level.get("spent", {}).get(name) for _, level in levels for name in _SPENT if name != "decide_s"):
+        return ""
+    rows = []
+    for row, level in levels:
+        times = [level["spent"][name] / max(level["instances"], 1) for name in _SPENT]
+        rows.append([escape(row.label), str(level["level"]), *map(number, times)])
+    about = (
+        "<p>Mean of the instances of a level. Their processors: ingest of jobs, decisions, starts, ends of jobs, and the boot of"
+    )
+    about += " children. Launch slots: the sum of the waits of all that an instance started. Own boot: from the start of its job"
+    about += " until it began.</p>"
+    return about + _table("Where the time went", ["setting", "level", *_SPENT.values()], rows, 2)
+
+
+_SPENT: Final = {
+    "ingest_s": "ingest (s)",
+    "decide_s": "decisions (s)",
+    "start_s": "starts (s)",
+    "event_s": "ends (s)",
+    "spawn_s": "children (s)",
+    "slot_wait_s": "waits for launch slots (s)",
+    "boot_s": "own boot (s)",
+}
 
 
 def _fits(found: Comparison) -> str:
@@ -348,6 +376,8 @@ def _conditions(found: Comparison) -> Iterator[tuple[str, str]]:
     yield "inventory", _entry(found, "inventory", given.inventory) if given.inventory != "auto" else ""
     yield "order of events", _entry(found, "event_order", given.event_order) if given.event_order != "sequential" else ""
     yield "disturbances", _entry(found, "disturbances", given.disturbances) if given.disturbances != DisturbancesEntry() else ""
+    yield "prediction", _entry(found, "prediction", given.prediction) if given.prediction is not None else ""
+    yield "feedback", _entry(found, "feedback", given.feedback) if given.feedback != "none" else ""
     yield "accounting", _accounting(found, given.accounting)
 
 

@@ -1,4 +1,4 @@
-"""The parts of a run of a study: its machine, its workload, its hierarchy, the cost of its decisions.
+"""The parts of a run of a study: its machine, its workload, its hierarchy, the cost of its decisions, the draw of its nodes.
 
 Each part is built from the typed page alone, so that a check before the first run builds the same as the run itself, here or on
 another machine.
@@ -16,29 +16,38 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
+from msgspec import structs
 
 from fluxres import limits
 from fluxres.documents.source import Source
 from fluxres.errors import InfeasibleRequest, LimitExceeded, UsageError
+from fluxres.experiments.study import CapStep
 from fluxres.formats import registry
 from fluxres.instance import accounting as accountings
 from fluxres.instance.accounting import Accounting
 from fluxres.instance.policy import IN_FILE
-from fluxres.simulation import external, reading
+from fluxres.simulation import estimates, external, reading
 from fluxres.simulation import machine as machines
 from fluxres.simulation import workload as workloads
 from fluxres.simulation.attempts import NOTHING_SAVED, Checkpoint
 from fluxres.simulation.cost import Cost, Fitted, Measured
+from fluxres.simulation.energy import Energy
 from fluxres.simulation.external import Disturbances, ExternalEvent
 from fluxres.simulation.failures import Failures
+from fluxres.simulation.feedback import require_kind
 from fluxres.simulation.hierarchy import Hierarchy, require_units, topology
 from fluxres.simulation.machine import Machine
 from fluxres.simulation.models import Bursts, Ensemble, Lublin
+from fluxres.simulation.node_power import NodePower
+from fluxres.simulation.overheads import NO_OVERHEADS, LevelCost, Overheads
+from fluxres.simulation.power_cap import PowerCap
+from fluxres.simulation.power_saving import ALWAYS_ON, PowerSaving
+from fluxres.simulation.prediction import Prediction
 from fluxres.simulation.workload import Submission, Workload
 from fluxres.syntax.jobspec import Request, parse_shape
 
 if TYPE_CHECKING:
-    from fluxres.experiments.study import BurstsModel, CostEntry, HierarchyEntry, LublinModel, Run, WorkloadEntry
+    from fluxres.experiments.study import BurstsModel, CostOfLevel, EnergyEntry, HierarchyEntry, LublinModel, Run, WorkloadEntry
     from fluxres.graph.structure import Structure
 
 _SIZE: Final = re.compile(r"\{size(?:/([1-9][0-9]{0,8}))?\}")
@@ -94,6 +103,10 @@ def workload(run: Run, size: int) -> Workload:
     jobs: Any = found.submissions
     if entry.days is not None:
         jobs = workloads.first_days(jobs, entry.days)
+    if entry.estimates is not None:
+        found.submissions = list(jobs)[: entry.jobs] if entry.jobs is not None else jobs
+        estimates.estimate(found, entry.estimates, run.seed, missing=entry.estimates_for == "missing")
+        jobs = found.submissions
     leaves = math.prod(levels_of(hierarchy, size))
     if entry.jobs is not None or (leaves > 1 and not hasattr(jobs, "share")) or hierarchy.jobs != "even":
         # Dealing needs all jobs of a model that generates them in sequence.
@@ -348,6 +361,7 @@ def hierarchy(entry: HierarchyEntry, units: int, folder: Path = Path()) -> Hiera
         entry.larger,
         entry.balance,
         entry.elastic,
+        entry.starts_per_node,
     )
 
 
@@ -429,20 +443,70 @@ def disturbances(run: Run, machine: Machine) -> Disturbances:
     return Disturbances(coming, entry.on_failure, how)
 
 
-def cost(entry: CostEntry | str) -> Cost | None:
-    """The cost model of decisions; None for no cost.
+def energy(entry: EnergyEntry | None) -> Energy | None:
+    """What nodes draw, when they are switched off, and what they may draw.
 
-    Errors: UsageError unless exactly one model is named.
+    Errors: UsageError for values that do not fit together.
     """
+    if entry is None:
+        return None
+    saving = ALWAYS_ON if entry.saving is None else PowerSaving(**structs.asdict(entry.saving))
+    given = entry.cap if isinstance(entry.cap, list) else [] if entry.cap is None else [CapStep(0.0, entry.cap)]
+    cap = PowerCap(tuple((step.at_s, step.watts) for step in given)) if given else None
+    if entry.idle_w is not None and entry.full_w is not None:
+        node = NodePower(entry.idle_w, entry.full_w, entry.epsilon_w, entry.off_w, entry.resume_w, entry.suspend_w)
+        return Energy(node, saving, cap)
+    if any(value is not None for value in (entry.idle_w, entry.full_w, entry.epsilon_w, entry.resume_w, entry.suspend_w)):
+        raise UsageError("expected idle_w and full_w together, or neither", where="energy")
+    return Energy(None, saving, cap)
+
+
+def prediction(run: Run) -> Prediction | None:
+    """The predictions of a run; None without.
+
+    Errors: UsageError for names and parameters that do not exist.
+    """
+    entry = run.page.prediction
+    return None if entry is None else Prediction(entry.predictor, entry.corrector)
+
+
+def feedback(run: Run) -> str | None:
+    """Which jobs follow others; None if all are submitted at their times.
+
+    Errors: UsageError for another word.
+    """
+    given = run.page.feedback
+    if given == "none":
+        return None
+    require_kind(given)
+    return given
+
+
+def costs(entry: CostOfLevel | list[CostOfLevel]) -> list[LevelCost]:
+    """The costs of instances, by level from the outermost on; the last one applies to all further levels.
+
+    Errors: UsageError if a level names several models of decisions, or none and no other cost.
+    """
+    if isinstance(entry, list):
+        return [_cost(each, f"cost.{at}") for at, each in enumerate(entry)]
+    return [_cost(entry, "cost")]
+
+
+def _cost(entry: CostOfLevel, where: str) -> LevelCost:
     if isinstance(entry, str):
-        return Measured() if entry == "measured" else None
+        return LevelCost(Measured() if entry == "measured" else None)
+    boot = entry.boot
+    overheads = Overheads(
+        entry.ingest_s, entry.start_s, entry.event_s, boot.spawn_s, boot.messages, boot.message_s, entry.launch_s
+    )
     given = [part for part in (entry.fixed_s, entry.fitted, entry.measured) if part is not None]
-    if len(given) != 1:
-        raise UsageError("expected one of fixed_s, fitted and measured", where="cost")
+    if len(given) > 1 or (not given and overheads == NO_OVERHEADS):
+        raise UsageError("expected one of fixed_s, fitted and measured", where=where)
+    decision: Cost | None = None
     if entry.fixed_s is not None:
-        return Fitted(start_s=entry.fixed_s)
-    if entry.measured is not None:
-        return Measured(entry.measured.factor)
-    part = entry.fitted
-    assert part is not None  # one of the three is there
-    return Fitted(part.base_s, part.start_s, part.considered_s, part.queued_s, part.size_s, part.unit_s, part.first_s)
+        decision = Fitted(start_s=entry.fixed_s)
+    elif entry.measured is not None:
+        decision = Measured(entry.measured.factor)
+    elif (part := entry.fitted) is not None:
+        decision = Fitted(part.base_s, part.start_s, part.considered_s, part.queued_s, part.size_s, part.unit_s, part.first_s)
+    return LevelCost(decision, overheads)

@@ -12,7 +12,7 @@ import yaml
 from fluxres.documents import yaml_document
 from fluxres.errors import UsageError
 from fluxres.experiments.study import Study, of_document
-from fluxres.simulation import attempts, failures, reading
+from fluxres.simulation import attempts, failures, node_power, power_cap, power_saving, reading
 from fluxres.simulation.cost import Fitted, Measured, parse
 from fluxres.simulation.hierarchy import by_level
 
@@ -34,7 +34,8 @@ def study_of(
         policies: of queues, by level as `easy:fcfs`.
         machine: a number, a shape or a source.
         options: of `fluxres simulate`: `hierarchy`, `boot`, `ahead`, `larger`, `balance`, `elastic`, `match_policy`, `cost`,
-            `inventory`, `event_order`, `accounting`, `processors` and `cut`; None for the default.
+            `inventory`, `event_order`, `accounting`, `energy`, `power_saving`, `power_cap`, `prediction`,
+            `corrector`, `feedback`, `estimates`, `estimates_for`, `processors`, `cut`; None for the default.
 
     Errors: UsageError for a policy that is given twice; those of a study.
     """
@@ -65,6 +66,9 @@ def study_of(
         "cost": _cost(options.get("cost")),
         "event_order": options.get("event_order") or "sequential",
         "disturbances": _disturbances(options),
+        "energy": _energy(options),
+        "prediction": _prediction(options),
+        "feedback": options.get("feedback"),
         "accounting": None if options.get("accounting") is None else str(Path(options["accounting"]).resolve()),
         "repeats": repeats,
         "seed": seed,
@@ -78,13 +82,20 @@ def study_of(
 
 def _entry(workload: str, options: Mapping[str, Any]) -> dict[str, Any]:
     name, _, rest = workload.partition(":")
-    cut = bool(options.get("cut"))
+    both: dict[str, Any] = {"cut": bool(options.get("cut"))}
+    if options.get("estimates") is not None:
+        both |= {"estimates": options["estimates"], "estimates_for": options.get("estimates_for") or "all"}
     if name == "resample" or (name not in reading.MODELS and reading.is_model(name)):
-        return {"model": workload, "cut": cut}
+        return {"model": workload, **both}
     if name not in reading.MODELS:
-        return {"file": str(Path(workload).resolve()), "cut": cut, "processors": options.get("processors") or "requested"}
+        return {"file": str(Path(workload).resolve()), **both, "processors": options.get("processors") or "requested"}
     given, days = reading.model_values(name, rest)
-    return {name: given | ({"days": days} if days else {}), "cut": cut}
+    return {name: given | ({"days": days} if days else {}), **both}
+
+
+def _prediction(options: Mapping[str, Any]) -> dict[str, str] | None:
+    found = {"predictor": options.get("prediction"), "corrector": options.get("corrector")}
+    return {name: value for name, value in found.items() if value is not None} or None
 
 
 def _cost(text: str | None) -> Any:
@@ -104,4 +115,16 @@ def _disturbances(options: Mapping[str, Any]) -> dict[str, Any] | None:
         found["checkpoint"] = {name: value for name, value in asdict(attempts.parse(options["checkpoint"])).items() if value}
     if found and options.get("on_failure"):
         found["on_failure"] = options["on_failure"]
+    return found or None
+
+
+def _energy(options: Mapping[str, Any]) -> dict[str, Any] | None:
+    found: dict[str, Any] = {}
+    if options.get("energy") is not None:
+        found = {name: value for name, value in asdict(node_power.parse(options["energy"])).items() if value is not None}
+    if options.get("power_saving") is not None:
+        found["saving"] = asdict(power_saving.parse(options["power_saving"]))
+    if options.get("power_cap") is not None:
+        steps = power_cap.parse(options["power_cap"]).steps
+        found["cap"] = [{"at_s": at_s, "watts": watts} for at_s, watts in steps]
     return found or None

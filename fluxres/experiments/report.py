@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -108,7 +109,7 @@ def _is_base(found: Comparison, row: Row) -> bool:
 
 # -- over time ---------------------------------------------------------------------------------------------------------
 
-_IN_USE, _WAITING, _STARTS = "in use (%)", "jobs waiting", "starts per second"
+_IN_USE, _WAITING, _STARTS, _POWER = "in use (%)", "jobs waiting", "starts per second", "drawn (kW)"
 
 
 def _over_time(found: Comparison, rows: Sequence[Row], length_s: float) -> Iterator[Chart]:
@@ -118,8 +119,10 @@ def _over_time(found: Comparison, rows: Sequence[Row], length_s: float) -> Itera
         base = found.base(row, found.study.page.baseline) if found.study.page.baseline else None
         other = courses.get(id(base)) if base is not row else None
         shown.append(courses[id(row)]._replace(base=other))
-    supplies = {name: None for course in shown for name in course.limits}
+    supplies = {name: None for course in shown for name in course.limits if name != _POWER}
     quantities = [Quantity(_IN_USE), Quantity(_WAITING, is_whole=True), *map(Quantity, supplies)]
+    if any(_POWER in course.values for course in shown):
+        quantities.append(Quantity(_POWER))
     if not any(course.values[_IN_USE].max(initial=0) > 100 * VISIBLE for course in shown):
         quantities[0] = Quantity(_STARTS, is_log=True)
     for course in shown:
@@ -136,11 +139,16 @@ def _course(row: Row) -> Course:
         _WAITING: _coarser(over["waiting"]),
         _STARTS: _coarser(over.get("starts_per_s", [0.0] * len(over["used"]))),
     }
-    limits = {}
+    limits: dict[str, NDArray[np.float64]] = {}
     for supply in over.get("supplies", ()):
         factor, unit = (1000.0, "kW") if supply["unit"] == "W" and supply["capacity"] >= 2000 else (1.0, supply["unit"])
         title = f"{supply['name']} ({unit or 'units'})"
-        values[title], limits[title] = _coarser(supply["used"]) / factor, supply["capacity"] / factor
+        values[title] = _coarser(supply["used"]) / factor
+        limits[title] = np.full(len(values[title]), supply["capacity"] / factor)
+    if (power := over.get("power_w")) is not None:
+        values[_POWER] = _coarser(power) / 1000
+    if (cap := over.get("power_cap_w")) is not None:
+        limits[_POWER] = _coarser([math.nan if watts is None else watts for watts in cap]) / 1000
     count = len(values[_IN_USE])
     step_s = over["part_s"] * len(over["used"]) / max(count, 1)
     return Course(row.label or document["workload"]["name"], np.arange(count + 1) * step_s, values, limits)

@@ -27,7 +27,7 @@ from fluxres import limits
 from fluxres.documents import typed, yaml_document
 from fluxres.documents.document import Document, Key, path_text, shown
 from fluxres.errors import FluxresError, InputError, LimitExceeded
-from fluxres.experiments.figures import FIGURES, SHOWN, SHOWN_DISTURBED
+from fluxres.experiments.figures import FIGURES, SHOWN, SHOWN_DISTURBED, SHOWN_ENERGY, SHOWN_PREDICTED
 from fluxres.instance.accounting import Accounting
 from fluxres.simulation.reading import DAYS_MAX
 
@@ -37,6 +37,7 @@ Word = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
 Jobs = Annotated[int, Meta(ge=1, le=10**12)]
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 Above = Annotated[float, Meta(ge=1e-6, le=1e9)]
+Watts = Annotated[float, Meta(ge=0, le=1e9)]
 Days = Annotated[float, Meta(gt=0, lt=DAYS_MAX)]
 Units = Annotated[int, Meta(ge=1, le=limits.SIZE_MAX)]
 Fraction = Annotated[float, Meta(ge=0, lt=0.5)]
@@ -93,6 +94,8 @@ class WorkloadEntry(Struct, forbid_unknown_fields=True):
     request: Word | None = None
     cut: bool = False
     processors: Literal["requested", "allocated", "larger"] = "requested"
+    estimates: Word | None = None
+    estimates_for: Literal["all", "missing"] = "all"
 
 
 class HierarchyEntry(Struct, forbid_unknown_fields=True):
@@ -109,6 +112,7 @@ class HierarchyEntry(Struct, forbid_unknown_fields=True):
     larger: Literal["refuse", "up"] = "refuse"
     balance: Word = "none"
     elastic: Word = "none"
+    starts_per_node: Annotated[int, Meta(ge=0, le=10**6)] = 0
 
 
 class FittedCost(Struct, forbid_unknown_fields=True):
@@ -129,12 +133,28 @@ class MeasuredCost(Struct, forbid_unknown_fields=True):
     factor: Above = 1.0
 
 
+class BootCost(Struct, forbid_unknown_fields=True):
+    """What the boot of a child costs its parent (`overheads.Overheads`)."""
+
+    spawn_s: Seconds = 0.0
+    messages: Annotated[int, Meta(ge=0, le=limits.BOOT_MESSAGES_MAX)] = 0
+    message_s: Seconds = 0.0
+
+
 class CostEntry(Struct, forbid_unknown_fields=True):
-    """The cost of a decision: one of these models."""
+    """The cost of a decision, by at most one of the first three models, and of other work (`overheads.Overheads`)."""
 
     fixed_s: Seconds | None = None
     fitted: FittedCost | None = None
     measured: MeasuredCost | None = None
+    ingest_s: Seconds = 0.0
+    start_s: Seconds = 0.0
+    event_s: Seconds = 0.0
+    launch_s: Seconds = 0.0
+    boot: BootCost = msgspec.field(default_factory=BootCost)
+
+
+CostOfLevel = Literal["none", "measured"] | CostEntry
 
 
 class FailuresModel(Struct, forbid_unknown_fields=True):
@@ -162,6 +182,44 @@ class DisturbancesEntry(Struct, forbid_unknown_fields=True):
     failures: FailuresModel | None = None
     on_failure: Literal["fail", "requeue"] = "fail"
     checkpoint: CheckpointEntry | None = None
+
+
+class SavingEntry(Struct, forbid_unknown_fields=True):
+    """When idle nodes are switched off, and what that takes (`power_saving.PowerSaving`)."""
+
+    suspend_time_s: Seconds
+    suspend_s: Seconds = 0.0
+    resume_s: Seconds = 0.0
+    keep_idle: Annotated[int, Meta(ge=0, le=10**9)] = 0
+    suspend_rate: Annotated[int, Meta(ge=0, le=10**9)] = 0
+    resume_rate: Annotated[int, Meta(ge=0, le=10**9)] = 0
+
+
+class CapStep(Struct, forbid_unknown_fields=True):
+    """The cap on the power of all nodes from a time on; null for none."""
+
+    at_s: Seconds
+    watts: Watts | None
+
+
+class EnergyEntry(Struct, forbid_unknown_fields=True):
+    """What nodes draw (`node_power.NodePower`; without `idle_w`, their properties say it), and when they are switched off."""
+
+    idle_w: Watts | None = None
+    full_w: Watts | None = None
+    epsilon_w: Watts | None = None
+    off_w: Watts = 0.0
+    resume_w: Watts | None = None
+    suspend_w: Watts | None = None
+    saving: SavingEntry | None = None
+    cap: Watts | Annotated[list[CapStep], Meta(min_length=1)] | None = None
+
+
+class PredictionEntry(Struct, forbid_unknown_fields=True):
+    """Predicted run times, with which policies plan (`prediction.Prediction`)."""
+
+    predictor: Word = "requested"
+    corrector: Word = "tsafrir"
 
 
 class TrimEntry(Struct, forbid_unknown_fields=True):
@@ -211,10 +269,13 @@ class StudyDocument(Struct, forbid_unknown_fields=True, rename={"version": "flux
     unit: Word | None = None
     inventory: Word = "auto"
     hierarchy: HierarchyEntry = msgspec.field(default_factory=HierarchyEntry)
-    cost: Literal["none", "measured"] | CostEntry = "none"
+    cost: CostOfLevel | Annotated[list[CostOfLevel], Meta(min_length=1)] = "none"
     event_order: Literal["sequential", "batched"] = "sequential"
     disturbances: DisturbancesEntry = msgspec.field(default_factory=DisturbancesEntry)
     accounting: Accounting | Word | None = None
+    energy: EnergyEntry | None = None
+    prediction: PredictionEntry | None = None
+    feedback: Word = "none"
     repeats: Annotated[int, Meta(ge=1, le=10_000)] = 1
     seed: Annotated[int, Meta(ge=0, le=2**31)] = 0
     vary: dict[str, Annotated[list[Any], Meta(min_length=1)]] = {}
@@ -299,7 +360,10 @@ class Study:
     def shown(self) -> list[str]:
         """The metrics to show first."""
         disturbed = self.page.disturbances != DisturbancesEntry() or any(name.startswith("disturbances") for name in self.varied)
-        return self.page.metrics or [*SHOWN, *(SHOWN_DISTURBED if disturbed else ())]
+        powered = self.page.energy is not None or any(name.startswith("energy") for name in self.varied)
+        predicted = self.page.prediction is not None or any(name.startswith("prediction") for name in self.varied)
+        added = [(disturbed, SHOWN_DISTURBED), (powered, SHOWN_ENERGY), (predicted, SHOWN_PREDICTED)]
+        return self.page.metrics or [*SHOWN, *(name for is_given, names in added if is_given for name in names)]
 
     def where(self, settings: Mapping[str, Any], *path: Key) -> str:
         """The place in the file of the value that a run has at a path: where it is varied, else where it is defined."""

@@ -51,7 +51,9 @@ class Family:
     @property
     def is_exhausted(self) -> bool:
         """Whether no job waits or will be submitted, so that none can be moved any more."""
-        return not self.awaited and all(site.upcoming is None and not len(site.instance.queue) for site in self.sites)
+        return not self.awaited and all(
+            site.upcoming is None and not (site.ingesting or len(site.instance.queue)) for site in self.sites
+        )
 
 
 class Balance:
@@ -124,7 +126,12 @@ def _is_idle(site: Site) -> bool:
     """Whether an instance has nothing to decide: otherwise two of them could take a job from each other for ever."""
     instance = site.instance
     return not (
-        site.pass_at < FOREVER or site.is_ending or instance.is_closed or len(instance.queue) or instance.inventory.is_full
+        site.pass_at < FOREVER
+        or site.is_ending
+        or instance.is_closed
+        or site.ingesting
+        or len(instance.queue)
+        or instance.inventory.is_full
     )
 
 

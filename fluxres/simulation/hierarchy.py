@@ -46,6 +46,8 @@ class Hierarchy:
         balance: which waiting jobs go to another innermost instance of the same parent: none, steal, redeal:SECONDS.
         elastic: how innermost instances grow and shrink: none, demand, share:SECONDS. Since one that has shrunk may be too small
             for a job, this needs larger="up".
+        starts_per_node: how many jobs and instances a node can start at the same time; 0 for any number. A job has its slots
+            while it is launched, an instance until it has begun.
     """
 
     fan_outs: tuple[int, ...] = ()
@@ -58,6 +60,7 @@ class Hierarchy:
     larger: str = "refuse"
     balance: str = "none"
     elastic: str = "none"
+    starts_per_node: int = 0
 
     def __post_init__(self) -> None:
         if self.larger not in LARGER:
@@ -72,8 +75,8 @@ class Hierarchy:
                 raise UsageError(f"expected the sizes of {number} children, got {own!r:.80}", where="hierarchy")
         if any(number < 1 for number in self.fan_outs) or not self.queue_policies or not self.match_policies:
             raise UsageError(f"expected fan-outs of at least 1 and a policy, got {self.fan_outs!r:.80}", where="hierarchy")
-        if self.boot_s < 0 or (self.ahead or 0) < 0:
-            raise UsageError("expected a boot time and a number of jobs of at least 0", where="hierarchy")
+        if self.boot_s < 0 or (self.ahead or 0) < 0 or self.starts_per_node < 0:
+            raise UsageError("expected a boot time and numbers of jobs and starts of at least 0", where="hierarchy")
         given: tuple[object, ...] = self.queue_policies
         for each in given:
             if isinstance(each, QueuePolicy) and self.fan_outs:

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
-from typing import IO, Final
+from typing import IO, Any, Final
 
+from fluxres import __version__
 from fluxres.clock import FOREVER, TICKS_PER_S, seconds
+from fluxres.simulation.energy import CATEGORIES, EnergyUse
+from fluxres.simulation.metrics import Metrics
 from fluxres.simulation.schedule import Finished
 from fluxres.syntax import idset
 
@@ -47,7 +50,8 @@ class BatsimCsv:
         file: open for text; the caller closes it.
         workload: its name.
 
-    Times are in seconds with six decimals. A job that never ran has no start. Energy is not computed: the column stays empty.
+    Times are in seconds with six decimals. A job that never ran has no start. `consumed_energy` is what the nodes of
+    a job consumed while it ran, all that they drew, in joules; empty if what they draw is not known.
     `metadata` has the user, if there is one: `user=alice`.
     """
 
@@ -77,13 +81,82 @@ class BatsimCsv:
                 _text(turnaround),
                 f"{turnaround / run:.6f}" if run else "1.000000" if ran else "",
                 _hosts(job.allocated()),
-                "",
+                "" if job.joules is None else f"{job.joules:.6f}",
                 "" if job.user is None else f"user={job.user}",
             )
         )
 
     def close(self) -> None:
         """No-op: nothing is buffered."""
+
+
+SCHEDULE_COLUMNS: Final = (
+    "batsim_version",
+    "consumed_joules",
+    "makespan",
+    "max_slowdown",
+    "max_turnaround_time",
+    "max_waiting_time",
+    "mean_slowdown",
+    "mean_turnaround_time",
+    "mean_waiting_time",
+    "nb_computing_machines",
+    "nb_grouped_switches",
+    "nb_jobs",
+    "nb_jobs_finished",
+    "nb_jobs_killed",
+    "nb_jobs_success",
+    "nb_machine_switches",
+    "scheduling_time",
+    "simulation_time",
+    "success_rate",
+    "time_computing",
+    "time_idle",
+    "time_sleeping",
+    "time_switching_off",
+    "time_switching_on",
+    "time_unavailable",
+)
+"""Of Batsim's `out_schedule.csv`, in its order (its documentation, "Schedule"), and the time in its state unavailable."""
+
+
+def schedule_row(metrics: Metrics, energy: EnergyUse | None, *, machines: int, max_turnaround_s: float | None) -> list[Any]:
+    """The one line of Batsim's `out_schedule.csv`.
+
+    Args:
+        energy: None if what nodes draw is not known; then its columns are empty.
+        machines: their number.
+
+    Real times are empty too: results are the same for every run.  `batsim_version` is that of fluxres.
+    """
+    killed, done = metrics.results.get("timeout", 0), metrics.results.get("completed", 0)
+    jobs = sum(metrics.results.values())
+    values: dict[str, Any] = {
+        "batsim_version": f"fluxres {__version__}",
+        "makespan": metrics.makespan_s,
+        "max_slowdown": metrics.max_stretch,
+        "max_turnaround_time": max_turnaround_s,
+        "max_waiting_time": metrics.max_wait_s,
+        "mean_slowdown": metrics.mean_stretch,
+        "mean_turnaround_time": metrics.mean_turnaround_s,
+        "mean_waiting_time": metrics.mean_wait_s,
+        "nb_computing_machines": machines,
+        "nb_jobs": jobs,
+        "nb_jobs_finished": metrics.jobs,
+        "nb_jobs_killed": killed,
+        "nb_jobs_success": done,
+        "success_rate": done / jobs if jobs else None,
+    }
+    if energy is not None:
+        values |= {
+            "consumed_joules": energy.joules(),
+            "nb_computing_machines": energy.nodes,
+            "nb_grouped_switches": energy.grouped,
+            "nb_machine_switches": energy.boots + energy.shutdowns,
+        }
+        values |= {f"time_{name}": energy.time_s(name) for name in CATEGORIES}
+    found = (values.get(name) for name in SCHEDULE_COLUMNS)
+    return ["" if value is None else f"{value:.6f}" if isinstance(value, float) else value for value in found]
 
 
 def _text(ticks: int) -> str:

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from fluxres.clock import FOREVER
 from fluxres.instance.inventory import Claim, Inventory
+from fluxres.simulation.energy import PICOJOULES
 from fluxres.syntax.jobspec import Request
 
 
@@ -35,6 +36,7 @@ class Finished(NamedTuple):
         earlier: its attempts that were interrupted, after each of which it waited again.
         predicted: how long it was expected to run at its submission; its limit in a run without prediction.
         corrections: how often it outlived what was expected.
+        energy: what its nodes consumed while it ran, in picojoules; None if what they draw is not known.
     """
 
     id: int | str
@@ -58,6 +60,14 @@ class Finished(NamedTuple):
     earlier: tuple[Finished, ...] = ()
     predicted: int = FOREVER
     corrections: int = 0
+    energy: int | None = None
+
+    @property
+    def joules(self) -> float | None:
+        """What its nodes consumed in all attempts."""
+        if self.energy is None:
+            return None
+        return (self.energy + sum(each.energy or 0 for each in self.earlier)) / PICOJOULES
 
     def allocated(self) -> str:
         """What it held, as an idset of unit numbers; empty if units have no numbers."""

@@ -42,19 +42,25 @@ from fluxres.instance.states import RUNNING, State
 from fluxres.model import matching
 from fluxres.simulation import balance as balances
 from fluxres.simulation import elastic as elastics
+from fluxres.simulation import power_cap
 from fluxres.simulation.attempts import History
 from fluxres.simulation.balance import Balance, Family, Move
 from fluxres.simulation.blocked import Blocked
-from fluxres.simulation.cost import Cost, Decision, Fitted
+from fluxres.simulation.cost import Cost, Decision
 from fluxres.simulation.cost import parse as cost_of
+from fluxres.simulation.energy import Energy, EnergyUse
 from fluxres.simulation.external import Booking, Disturbances, External
+from fluxres.simulation.feedback import Feedback, require_kind
+from fluxres.simulation.fleet import with_fleet
 from fluxres.simulation.hierarchy import Hierarchy, require_units, shares
 from fluxres.simulation.losses import Losses, LossSink
 from fluxres.simulation.machine import Machine
 from fluxres.simulation.machine import read as read_machine
 from fluxres.simulation.metrics import Metrics, RunningMetrics
 from fluxres.simulation.models import Ensemble
+from fluxres.simulation.overheads import LevelCost, by_level
 from fluxres.simulation.prediction import Errors, ErrorSink, Prediction
+from fluxres.simulation.processor import DECISION, INGEST, KEEP, LAUNCHED, SERVED, SPAWN, Processor, Processors, Served
 from fluxres.simulation.reading import read
 from fluxres.simulation.schedule import Finished, Schedule, Sink
 from fluxres.simulation.sites import Child, InstanceRow, Site
@@ -77,11 +83,12 @@ PASS: Final = 4
 PERIOD: Final = 5
 EXTERNAL: Final = 6
 CORRECT: Final = 7
+FOLLOW: Final = 11
 """Kinds of events. Those of one kind at one moment are handled in the order in which they were caused: ends in that of starts."""
 
 EVENT_ORDERS: Final[dict[str, tuple[int, ...]]] = {
-    "sequential": (CORRECT, PASS, SUBMIT, BOOT, TIMER, END, PERIOD, EXTERNAL),
-    "batched": (CORRECT, END, BOOT, TIMER, EXTERNAL, SUBMIT, PERIOD, PASS),
+    "sequential": (KEEP, CORRECT, PASS, SERVED, SUBMIT, FOLLOW, BOOT, TIMER, END, LAUNCHED, PERIOD, EXTERNAL),
+    "batched": (KEEP, CORRECT, END, SERVED, LAUNCHED, BOOT, TIMER, EXTERNAL, SUBMIT, FOLLOW, PERIOD, PASS),
 }
 """The order of the kinds of events at one moment. sequential, as in PySS: each event is followed by its pass. batched, as in
 Batsim: one pass follows all events.  Jobs that outlive what was predicted come first, before others could get what they hold; in
@@ -194,6 +201,7 @@ class Result:
         events: number of events handled.
         instances: what each instance did.
         losses: what failures and preemption cost; None in a run without external events.
+        energy: what the nodes consumed, if what they draw is known.
         predictions: how good the predictions were; None in a run without.
         notes: external events without an effect, by reason.
         blocked: times of units out of service and of reservations, if units have numbers; at most `limits.BLOCKED_MAX`.
@@ -208,6 +216,7 @@ class Result:
     instances: list[InstanceRow]
     left_reasons: Counter[str] = field(default_factory=Counter)
     losses: Losses | None = None
+    energy: EnergyUse | None = None
     predictions: Errors | None = None
     notes: Counter[str] = field(default_factory=Counter)
     blocked: list[Blocked] = field(default_factory=list)
@@ -227,11 +236,14 @@ class Simulator:
         queue_policy, match_policy: of the instance, if there is not a hierarchy.
         inventory: of all instances.
         hierarchy: levels of instances.
-        cost: cost model of decisions; None for no cost.
+        cost: cost model of decisions, with or without other costs of instances, or one for each level from the outermost on, of
+            which the last applies to all further ones; None for no cost.
         event_order: of the events of one moment, a key of `EVENT_ORDERS`.
         disturbances: failures, repairs, reservations and other events that no job causes.
         accounting: partitions, QOS, accounts and users with limits, if there is one instance.
+        energy: what nodes draw, and when they are switched off; by default what their properties say, and never.
         prediction: of run times, with which policies plan; None: with limits.
+        feedback: which jobs are submitted after others have ended, as of `feedback.Feedback`; None: all at their times.
         sinks: receive every finished job.
         keep: whether to keep the schedule.
     """
@@ -246,32 +258,35 @@ class Simulator:
         match_policy: str = "first",
         inventory: str = "auto",
         hierarchy: Hierarchy | None = None,
-        cost: Cost | None = None,
+        cost: Cost | LevelCost | Sequence[Cost | LevelCost | None] | None = None,
         event_order: str = "sequential",
         disturbances: Disturbances | None = None,
         accounting: Accounting | None = None,
+        energy: Energy | None = None,
         prediction: Prediction | None = None,
+        feedback: str | None = None,
         sinks: Iterable[Sink] = (),
         keep: bool = True,
     ) -> None:
         if event_order not in EVENT_ORDERS:
             raise UsageError(f"event_order: expected {' or '.join(EVENT_ORDERS)}, got {event_order!r:.80}")
-        if isinstance(cost, Fitted) and cost.is_nothing:
-            cost = None
-        self.machine = machine if isinstance(machine, Machine) else Machine(machine)
+        self.machine, self.fleet = with_fleet(machine if isinstance(machine, Machine) else Machine(machine), energy)
         self.hierarchy = hierarchy if hierarchy is not None else Hierarchy()
-        if accounting is not None and self.hierarchy.levels > 1:
-            raise UsageError("accounting: limits are those of one queue", hint="use one instance, without a topology")
-        if accounting is not None and accounting.preempt_type != "none" and cost is not None:
-            raise UsageError("accounting: jobs cannot be preempted where decisions take time", hint="use cost none")
-        self.cost = cost
+        self.costs = by_level(cost, self.hierarchy.levels)
+        has_work = bool(self.hierarchy.starts_per_node) or any(not each.overheads.is_nothing for each in self.costs)
+        takes_time = has_work or any(each.decision is not None for each in self.costs)
+        _require_one_queue(self.hierarchy, accounting, feedback, takes_time=takes_time)
         self.accounting = accounting
         self._known_charged: dict[tuple[str | None, ...], Charged] = {}
         self.clock = SimulatedClock()
         self.events = Events(EVENT_ORDERS[event_order])
+        self.feedback: Feedback | None = None
+        self._follows, self._to_follow = feedback, 0
+        """What the loop is closed by; and the jobs that will be submitted at a known time, since those they follow have ended."""
+        self.processors = Processors(self, self.hierarchy.starts_per_node) if has_work else None
         self._is_batched = event_order == "batched"
         self.prediction = prediction
-        self._is_stepped = cost is not None or self._is_batched or prediction is not None
+        self._is_stepped = takes_time or self._is_batched or prediction is not None
         """Whether the simulator makes the passes, as events of their own."""
         self.instance = Instance(
             self.machine.graph,
@@ -298,7 +313,7 @@ class Simulator:
         self.rows: list[InstanceRow] = []
         self._sites: dict[Scheduler, Site] = {}
         self._workload: Iterable[Submission] = ()
-        self._starting: list[Job] | None = None if cost is None else []
+        self._starting: list[Job] | None = [] if takes_time else None
         disturbances = disturbances if disturbances is not None else Disturbances()
         if disturbances.on_failure == "requeue" and self.hierarchy.balance != "none":
             raise UsageError("jobs that move between instances cannot be requeued", where="balance", hint="use on_failure: fail")
@@ -307,6 +322,9 @@ class Simulator:
         """Of jobs that were interrupted."""
         self.external = External(self, disturbances.events, disturbances.on_failure)
         self.has_external = self.external.next is not None
+        if has_work and (self.has_external or prediction is not None or self.fleet is not None):
+            what = "external events, predictions and energy are"
+            raise UsageError(f"{what} for instances of which only decisions take time", where="cost")
         if self.has_external:
             self.running.area_of = lambda begin, end: self.external.areas(begin, end)[1]
         self._begin_at = FOREVER
@@ -317,6 +335,7 @@ class Simulator:
         """By parent, the innermost instances below it, if jobs may move between them or they grow and shrink."""
         self._active_at = 0
         """When an event last had a consequence."""
+        self._last_ended: Job | None = None
         self._periods = self._never = 0
         """Periods that are scheduled, and jobs that were never submitted because the instance of their job had ended."""
         self._made = self._submitted = self._numbered = self._ended = self._handled = self._supplies_seen = self._idle_events = 0
@@ -333,18 +352,43 @@ class Simulator:
     def _begin(self, job: Job, moment: int) -> None:
         what = job.payload
         if isinstance(what, Booking):
-            self.events.push(job.limit, END, job)
+            if job.limit < FOREVER:
+                self.events.push(job.limit, END, job)
             return
         is_instance = not isinstance(what, Submission) or what.jobs
+        if self.fleet is not None and not is_instance:
+            moment = self._switch_on(job, moment)
         if isinstance(what, Submission) and (not is_instance or job.limit < FOREVER):
-            end = job.limit if is_instance else min(moment + self._length(job, what), job.last_end)
+            end = job.limit if is_instance else self._end_of(job, what, moment)
             if job in self.histories:
                 self.histories[job].ends = end
             self.events.push(end, END, job)
             if job.limit < end:
                 self.events.push(job.limit, CORRECT, job)
         if is_instance:
-            self.events.push(moment + ticks(self.hierarchy.boot_s), BOOT, job)
+            site = self._sites.get(job.instance)
+            if site is None or site.processor is None or self.processors is None:
+                self.events.push(moment + ticks(self.hierarchy.boot_s), BOOT, job)
+            else:
+                self.processors.put(site, SPAWN, job)
+
+    def _switch_on(self, job: Job, moment: int) -> int:
+        """Let a job wait until its nodes are on; returns the moment at which it starts."""
+        assert self.fleet is not None  # the caller has looked
+        ready = self.fleet.start(job, self.clock.now, moment)
+        if ready > moment:
+            job.started = ready
+        return ready
+
+    def _end_of(self, job: Job, given: Submission, start: int) -> int:
+        """When a job ends that starts at a moment, if nothing interrupts it."""
+        return min(start + min(self._length(job, given), self._own_limit(job)), job.last_end)
+
+    def _own_limit(self, job: Job) -> int:
+        """How long a job may run, without the time that was added in case it waits for its nodes."""
+        if self.fleet is None or job.payload.limit >= FOREVER:  # it has none, or that of its partition
+            return job.duration
+        return job.duration - self.fleet.longest_wait
 
     def _length(self, job: Job, given: Submission) -> int:
         """How long an attempt of a job takes, if nothing interrupts it."""
@@ -388,12 +432,26 @@ class Simulator:
             EXTERNAL: self._external,
             PERIOD: self._end_period,
             CORRECT: self._correct,
+            FOLLOW: self._follow,
         }
+        if self._follows is not None:
+            if not isinstance(self._workload, Workload):
+                self._workload = of_list(list(self._workload))
+            self._workload.submissions = jobs = list(self._workload.submissions)
+            self.feedback = Feedback(jobs, self._follows, self.external.notes)
+        if self.processors is not None:
+            handlers |= {
+                KEEP: self.processors.keep,
+                SERVED: self.processors.complete,
+                LAUNCHED: self.processors.launched,
+            }
         events, clock = self.events, self.clock
         used = [self.instance.policy, *map(policy, self.hierarchy.queue_policies)]
         ours = all(type(each).__module__.startswith("fluxres.instance.") for each in used)
         try:
             with watching(lambda: [site.instance for site in list(self._sites.values())], needed=not ours):
+                if self.fleet is not None and self.fleet.cap is not None:
+                    power_cap.reserve(self.fleet.cap, self.instance, self.fleet, Booking(power_cap.GRAPH, 0, 0))
                 self._await_external()
                 self._site(self.instance, self.machine, Child(0, 0), None, self._share(Child(0, 0)))
                 while len(events):
@@ -431,6 +489,7 @@ class Simulator:
             rows,
             reasons,
             self.losses.losses(self.external.areas) if self.has_external or self.losses.interruptions else None,
+            None if self.fleet is None else self.fleet.use(),
             None if self.prediction is None else self.predictions.errors(),
             self.external.notes,
             self.external.blocked.until(self._active_at) if self.has_external else [],
@@ -439,6 +498,8 @@ class Simulator:
     def _share(self, what: Child) -> Iterator[Submission]:
         """The jobs that are submitted to an instance of the hierarchy."""
         hierarchy, workload = self.hierarchy, self._workload
+        if self.feedback is not None:
+            return iter(self.feedback.first)
         is_leaf = what.level == hierarchy.levels - 1
         if not getattr(workload, "has_levels", False):
             return share(workload, what.place, hierarchy.leaves) if is_leaf else iter(())
@@ -448,9 +509,13 @@ class Simulator:
     def _site(self, instance: Instance, machine: Machine, what: Child, job: Job | None, feed: Iterator[Submission]) -> None:
         """Start an instance: it makes its children, and takes its share of the workload."""
         hierarchy, is_nested = self.hierarchy, what.place < 0
-        site = Site(self._made, instance, machine, what, feed, 0 if is_nested else self._ahead(machine), self.clock.now)
+        ahead = 0 if is_nested else self._ahead(machine)
+        cost = self.costs[min(what.level, len(self.costs) - 1)]
+        site = Site(self._made, instance, machine, what, feed, ahead, self.clock.now, cost)
         self._made += 1
         self._sites[instance] = site
+        if self.processors is not None:
+            site.processor = Processor(cost.overheads)
         # Ids are remembered only if later jobs may name them: for a million jobs they take most of the memory.
         instance.dependencies.remembers = (
             not isinstance(self._workload, Workload) or self._workload.has_dependencies or self.has_external
@@ -502,6 +567,7 @@ class Simulator:
         planned = FOREVER
         if self.prediction is not None and not given.jobs:
             planned = self.checkpoint.limit(self.prediction.predict(given))
+            planned += 0 if self.fleet is None else self.fleet.longest_wait
         wanted = list(self._resolved(site, given)) if given.dependencies else ()
         charged = self._charged(given) if given.user is not None or self.accounting is not None else None
         urgency, name, user = given.urgency, given.name, given.user
@@ -529,10 +595,36 @@ class Simulator:
         if job is None or site.instance.is_closed:
             return  # its instance or one above was stopped after the event was queued
         site.take_next()
+        self._submit_job(site, job)
+
+    def _follow(self, job: Submission) -> None:
+        """Submit a job that follows others."""
+        self._to_follow -= 1
+        site = self._sites.get(self.instance)
+        if site is not None and not site.instance.is_closed:
+            self._submit_job(site, job)
+
+    def _after(self, job: Submission) -> None:
+        """Schedule the submission of the jobs that follow one that has ended."""
+        for moment, follower in () if self.feedback is None else self.feedback.ended(job.id, self.clock.now):
+            self._to_follow += 1
+            self.events.push(moment, FOLLOW, follower)
+
+    def _submit_job(self, site: Site, job: Submission) -> None:
         if site.place >= 0:
             self._submitted += 1
             self._numbered += job.number
         self._begin_at = min(self._begin_at, job.submit)
+        if self.fleet is not None:
+            self.fleet.begin(self.clock.now)
+        if self.processors is not None:
+            self.processors.put(site, INGEST, job)
+            self._announce(site)
+        else:
+            self.ingested(site, job)
+
+    def ingested(self, site: Site, job: Submission) -> None:
+        """Put a job into the queue of an instance."""
         problem = self._take(site, job)
         if problem is not None and self._make_room(site, job):
             problem = self._take(site, job)
@@ -540,6 +632,8 @@ class Simulator:
             self.refusals.add(job.id, problem, job.number)
             if self.prediction is not None:
                 self.prediction.end(job)
+            if site.place >= 0:
+                self._after(job)
             if site.instance.dependencies.remembers:
                 site.names[str(job.id)] = None
         self._announce(site)
@@ -549,6 +643,8 @@ class Simulator:
         """Submit a job to an instance; returns why it can never run there, or None."""
         try:
             limit = job.limit if job.jobs else self.checkpoint.limit(job.limit)
+            if self.fleet is not None and not job.jobs and limit < FOREVER:
+                limit += self.fleet.longest_wait
             made = self._enter(site, site.request(job), limit, job, job)
         # never, undecided even on the idle machine, or not accepted by its partition
         except (InfeasibleRequest, InsufficientResources, LimitExceeded) as error:
@@ -566,11 +662,22 @@ class Simulator:
             siblings = [each for each in self._sites.values() if each.parent is parent and min(each.place, site.place) >= 0]
             siblings.sort(key=lambda each: (each.place <= site.place, each.place))
             for other in (*(each for each in siblings if each is not site and not each.is_ending), parent):
-                if not other.instance.is_closed and self._take(other, job) is None:
-                    self._settle(other)
+                if not other.instance.is_closed and self._arrives(other, job):
                     return True
             site = parent
         return False
+
+    def _arrives(self, site: Site, job: Submission) -> bool:
+        """Submit a job to an instance if that can hold it."""
+        if self.processors is None:
+            if self._take(site, job) is not None:
+                return False
+            self._settle(site)
+        elif not site.instance.can_hold(site.request(job)):
+            return False
+        else:
+            self.processors.put(site, INGEST, job)
+        return True
 
     def _resolved(self, site: Site, job: Submission) -> Iterable[str]:
         for dependency in job.dependencies:
@@ -601,6 +708,8 @@ class Simulator:
         if not self._has_work:
             return  # a model of failures has no end
         self.external.take()
+        if self.fleet is not None:
+            self.fleet.look(self.clock.now)
         self._idle_events = 0 if len(self.events) > self._periods else self._idle_events + 1
         if self._idle_events < limits.IDLE_EVENTS_MAX:
             self._await_external()
@@ -611,6 +720,8 @@ class Simulator:
     @property
     def _has_work(self) -> bool:
         """Whether jobs wait, run, or are still to come."""
+        if self._to_follow:
+            return True
         for site in self._sites.values():
             active = site.instance.running_jobs.values()
             if site.upcoming is not None or site.children_left or any(not isinstance(job.payload, Booking) for job in active):
@@ -639,10 +750,12 @@ class Simulator:
     def _boot(self, job: Job) -> None:
         given: Child | Submission = job.payload
         site = self._sites.get(job.instance)
+        if self.processors is not None:
+            self.processors.over(job)
         if job.state is not State.RUN or site is None:
             # It ended before its instance started: the jobs of that part of the tree are never submitted.
             if isinstance(given, Submission):
-                self._never += given.number
+                self._never += given.number if self.processors is None else 0
             elif site is not None:
                 self._miss(site)
                 site.children_left -= 1
@@ -665,10 +778,22 @@ class Simulator:
         self._site(child, Machine(child._graph, self.machine.unit), what, job, feed)
 
     def _end(self, job: Job) -> None:
+        given, processors = job.payload, self.processors
+        is_nested_at_limit = isinstance(given, Submission) and bool(given.jobs) and job.limit <= self.clock.now
+        if processors is None or job.state not in RUNNING or is_nested_at_limit:
+            self.ended(job, self.clock.now)
+        else:
+            processors.hear(self._sites[job.instance], job)
+
+    def ended(self, job: Job, moment: int) -> None:
+        """Handle the end of a job at a moment, now or before: its resources are free from now on."""
         if job.state not in RUNNING:
-            if job.ended == self.clock.now and (parent := self._sites.get(job.instance)) is not None:
+            has_just_expired = job.ended == self.clock.now and job is not self._last_ended
+            self._last_ended = job
+            if has_just_expired and (parent := self._sites.get(job.instance)) is not None:
                 self._settle(parent)  # its instance has expired just before
             return
+        self._last_ended = job
         site, given = self._sites[job.instance], job.payload
         history = self.histories.get(job) if self.histories else None
         if history is not None and history.ends != self.clock.now:
@@ -676,7 +801,7 @@ class Simulator:
         below = None if job.child is None else self._sites.get(job.child)
         is_nested = isinstance(given, Submission) and bool(given.jobs)
         is_done = below.is_ending if below is not None else not is_nested
-        runs_on = isinstance(given, Submission) and not is_nested and job.started + self._length(job, given) > self.clock.now
+        runs_on = isinstance(given, Submission) and not is_nested and job.started + self._length(job, given) > moment
         if not is_done or runs_on:
             job.instance.exception(job, "timelimit", note="the limit is reached")
         else:
@@ -690,7 +815,7 @@ class Simulator:
         site, now, given = self._sites.get(job.instance), self.clock.now, job.payload
         if self.prediction is None or site is None or job.state is not State.RUN or job.limit != now:
             return  # the attempt was interrupted
-        end = min(job.started + self._length(job, given), job.last_end)
+        end = self._end_of(job, given, job.started)
         if not site.instance.replan(job, self.prediction.correct(job, now)):
             self.external.notes["jobs that outlived their prediction and were stopped, as what they held was reserved"] += 1
             site.instance.exception(job, "timelimit", note="it outlives its prediction, and others have reserved what it holds")
@@ -703,6 +828,7 @@ class Simulator:
         for each in [each for each in self._sites.values() if each.parent is below]:
             self._close(below, each)
         self._never += below.drain() if below.place < 0 else 0
+        self._never += below.processor.abandon() if below.processor is not None else 0
         self.rows.append(below.row(self._begin_at, self.clock.now))
         del self._sites[below.instance]
         site.children_left -= 1
@@ -712,14 +838,35 @@ class Simulator:
 
     def _pass(self, site: Site) -> None:
         """One decision and its cost, or a complete pass if decisions cost nothing."""
+        if self.processors is not None:
+            self.processors.serve(site)
+            return
         site.pass_at = FOREVER
-        cost, starting, instance = self.cost, self._starting, site.instance
+        starting, instance = self._starting, site.instance
         if instance.is_closed:
             return
-        if cost is None or starting is None:
+        if starting is None:
             instance.schedule()
             self._settle(site, passed=True)
             return
+        spent, started = self.decide(site)
+        moment = self.clock.now + spent
+        site.busy_until = moment
+        site.busy_ticks += spent
+        if started and site.cost.decision is not None:
+            site.pass_at = moment
+            self.events.push(moment, PASS, site)
+        self._settle(site, passed=True)
+
+    def decide(self, site: Site) -> tuple[int, list[Job]]:
+        """Make a decision, or a complete pass if decisions cost nothing; returns its length in ticks, and the jobs it starts."""
+        site.pass_at = FOREVER
+        instance, starting = site.instance, self._starting
+        assert starting is not None  # passes take time
+        cost = site.cost.decision
+        if cost is None:
+            instance.schedule()
+            return 0, self._started(site, 0)
         queued = len(instance.queue)
         if cost.measures:
             with _without_collection():
@@ -731,17 +878,19 @@ class Simulator:
         units = sum(job.size for job in starting)
         made = Decision(instance.queue.actions, started, queued, site.machine.count, took, units, not site.decisions)
         spent = ticks(cost.decide(made))
-        now = self.clock.now
-        site.busy_until = now + spent
-        site.busy_ticks += spent
         site.decisions += 1
-        for job in starting:
-            self._delay(job, now + spent)
-        starting.clear()
-        if started:
-            site.pass_at = site.busy_until
-            self.events.push(site.busy_until, PASS, site)
-        self._settle(site, passed=True)
+        return spent, self._started(site, spent)
+
+    def _started(self, site: Site, spent: int) -> list[Job]:
+        """Start the jobs of a decision that is complete after some ticks."""
+        assert self._starting is not None
+        found, self._starting = self._starting, []
+        for job in found:
+            if self.processors is None or isinstance(job.payload, Booking):
+                self._delay(job, self.clock.now + spent)
+            else:
+                self.processors.begin(site, job, spent)
+        return found
 
     def _delay(self, job: Job, moment: int) -> None:
         """Start a job when its decision is complete; its time counts from then, unless others hold its resources afterwards."""
@@ -776,7 +925,10 @@ class Simulator:
         instance = site.instance
         if self._is_stepped and not passed and site.pass_at == FOREVER and not instance.is_closed:
             site.pass_at = max(self.clock.now, site.busy_until)
-            self.events.push(site.pass_at, PASS, site)
+            if self.processors is None:
+                self.events.push(site.pass_at, PASS, site)
+            else:
+                self.processors.put(site, DECISION, None)
         if site.upcoming is not None and not site.is_coming:
             self._announce(site)
         due = instance.next_wakeup()
@@ -787,6 +939,34 @@ class Simulator:
         if site.job is not None and site.is_done and not site.is_ending and not self._may_get_more(site):
             site.is_ending = True
             self.events.push(self.clock.now, END, site.job)
+
+    # -- what the processors of instances use ---------------------------------------------------------------------------
+
+    def wake(self, site: Site) -> None:
+        """Let the idle processor of an instance begin its next task after the current event."""
+        self.events.push(self.clock.now, PASS, site)
+
+    def settle(self, site: Site, *, passed: bool) -> None:
+        """After a decision: request the next one unless it has started nothing."""
+        self._settle(site, passed=passed or site.cost.decision is None)
+
+    def begin(self, job: Job) -> bool:
+        """Let a job run that is on its nodes; returns False for one whose instance is to boot."""
+        self._begin(job, self.clock.now)
+        given = job.payload
+        return isinstance(given, Submission) and not given.jobs
+
+    def boot_later(self, job: Job) -> None:
+        """Begin the instance of a job after its boot time."""
+        self.events.push(self.clock.now + ticks(self.hierarchy.boot_s), BOOT, job)
+
+    def site_of(self, job: Job) -> Site:
+        """The instance of a job."""
+        return self._sites[job.instance]
+
+    def never(self, job: Submission) -> None:
+        """Count a job that no queue received, because its instance has ended."""
+        self._never += job.number
 
     # -- jobs that move between siblings -------------------------------------------------------------------------------
 
@@ -826,6 +1006,9 @@ class Simulator:
         self._settle_one(source, passed=False)
 
     def _put(self, move: Move) -> None:
+        if self.processors is not None:
+            self.processors.put(move.target, INGEST, move.job.payload)
+            return
         self._take(move.target, move.job.payload)
         self._settle_one(move.target, passed=False)
 
@@ -904,15 +1087,17 @@ class Simulator:
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    def _stop(self, what: Site | Job, error: BaseException) -> None:
+    def _stop(self, what: Site | Job | Served | Submission | tuple[Site, object], error: BaseException) -> None:
         """End the instance of a policy that raised; everything else goes on."""
-        site = what if isinstance(what, Site) else self._sites[what.instance]
+        what = what[0] if isinstance(what, tuple) and not isinstance(what, Submission) else what
+        site = what if isinstance(what, Site) else self._sites[self.instance if isinstance(what, Submission) else what.instance]
         instance = site.instance
         message = str(error) if isinstance(error, FluxresError) else f"queue policy {instance.policy.name}: {error}"
         self.errors.append(f"{instance.address}: {message}")
         if self._starting is not None:
             self._starting.clear()
         site.upcoming = None
+        self._never += site.processor.abandon() if site.processor is not None else 0
         if site.job is None:
             instance.shut(message)
         elif site.job.state in RUNNING:
@@ -921,19 +1106,25 @@ class Simulator:
             self.events.push(self.clock.now, END, site.job)
 
     def _over(self, job: Job) -> None:
-        given = job.payload
+        given, end, never_began = job.payload, job.ended, False
+        if self.processors is not None:
+            end, never_began = self.processors.leave(job)
         if isinstance(given, Booking):
             self.external.blocked.note_reservation(job, given.name or "")
         if not isinstance(given, Submission):
             return
+        if self.feedback is not None and job.instance is self.instance:
+            self._after(given)
         if given.jobs:
-            self._never += given.number if job.started < 0 else 0
+            self._never += given.number if job.started < 0 or never_began else 0
             if job.child is not None and (below := self._sites.get(job.child)) is not None:
                 self._close(self._sites[job.instance], below)
             return
         result = job.result
         assert result is not None  # called for finished jobs only
-        record = self._record(job, job.ended, result)
+        record = self._record(job, end, result)
+        if never_began:
+            record = record._replace(start=-1)
         if self.histories:
             history = self.histories.pop(job, None)
             if history is not None:
@@ -947,12 +1138,13 @@ class Simulator:
 
     def _record(self, job: Job, end: int, result: str) -> Finished:
         given, claim, inventory = job.payload, job.claim, job.instance.inventory
+        start = min(job.started, end)  # it may have ended while it waited for its decision or its nodes
         return Finished(
             given.id,
             given.submit,
-            job.started,
+            start,
             end,
-            job.duration,
+            self._own_limit(job),
             inventory.count(claim) if claim is not None else 0,
             job.status,
             result,
@@ -966,7 +1158,21 @@ class Simulator:
             partition=job.partition if self.accounting is not None else given.partition,
             queue=given.queue,
             work=given.run,
+            energy=None if self.fleet is None else self.fleet.end(job, end, has_run=start >= 0),
         )
+
+
+def _require_one_queue(hierarchy: Hierarchy, accounting: Accounting | None, feedback: str | None, *, takes_time: bool) -> None:
+    """Errors: UsageError for what only one queue has, in a hierarchy; for preemption where decisions take time."""
+    one = "use one instance, without a topology"
+    if accounting is not None and hierarchy.levels > 1:
+        raise UsageError("accounting: limits are those of one queue", hint=one)
+    if accounting is not None and accounting.preempt_type != "none" and takes_time:
+        raise UsageError("accounting: jobs cannot be preempted where decisions take time", hint="use cost none")
+    if feedback is not None:
+        require_kind(feedback)
+        if hierarchy.levels > 1:
+            raise UsageError("feedback: jobs follow each other in one queue", hint=one)
 
 
 def _left_of(job: Job) -> int:
@@ -982,7 +1188,7 @@ def simulate(
     machine: Machine | ResourceGraph | str | PathLike[str] | int | None = None,
     *,
     unit: str = "",
-    cost: Cost | str | None = None,
+    cost: Cost | LevelCost | Sequence[Cost | LevelCost | None] | str | None = None,
     progress: Callable[[int], None] | None = None,
     **settings: Any,
 ) -> Result:
@@ -992,7 +1198,7 @@ def simulate(
         workload: submissions; or as for `fluxres simulate`, a file, or a model such as ``ensemble:jobs=100,run=2s``.
         machine: as for `fluxres simulate`, a number, a shape, a file or a URL, or a graph; by default, that of the trace.
         unit: the type of the pools that a job of a trace asks for.
-        cost: of decisions, also as text such as ``fixed:0.01``.
+        cost: as for Simulator, or as text such as ``fixed:0.01``.
 
     Errors: those of reading the files; UsageError for what is neither.
 

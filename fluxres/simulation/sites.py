@@ -13,6 +13,8 @@ from fluxres.errors import InputError
 if TYPE_CHECKING:
     from fluxres.instance import Instance, Job, JobId
     from fluxres.simulation.machine import Machine
+    from fluxres.simulation.overheads import LevelCost
+    from fluxres.simulation.processor import Processor
     from fluxres.simulation.workload import Submission
     from fluxres.syntax.jobspec import Request
 
@@ -30,7 +32,11 @@ class InstanceRow:
 
     Args:
         size: the most units that it had.
-        wait_s: how long its job waited in the parent for resources; 0 for the outermost.
+        busy_s: of its processor; the sum of the times for ingest, decisions, starts, events, and children.
+        wait_s: how long its job waited in the parent until it was started; 0 for the outermost.
+        boot_s: from then until it began.
+        ingest_s, decide_s, start_s, event_s, spawn_s: of its processor.
+        slot_wait_s: how long all its starts waited for launch slots, in total.
     """
 
     number: int
@@ -43,6 +49,13 @@ class InstanceRow:
     busy_s: float
     decisions: int
     wait_s: float = 0.0
+    boot_s: float = 0.0
+    ingest_s: float = 0.0
+    decide_s: float = 0.0
+    start_s: float = 0.0
+    event_s: float = 0.0
+    spawn_s: float = 0.0
+    slot_wait_s: float = 0.0
 
 
 def _checked(job: Submission | None) -> Submission | None:
@@ -72,6 +85,7 @@ class Site:
         what: its level, 0 for the outermost, and its place among the instances of that level, -1 if it was made for a job.
         feed: its share of the workload, ascending by submission.
         ahead: how many of its jobs may wait before it takes the next one; 0 for any number.
+        cost: of what it does.
     """
 
     __slots__ = (
@@ -80,6 +94,7 @@ class Site:
         "busy_ticks",
         "busy_until",
         "children_left",
+        "cost",
         "decisions",
         "feed",
         "instance",
@@ -94,7 +109,9 @@ class Site:
         "parent",
         "pass_at",
         "place",
+        "processor",
         "size",
+        "slot_wait_ticks",
         "timer",
         "upcoming",
     )
@@ -108,6 +125,7 @@ class Site:
         feed: Iterator[Submission],
         ahead: int,
         begin: int,
+        cost: LevelCost,
     ) -> None:
         self.number = number
         self.instance = instance
@@ -128,6 +146,10 @@ class Site:
         self.pass_at = FOREVER
         self.busy_until = self.busy_ticks = 0
         self.decisions = 0
+        self.slot_wait_ticks = 0
+        self.processor: Processor | None = None
+        """If more than decisions takes its time."""
+        self.cost = cost
 
     def take_next(self) -> None:
         """Advance to the next submission.
@@ -156,12 +178,17 @@ class Site:
     @property
     def wants_more(self) -> bool:
         """Whether the next submission may be taken."""
-        return self.upcoming is not None and (not self.ahead or len(self.instance.queue) < self.ahead)
+        return self.upcoming is not None and (not self.ahead or len(self.instance.queue) + self.ingesting < self.ahead)
+
+    @property
+    def ingesting(self) -> int:
+        """Jobs that were submitted and are not yet in its queue."""
+        return 0 if self.processor is None else self.processor.ingesting
 
     @property
     def is_done(self) -> bool:
         """Whether nothing is left to do here."""
-        return self.upcoming is None and not self.children_left and not self.instance.is_active
+        return self.upcoming is None and not (self.children_left or self.ingesting or self.instance.is_active)
 
     def row(self, first: int, end: int) -> InstanceRow:
         """What it did.
@@ -169,6 +196,7 @@ class Site:
         Args:
             first: the first submission of the workload; before that, no instance has anything to do.
         """
+        ingest_s, decide_s, start_s, event_s, spawn_s = self._spent()
         return InstanceRow(
             self.number,
             self.instance.address,
@@ -180,4 +208,18 @@ class Site:
             seconds(self.busy_ticks),
             self.decisions,
             0.0 if self.job is None else seconds(self.job.started - self.job.submitted),
+            0.0 if self.job is None else seconds(self.begin - self.job.started),
+            ingest_s,
+            decide_s,
+            start_s,
+            event_s,
+            spawn_s,
+            seconds(self.slot_wait_ticks),
         )
+
+    def _spent(self) -> list[float]:
+        """Seconds of the processor for ingest, decisions, starts, events and children."""
+        if self.processor is None:
+            return [0.0, seconds(self.busy_ticks), 0.0, 0.0, 0.0]
+        *own, spawn, message = self.processor.spent
+        return [*map(seconds, own), seconds(spawn + message)]

@@ -32,7 +32,7 @@ class Kept:
         """Nothing to do."""
 
 
-def _events(random: Random, size: int, jobs: int, last: int, *, has_names: bool) -> list[tuple[int, str, object]]:
+def random_events(random: Random, size: int, jobs: int, last: int, *, has_names: bool) -> list[tuple[int, str, object]]:
     found: list[tuple[int, str, object]] = []
     for _ in range(random.randrange(8)):
         at = random.randrange(last)
@@ -56,7 +56,7 @@ def _events(random: Random, size: int, jobs: int, last: int, *, has_names: bool)
     return sorted(found, key=lambda event: event[0])
 
 
-def _external(event: tuple[int, str, object]) -> ExternalEvent:
+def external(event: tuple[int, str, object]) -> ExternalEvent:
     at, action, target = event
     if action == "reserve":
         wanted, start, length = target  # type: ignore[misc]
@@ -83,7 +83,7 @@ def differences(seed: int) -> list[str]:
         run = random.randrange(1, 20)
         limit = max(1, run + random.choice((0, 0, 0, 5, 10, -3)))
         jobs.append(Job(number, submit, run, limit, random.randrange(1, size + 1), random.choice((16, 16, 16, 20, 8))))
-    events = _events(random, size, count, last, has_names=kind != "counted")
+    events = random_events(random, size, count, last, has_names=kind != "counted")
     given = [
         Submission(
             job.id, job.submit * TICKS_PER_S, job.run * TICKS_PER_S, job.limit * TICKS_PER_S, job.count, urgency=job.urgency
@@ -102,7 +102,7 @@ def differences(seed: int) -> list[str]:
         queue_policy=policy,
         inventory="auto" if kind == "counted" else kind,
         event_order="batched",
-        disturbances=Disturbances([_external(event) for event in events], "requeue" if requeues else "fail", checkpoint),
+        disturbances=Disturbances([external(event) for event in events], "requeue" if requeues else "fail", checkpoint),
         sinks=[kept],
     )
     result = simulator.run(given)

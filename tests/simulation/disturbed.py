@@ -103,7 +103,7 @@ class Disturbed:
     def moment(self) -> None:
         changed = False
         for job in self.running():
-            if self.now == min(job.start + len(self.life(job)), job.until):
+            if self.now == self.end_of(job):
                 self.end(job, "completed" if job.start + len(self.life(job)) == self.now else "timeout")
                 changed = True
         changed |= any(self.now in (one.start, one.end) for one in self.booked)
@@ -117,6 +117,9 @@ class Disturbed:
             self.head = None
         if changed or fresh:
             getattr(self, f"{self.policy}_pass")(waiting if changed else fresh)
+
+    def end_of(self, job: Job) -> int:
+        return min(job.start + len(self.life(job)), job.until)
 
     def life(self, job: Job) -> list[tuple[int, int]]:
         return self.saving.life(job.run - job.saved, job.saved > 0)

@@ -1,20 +1,38 @@
 """Nested FCFS schedulers that only count units, as simply as possible, and random cases for them.
 
-Times are microseconds. Events of one moment: submissions, begins of instances, ends, periods; those of one kind in the order in
-which they were caused.
+Times are microseconds. Events of one moment: begins of tasks, ends of tasks, submissions, begins of instances, ends, ends of
+launches, periods; those of one kind in the order in which they were caused. If instances have costs, each does one task after the
+other; the tasks are named in `do`.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from random import Random
+from typing import Any
 
 from fluxres.clock import FOREVER
 from fluxres.simulation.workload import Submission
 
-SUBMIT, BOOT, END, PERIOD = range(4)
+PASS, SERVED, SUBMIT, BOOT, END, LAUNCHED, PERIOD = range(7)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Of the instances of one level, in microseconds: a decision takes `decision`, and `started` more if it starts a job."""
+
+    ingest: int = 0
+    decision: int = 0
+    started: int = 0
+    start: int = 0
+    event: int = 0
+    spawn: int = 0
+    messages: int = 0
+    message: int = 0
+    launch: int = 0
 
 
 @dataclass(frozen=True)
@@ -29,6 +47,8 @@ class Case:
     elastic: str
     boot: int
     jobs: tuple[Submission, ...]
+    costs: tuple[Costs, ...] = ()
+    slots: int = 0
 
     @property
     def has_levels(self) -> bool:
@@ -46,6 +66,11 @@ class Task:
     start: int = -1
     end: int = -1
     below: Node | None = None
+    slot: str = ""
+    """Empty, waiting or held."""
+    is_gone: bool = False
+    is_heard: bool = True
+    """False from its end until its instance has processed that."""
 
 
 @dataclass(eq=False)
@@ -63,6 +88,11 @@ class Node:
     running: list[Task] = field(default_factory=list)
     is_ending: bool = False
     is_over: bool = False
+    todo: deque[tuple[str, Any]] = field(default_factory=deque)
+    is_busy: bool = False
+    is_asked: bool = False
+    """Whether a decision is to do."""
+    arriving: int = 0
 
     @property
     def free(self) -> int:
@@ -80,6 +110,8 @@ class Oracle:
         self.refused: list[int | str] = []
         self.now = 0
         self.made = 0
+        self.slots_used = 0
+        self.at_slots: list[Task] = []
 
     def push(self, moment: int, kind: int, what: object) -> None:
         self.made += 1
@@ -89,7 +121,8 @@ class Oracle:
         self.begin(self.case.units, 0, 0, None, None, self.share(0, 0))
         while self.heap:
             self.now, kind, _, what = heappop(self.heap)
-            (self.submit, self.boot, self.end, self.period)[kind](what)  # type: ignore[operator]  # by kind
+            kinds = (self.serve, self.complete, self.submit, self.boot, self.end, self.launched, self.period)
+            kinds[kind](what)  # type: ignore[operator]  # by kind
 
     # -- instances -------------------------------------------------------------------------------------------------------
 
@@ -123,6 +156,7 @@ class Oracle:
 
     def boot(self, task: Task) -> None:
         node = self.holder(task)
+        self.leave_slot(task)
         if node is None or node.is_over:
             return
         if task.given is None:
@@ -140,12 +174,23 @@ class Oracle:
         if node.is_over:
             return
         job = node.feed.pop(0)
+        if self.case.costs:
+            self.put(node, "ingest", job)
+            self.announce(node)
+        else:
+            self.ingested(node, job)
+
+    def ingested(self, node: Node, job: Submission) -> None:
         target = self.target(node, job)
         if target is None:
             self.refused.append(job.id)
+        elif self.case.costs and target is not node:
+            self.put(target, "ingest", job)
+            target = None
         else:
             self.enter(target, Task(self.ask(job), job))
-        self.announce(node)
+        if not self.case.costs:
+            self.announce(node)
         if target not in (None, node):
             self.settle(target)
         self.settle(node)
@@ -183,6 +228,8 @@ class Oracle:
         self.schedule(node)
 
     def schedule(self, node: Node) -> None:
+        if self.case.costs:
+            return  # it decides when it is settled
         while node.queue and node.queue[0].size <= node.free and not node.is_over:
             task = node.queue.pop(0)
             task.start = self.now
@@ -196,9 +243,18 @@ class Oracle:
             self.push(self.now + self.case.boot, BOOT, task)
 
     def end(self, task: Task) -> None:
-        node = self.holder(task)
+        node, given = self.holder(task), task.given
         if node is None:
             return
+        is_at_limit = given is not None and bool(given.jobs) and task.start + given.limit <= self.now
+        if not self.case.costs or is_at_limit:
+            self.release(node, task)
+        elif task.is_heard:
+            task.is_heard = False
+            task.end = self.now
+            self.put(node, "event", task)
+
+    def release(self, node: Node, task: Task) -> None:
         below = task.below
         if below is not None and not below.is_ending:
             self.kill(below)
@@ -222,8 +278,109 @@ class Oracle:
         node.is_over = True
 
     def note(self, task: Task, node: Node) -> None:
+        task.is_gone = True
+        self.leave_slot(task)
         if task.given is not None and not task.given.jobs:
-            self.times[task.given.id] = (task.start, self.now, node.number)
+            self.times[task.given.id] = (task.start, self.now if task.is_heard else task.end, node.number)
+
+    # -- one task after the other ----------------------------------------------------------------------------------------
+
+    def costs(self, node: Node) -> Costs:
+        return self.case.costs[min(node.level, len(self.case.fan_outs), len(self.case.costs) - 1)]
+
+    def put(self, node: Node, kind: str, what: Any) -> None:
+        node.arriving += kind == "ingest"
+        node.todo.append((kind, what))
+        if not node.is_busy and len(node.todo) == 1:
+            self.push(self.now, PASS, node)
+
+    def serve(self, node: Node) -> None:
+        if node.is_busy or not node.todo or node.is_over:
+            return
+        kind, what = node.todo.popleft()
+        own, node.is_busy = self.costs(node), True
+        if kind == "decision":
+            node.is_asked = False
+            what = self.decide(node)
+            length = own.decision + own.started * bool(what) if own.decision or own.started else 0
+        else:
+            length = {"ingest": own.ingest, "start": own.start, "event": own.event, "spawn": own.spawn, "message": own.message}[
+                kind
+            ]
+        self.push(self.now + length, SERVED, (node, kind, what))
+
+    def complete(self, what: tuple[Node, str, Any]) -> None:
+        node, kind, content = what
+        if not node.is_over:
+            self.do(node, kind, content)
+        node.is_busy = False
+        self.serve(node)
+
+    def do(self, node: Node, kind: str, what: Any) -> None:
+        if kind == "ingest":
+            node.arriving -= 1
+            self.ingested(node, what)
+        elif kind == "decision":
+            for task in what:
+                if not task.is_gone:
+                    self.put(node, "start", task)
+            self.settle(node, is_decided=not (what and (self.costs(node).decision or self.costs(node).started)))
+        elif kind == "start":
+            if not what.is_gone:
+                what.slot = "waiting"
+                self.at_slots.append(what)
+                self.give_slots()
+        elif kind == "event":
+            if what in node.running:
+                self.release(node, what)
+        elif kind == "spawn":
+            self.converse(node, what, self.costs(node).messages)
+        else:
+            self.converse(node, *what)
+
+    def converse(self, node: Node, task: Task, left: int) -> None:
+        if left:
+            self.put(node, "message", (task, left - 1))
+        else:
+            self.push(self.now + self.case.boot, BOOT, task)
+
+    def decide(self, node: Node) -> list[Task]:
+        own, found = self.costs(node), []
+        while node.queue and node.queue[0].size <= node.free and not (found and (own.decision or own.started)):
+            found.append(node.queue.pop(0))
+            node.running.append(found[-1])
+        return found
+
+    def give_slots(self) -> None:
+        while self.at_slots and (not self.case.slots or self.slots_used < self.case.slots):
+            task = self.at_slots.pop(0)
+            task.slot = "held"
+            self.slots_used += 1
+            node = self.holder(task)
+            assert node is not None
+            self.push(self.now + self.costs(node).launch, LAUNCHED, task)
+
+    def leave_slot(self, task: Task) -> None:
+        if task.slot == "held":
+            self.slots_used -= 1
+        elif task.slot == "waiting":
+            self.at_slots.remove(task)
+        task.slot = ""
+        self.give_slots()
+
+    def launched(self, task: Task) -> None:
+        if task.is_gone:
+            return
+        node, job = self.holder(task), task.given
+        assert node is not None
+        task.start = self.now
+        if job is not None and not job.jobs:
+            self.push(self.now + min(job.run, job.limit), END, task)
+            self.leave_slot(task)
+            return
+        if job is not None and job.limit < FOREVER:
+            self.push(self.now + job.limit, END, task)
+        self.put(node, "spawn", task)
 
     # -- siblings --------------------------------------------------------------------------------------------------------
 
@@ -243,7 +400,10 @@ class Oracle:
         awaited = any(task.given is None and task.below is None for task in (*above.queue, *above.running))
         return not awaited and not any(each.feed or each.queue for each in self.below(above))
 
-    def settle(self, node: Node) -> None:
+    def settle(self, node: Node, *, is_decided: bool = False) -> None:
+        if self.case.costs and not (is_decided or node.is_asked or node.is_over):
+            node.is_asked = True
+            self.put(node, "decision", None)
         siblings = self.family(node)
         if siblings is not None and self.case.balance != "none":
             assert node.above is not None
@@ -259,7 +419,7 @@ class Oracle:
         self.may_end(node)
 
     def may_end(self, node: Node) -> None:
-        if node.task is None or node.is_ending or node.is_over or node.feed or node.queue or node.running:
+        if node.task is None or node.is_ending or node.is_over or node.feed or node.queue or node.running or node.arriving:
             return
         if self.family(node) is not None and node.above is not None and not self.is_exhausted(node.above):
             return
@@ -403,7 +563,17 @@ class Source:
         elastic = "none"
         if fan_outs and larger == "up" and random.random() < 0.5:
             elastic = random.choice(["demand", "demand", f"share:{random.randint(1, 30)}.{random.randint(1, 999_999):06d}"])
-        return Case(units, fan_outs, sizes, larger, balance, elastic, boot, tuple(made))
+        costs, slots = (), 0
+        if balance == elastic == "none" and random.random() < 0.8:
+            costs = tuple(self.costs() for _ in range(random.randint(1, len(fan_outs) + 1)))
+            slots = random.choice([0, 0, 1, 2, 5])
+        return Case(units, fan_outs, sizes, larger, balance, elastic, boot, tuple(made), costs, slots)
+
+    def costs(self) -> Costs:
+        """About half of them nothing, the others of up to a second."""
+        times = [random_time if self.random.random() < 0.5 else 0 for random_time in (self.time(1) for _ in range(8))]
+        ingest, decision, started, start, event, spawn, message, launch = times
+        return Costs(ingest, decision, started, start, event, spawn, self.random.randint(0, 4), message, launch)
 
     def levels(self, units: int) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
         random = self.random

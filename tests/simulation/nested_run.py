@@ -11,12 +11,15 @@ from random import Random
 from typing import Any
 
 from fluxres.clock import seconds
+from fluxres.graph.recipe import Recipe
 from fluxres.instance import Instance, Job
+from fluxres.simulation.cost import Fitted
 from fluxres.simulation.hierarchy import Hierarchy
-from fluxres.simulation.machine import Machine, of_number, of_shape
+from fluxres.simulation.machine import Machine, _graph, of_number, of_shape
+from fluxres.simulation.overheads import LevelCost, Overheads
 from fluxres.simulation.simulator import Simulator
 from fluxres.simulation.workload import Submission, Workload
-from tests.simulation.nested import Case, Oracle, Source
+from tests.simulation.nested import Case, Costs, Oracle, Source
 
 INVENTORIES = ("auto", "named", "counted", "graph")
 
@@ -71,8 +74,21 @@ def _held_below(instance: Instance) -> dict[str, int]:
     return held
 
 
-def machine_of(inventory: str, units: int) -> Machine:
+def machine_of(inventory: str, units: int, *, has_slots: bool = False) -> Machine:
+    """Units without a node, or all of one node, since the oracle has one node."""
+    if has_slots and inventory == "counted":
+        cores = Recipe("core", 1, size=units, ids=None)
+        return Machine(_graph(Recipe("cluster", children=(Recipe("node", 1, children=(cores,)),))), "core")
+    if has_slots:
+        return Machine(of_shape(f"node=1/core={units}"), "core")
     return Machine(of_number(units) if inventory == "counted" else of_shape(f"node={units}"))
+
+
+def level_cost(given: Costs) -> LevelCost:
+    """The costs of a level of a case."""
+    decision = Fitted(base_s=seconds(given.decision), start_s=seconds(given.started))
+    times = (seconds(each) for each in (given.ingest, given.start, given.event, given.spawn))
+    return LevelCost(decision, Overheads(*times, given.messages, seconds(given.message), seconds(given.launch)))
 
 
 def simulated(case: Case, inventory: str) -> tuple[Audited, dict[int | str, tuple[int, int, int]], list[str]]:
@@ -85,8 +101,14 @@ def simulated(case: Case, inventory: str) -> tuple[Audited, dict[int | str, tupl
         larger=case.larger,
         balance=case.balance,
         elastic=case.elastic,
+        starts_per_node=case.slots,
+        divide=("core",) if case.slots else (),
     )
-    simulator = Audited(machine_of(inventory, case.units), hierarchy=hierarchy, inventory=inventory)
+    machine = machine_of(inventory, case.units, has_slots=bool(case.slots))
+    if case.slots and inventory == "named":
+        inventory = "auto"  # of a node with one core, the named pools could be either
+    cost = [level_cost(each) for each in case.costs] or None
+    simulator = Audited(machine, hierarchy=hierarchy, inventory=inventory, cost=cost)
     result = simulator.run(Workload("case", list(case.jobs), has_levels=case.has_levels))
     schedule = result.schedule
     assert schedule is not None

@@ -96,7 +96,7 @@ WRONG = [
     ("hierarchy: {queue_policy: esay}\n", "6:12", "no queue policy 'esay'", "easy"),
     ("hierarchy: {match_policy: lowest}\n", "6:12", "lowest", ""),
     ("inventory: quick\n", "6:12", "expected graph, auto, named, counted, got 'quick'", ""),
-    ("cost: free\n", "6:7", "expected one of measured, none or a mapping, got 'free'", ""),
+    ("cost: free\n", "6:7", "expected one of measured, none or a mapping or a list, got 'free'", ""),
     ("cost: {fixed_s: -1}\n", "6:17", "number >= 0", ""),
     ("cost: {fixed_s: 1, measured: {}}\n", "6:7", "expected one of fixed_s, fitted and measured", ""),
     ("unit: gpu\n", "4:", "", "it has"),

@@ -121,6 +121,46 @@ if TYPE_CHECKING:
     type=click.Path(),
     help="Partitions, QOS, accounts and users with limits, shares and priorities (YAML).",
 )
+@click.option("--energy", metavar="E", help="What a node draws, in watts: idle=100,full=200; also epsilon, off, resume, suspend.")
+@click.option(
+    "--power-saving",
+    metavar="P",
+    help="Switch idle nodes off: suspend_time=10m,suspend=30s,resume=2m; also keep, suspend_rate, resume_rate.",
+)
+@click.option("--power-cap", metavar="W", help="The most that all nodes may draw: 6.4kW, or over time 0=12kW,8h=6.4kW,18h=none.")
+@click.option(
+    "--predict",
+    "prediction",
+    metavar="P",
+    shell_complete=completing.predictor,
+    help="Policies plan with run times by tsafrir, average:last=5, fraction, categories, perfect. Default: with limits.",
+)
+@click.option(
+    "--correct",
+    "corrector",
+    metavar="C",
+    shell_complete=completing.corrector,
+    help="What is expected of a job that outlives its prediction: tsafrir (default), doubling, requested.",
+)
+@click.option(
+    "--feedback",
+    metavar="F",
+    shell_complete=completing.feedback,
+    help="Jobs are submitted after others end: think (as the trace says), sessions (as it seems). Default: at their times.",
+)
+@click.option(
+    "--estimates",
+    metavar="E",
+    shell_complete=completing.estimates,
+    help="Limits by a model: exact, factor:f=2, tsafrir:max=18h. Default: those of WORKLOAD.",
+)
+@click.option(
+    "--estimates-for",
+    metavar="W",
+    type=click.Choice(("all", "missing")),
+    default="all",
+    help="Jobs that get such limits: all (default), missing (those without a limit).",
+)
 @click.option("--inventory", metavar="I", help="auto (default), graph, named, counted.")
 @click.option(
     "--format",
@@ -172,6 +212,9 @@ def _simulate(settings: Settings, workload: str, given: dict[str, Any]) -> None:
             event_order=given["event_order"],
             disturbances=_disturbances(given, machine),
             accounting=None if given["accounting"] is None else accounting.load(given["accounting"]),
+            prediction=_prediction(given),
+            feedback=given["feedback"],
+            energy=_energy(given),
             sinks=_sinks(settings, jobs, machine, is_nested=hierarchy is not None or jobs.has_requests),
             keep=False,
             **({} if hierarchy else _policies(given)),
@@ -200,9 +243,12 @@ def _simulate(settings: Settings, workload: str, given: dict[str, Any]) -> None:
 
 def _read(workload: str, given: dict[str, Any]) -> tuple[Workload, Machine]:
     from fluxres.simulation import reading
+    from fluxres.simulation.estimates import estimate
     from fluxres.simulation.machine import Machine, read
 
     jobs = reading.read(workload, format=given["format_name"], seed=given["seed"], processors=given["processors"])
+    if given["estimates"] is not None:
+        estimate(jobs, given["estimates"], given["seed"], missing=given["estimates_for"] == "missing")
     graph = read(given["machine"], jobs.processors)
     fine = "core" if jobs.has_requests and "core" in graph.structure.types else ""
     return jobs, Machine(graph, given["unit"] or fine)
@@ -234,8 +280,11 @@ def _made(settings: Settings, workload: str, machine: Machine, given: dict[str, 
     queues = f"queue {'policies' if len(policies) > 1 else 'policy'} {', '.join(policies)}"
     nested = f", {given['hierarchy']} instances" if given["hierarchy"] else ""
     nested += "".join(f", {name} {given[name]}" for name in ("larger", "balance", "elastic") if given[name])
+    nested += "".join(f", {name} {given[name]}" for name in ("prediction", "corrector", "feedback") if given[name])
     order = "" if given["event_order"] == "sequential" else f", events {given['event_order']}"
-    model = "" if given["format_name"] or ":" not in workload else f", seed {given['seed']}"
+    is_model = ":" in workload and not given["format_name"]
+    model = f", estimates {given['estimates']}" if given["estimates"] else ""
+    model += f", seed {given['seed']}" if is_model or given["estimates"] else ""
     return {
         "workload": workload + model,
         "machine": size if source.isdecimal() else f"{source}: {size}",
@@ -257,6 +306,30 @@ def _disturbances(given: dict[str, Any], machine: Machine) -> Any:
         events = external.merged(events, made.events(machine.graph.structure))
     how = attempts.NOTHING_SAVED if given["checkpoint"] is None else attempts.parse(given["checkpoint"])
     return external.Disturbances(events, given["on_failure"], how)
+
+
+def _energy(given: dict[str, Any]) -> Any:
+    from fluxres.simulation import node_power, power_cap, power_saving
+    from fluxres.simulation.energy import Energy
+
+    node, saving, cap = (given[name] for name in ("energy", "power_saving", "power_cap"))
+    if node is saving is cap is None:
+        return None
+    return Energy(
+        None if node is None else node_power.parse(node),
+        power_saving.ALWAYS_ON if saving is None else power_saving.parse(saving),
+        None if cap is None else power_cap.parse(cap),
+    )
+
+
+def _prediction(given: dict[str, Any]) -> Any:
+    from fluxres.simulation.prediction import Prediction
+
+    if given["prediction"] is None:
+        if given["corrector"] is not None:
+            raise UsageError("--correct is for predictions", hint="use --predict as well, such as --predict tsafrir")
+        return None
+    return Prediction(given["prediction"], given["corrector"] or "tsafrir")
 
 
 def _policies(given: dict[str, Any]) -> dict[str, Any]:
@@ -299,6 +372,8 @@ def _sinks(settings: Settings, jobs: Workload, machine: Any, *, is_nested: bool)
 def _document(jobs: Workload, machine: Any, result: Result) -> dict[str, Any]:
     from dataclasses import asdict
 
+    from fluxres.experiments.figures import energy_figures
+
     return {
         "workload": jobs.name,
         "machine": machine.graph.name,
@@ -306,6 +381,8 @@ def _document(jobs: Workload, machine: Any, result: Result) -> dict[str, Any]:
         "size": machine.count,
         **result.metrics.to_dict(),
         **({} if result.losses is None else result.losses.to_dict()),
+        "predictions": None if result.predictions is None else result.predictions.to_dict(),
+        **({} if result.energy is None else energy_figures(result)),
         "left": result.left,
         "left_reasons": dict(result.left_reasons),
         "left_out": dict(jobs.left_out),
@@ -334,7 +411,7 @@ def _head(made: dict[str, str]) -> list[str]:
 
 
 def _lines(jobs: Workload, result: Result, made: dict[str, str], style: Style) -> Iterator[str]:
-    from fluxres.experiments.figures import FIGURES, scale
+    from fluxres.experiments.figures import FIGURES, energy_figures, of_predictions, scale
 
     metrics = result.metrics
     yield from _head(made)
@@ -349,11 +426,11 @@ def _lines(jobs: Workload, result: Result, made: dict[str, str], style: Style) -
         if value is not None:
             shown = scale(name, [value])
             yield f"{FIGURES[name].title:22} {shown.text(value):>9} {shown.unit}".rstrip()
-    if result.losses is not None:
-        for name in ("availability", "goodput", "lost_work", "interruptions"):
-            if (value := getattr(result.losses, name)) is not None:
-                shown = scale(name, [value])
-                yield f"{FIGURES[name].title:22} {shown.text(value):>9} {shown.unit}".rstrip()
+    others = {} if result.losses is None else result.losses.to_dict()
+    for name, value in (others | energy_figures(result) | of_predictions(result.predictions)).items():
+        if value is not None:
+            shown = scale(name, [value])
+            yield f"{FIGURES[name].title:22} {shown.text(value):>9} {shown.unit}".rstrip()
     if len(result.instances) > 1:
         yield from table(_LEVELS, list(_levels(result)), style=style)
 

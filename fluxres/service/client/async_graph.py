@@ -114,7 +114,7 @@ class AsyncRemoteGraph:
         await self.close()
 
     async def close(self) -> None:
-        """Close its connections; requests on their way fail."""
+        """Close its connections: streams of events end, and requests on their way fail."""
         self.connection.close()
 
     def __repr__(self) -> str:
@@ -171,18 +171,14 @@ class AsyncRemoteGraph:
         """Begin an instance on the graph, which the server keeps: `queue_policy` and `match_policy` as of an Instance."""
         from fluxres.service.client.async_instance import AsyncRemoteInstance
 
-        return AsyncRemoteInstance(self, await self.sent(self.calls.create_instance(name, **given)))
+        return AsyncRemoteInstance(self, await sent(self.connection, self.calls.create_instance(name, **given)))
 
     async def instance(self, address: str) -> AsyncRemoteInstance:
         """The instance with this name, or with this address below one. Errors: UnknownJob."""
         from fluxres.service.client.async_instance import AsyncRemoteInstance
         from fluxres.service.client.instance_calls import InstanceCalls
 
-        return AsyncRemoteInstance(self, (await self.sent(InstanceCalls(self.name, address).summary()))["address"])
-
-    async def sent(self, call: Call[T]) -> T:
-        """What a call returns, with its requests sent."""
-        return await sent(self.connection, call)
+        return AsyncRemoteInstance(self, (await sent(self.connection, InstanceCalls(self.name, address).summary()))["address"])
 
     async def walk(self, where: str = "/", order: str = "pre", hierarchy: str | None = None) -> AsyncIterator[RemotePool]:
         """A pool and everything below it."""
@@ -197,12 +193,13 @@ class AsyncRemoteGraph:
     async def events(self, after: int | None = None) -> AsyncIterator[dict[str, Any]]:
         """The events after a number of the journal, and then each as it happens: number, timestamp, name and context (RFC 18).
 
-        A stream that breaks is resumed where it ended, at another server if there are several. Leaving the loop closes it.
+        A stream that breaks is resumed where it ended, at another server if there are several. Leaving the loop closes it, and
+        closing the graph ends it.
 
-        Errors: StoreError if no server can be reached again.
+        Errors: StoreError if no server can be reached for `SERVICE_RESUME_SECONDS`.
         """
         following = Following(self.connection.servers, self.name, after)
-        while True:
+        while not self.connection.is_closed:
             try:
                 async with aclosing(self.connection.stream(following.path)) as lines:
                     async for line in lines:

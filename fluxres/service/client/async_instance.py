@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from fluxres.service.client.async_graph import AsyncRemoteGraph, sent
 from fluxres.service.client.calls import Call
 from fluxres.service.client.instance_calls import AnyJob, InstanceCalls
-
-if TYPE_CHECKING:
-    from fluxres.service.client.async_graph import AsyncRemoteGraph
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -22,7 +20,7 @@ def _awaiting(
     """The method that awaits the answers to a call."""
 
     async def method(instance: AsyncRemoteInstance, /, *given: P.args, **named: P.kwargs) -> T:
-        return await instance.graph.sent(call(instance.calls, *given, **named))
+        return await sent(instance.graph.connection, call(instance.calls, *given, **named))
 
     update_wrapper(method, call)
     return method
@@ -61,4 +59,4 @@ class AsyncRemoteInstance:
 
     async def spawn(self, job: AnyJob, **given: Any) -> AsyncRemoteInstance:
         """Begin a child on what a running job holds; it ends with the job, and the job with it."""
-        return AsyncRemoteInstance(self.graph, await self.graph.sent(self.calls.spawn(job, **given)))
+        return AsyncRemoteInstance(self.graph, await sent(self.graph.connection, self.calls.spawn(job, **given)))

@@ -159,18 +159,14 @@ class RemoteGraph:
         """Begin an instance on the graph, which the server keeps: `queue_policy` and `match_policy` as of an Instance."""
         from fluxres.service.client.instance import RemoteInstance
 
-        return RemoteInstance(self, self.sent(self.calls.create_instance(name, **given)))
+        return RemoteInstance(self, sent(self.connection, self.calls.create_instance(name, **given)))
 
     def instance(self, address: str) -> RemoteInstance:
         """The instance with this name, or with this address below one. Errors: UnknownJob."""
         from fluxres.service.client.instance import RemoteInstance
         from fluxres.service.client.instance_calls import InstanceCalls
 
-        return RemoteInstance(self, self.sent(InstanceCalls(self.name, address).summary())["address"])
-
-    def sent(self, call: Call[T]) -> T:
-        """What a call returns, with its requests sent."""
-        return sent(self.connection, call)
+        return RemoteInstance(self, sent(self.connection, InstanceCalls(self.name, address).summary())["address"])
 
     def walk(self, where: str = "/", order: str = "pre", hierarchy: str | None = None) -> Iterator[RemotePool]:
         """A pool and everything below it."""
@@ -186,7 +182,8 @@ class RemoteGraph:
 
         A stream that breaks is resumed where it ended, at another server if there are several.
 
-        Errors: StoreError if no server can be reached again.
+        It has a connection of its own, and ends with its generator. Errors: StoreError if no server can be reached for
+        `SERVICE_RESUME_SECONDS`.
         """
         following = Following(self.connection.servers, self.name, after)
         while True:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from fluxres.service.client.calls import Call
+from fluxres.service.client.graph import RemoteGraph, sent
 from fluxres.service.client.instance_calls import AnyJob, InstanceCalls
-
-if TYPE_CHECKING:
-    from fluxres.service.client.graph import RemoteGraph
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -20,7 +18,7 @@ def _sending(call: Callable[Concatenate[InstanceCalls, P], Call[T]]) -> Callable
     """The method that sends the requests of a call."""
 
     def method(instance: RemoteInstance, /, *given: P.args, **named: P.kwargs) -> T:
-        return instance.graph.sent(call(instance.calls, *given, **named))
+        return sent(instance.graph.connection, call(instance.calls, *given, **named))
 
     update_wrapper(method, call)
     return method
@@ -73,4 +71,4 @@ class RemoteInstance:
 
     def spawn(self, job: AnyJob, **given: Any) -> RemoteInstance:
         """Begin a child on what a running job holds; it ends with the job, and the job with it."""
-        return RemoteInstance(self.graph, self.graph.sent(self.calls.spawn(job, **given)))
+        return RemoteInstance(self.graph, sent(self.graph.connection, self.calls.spawn(job, **given)))
