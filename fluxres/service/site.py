@@ -257,13 +257,12 @@ class Site:
         Errors: those of the operation; RevisionConflict; Unavailable; nothing is changed then. InDoubt.
         """
         found = self._open.get(name)
-        with child.gone(name, mark):
-            served = await self.run(self._asking, lambda: self.served(name)) if found is None else found
+        served = await self.run(self._asking, lambda: self.served(name)) if found is None else found
         graph = served.graph
 
         def make() -> tuple[T, str]:
             limit = TimeLimit(self.question_s)
-            with child.gone(name, mark), served.tap.serving(caller, limit), graph.batch(command=command, user=caller.name):
+            with served.tap.serving(caller, limit), graph.batch(command=command, user=caller.name):
                 if mark is not None:
                     child.require(self.store, name, mark)
                 self._require(graph, expected)
@@ -310,7 +309,8 @@ class Site:
         def make() -> T:
             served = self.served(name)
             made = operation(self.store)
-            served.catch_up()
+            for each in {served, *self.open_graphs}:  # it may have changed the parent of the graph, too
+                each.catch_up()
             return made
 
         try:

@@ -51,6 +51,7 @@ def test_a_child_grows_shrinks_extends_and_ends(server: Server) -> None:
         fluxres.connect(server.url, graph="part")
     with pytest.raises(HoldLapsed):
         child.graph.allocate("slot=1/core", job="late")
+    child.graph.close()
 
 
 def test_a_lease_is_renewed_and_two_do_not_have_it(server: Server) -> None:
@@ -61,7 +62,7 @@ def test_a_lease_is_renewed_and_two_do_not_have_it(server: Server) -> None:
         child.graph.tag("/demo/rack0/node0", "alive")
         assert not child.is_over
     with pytest.raises(fluxres.InsufficientResources):
-        begin(server.url, job="j2", wanted="slot=9/core")
+        begin(server.url, job="j2", wanted="slot=8/node")
     with pytest.raises(fluxres.UnknownJob):
         begin(server.url, job="j3")
     assert held(server, "demo", "j1") == held(server, "demo", "j2") == []
@@ -75,6 +76,7 @@ def test_a_detached_child_is_taken_over(server: Server) -> None:
         child.grow("slot=1/node")
     with pytest.raises(HoldLapsed):
         child.graph.free("inner")
+    child.graph.close()
     with begin(server.url, job="j1") as again:
         assert again.name == "part"
         assert again.graph.jobs() == ["inner"]

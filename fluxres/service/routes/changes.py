@@ -15,6 +15,7 @@ from fluxres.service import answers, requests, scopes, told
 from fluxres.service.access import Role
 from fluxres.service.replies import CHILD, Asked, Keep, T, caller_of, json, keys_of, site_of
 from fluxres.service.routes.questions import OfGraph
+from fluxres.store.child import gone
 
 SCHEDULER: Final = {"role": Role.SCHEDULER}
 ADMIN: Final = {"role": Role.ADMIN}
@@ -31,7 +32,8 @@ async def change(
     async def make(keep: Keep | None) -> tuple[bytes, str]:
         from msgspec.json import encode
 
-        return await site.change(graph, caller, said, expected, lambda g: encode(operation(g)), keep, mark)
+        with gone(graph, mark):
+            return await site.change(graph, caller, said, expected, lambda g: encode(operation(g)), keep, mark)
 
     return json(kind, *await keys_of(request).once(request, make))
 
