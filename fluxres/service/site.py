@@ -303,15 +303,23 @@ class Site:
         except StoreError:
             return None
 
+    def catch_up(self) -> None:
+        """Catch up with what was written to the store past the graphs in memory; those that were dropped are closed."""
+        for served in self.open_graphs:
+            try:
+                served.catch_up()
+            except (StoreConflict, UnknownGraph):
+                self.forget(served.name)
+
     async def in_store(self, name: str, operation: Callable[[Store], T]) -> T:
-        """Do something in a thread that writes to the store and not to the graph in memory, which catches up afterwards."""
+        """Do something in a thread that writes to the store and not to the graphs in memory, which catch up afterwards."""
 
         def make() -> T:
-            served = self.served(name)
-            made = operation(self.store)
-            for each in {served, *self.open_graphs}:  # it may have changed the parent of the graph, too
-                each.catch_up()
-            return made
+            self.served(name)
+            try:
+                return operation(self.store)
+            finally:
+                self.catch_up()
 
         try:
             return await self.run(self._storing, make)

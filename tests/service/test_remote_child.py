@@ -61,8 +61,8 @@ def test_a_lease_is_renewed_and_two_do_not_have_it(server: Server) -> None:
         time.sleep(2.5)
         child.graph.tag("/demo/rack0/node0", "alive")
         assert not child.is_over
-    with pytest.raises(fluxres.InsufficientResources):
-        begin(server.url, job="j2", wanted="slot=8/node")
+    with pytest.raises(fluxres.InfeasibleRequest):
+        begin(server.url, job="j2", wanted="slot=9/node")
     with pytest.raises(fluxres.UnknownJob):
         begin(server.url, job="j3")
     assert held(server, "demo", "j1") == held(server, "demo", "j2") == []

@@ -149,13 +149,8 @@ async def end(request: Asked, graph: OfGraph, data: JSONBody[requests.Leased]) -
 async def _leased(request: Asked, graph: str, change: Callable[[Store], dict[str, Any]]) -> dict[str, Any]:
     """Change something of a child, which is gone if its lease was over. Errors: HoldLapsed."""
     caller_of(request).require_whole("a child")
-    site = site_of(request)
-
-    def make() -> dict[str, Any]:
-        with child.gone(graph):
-            return change(site.store)
-
-    return await site.work(make)
+    with child.gone(graph):
+        return await site_of(request).in_store(graph, change)
 
 
 ROUTES: Final = (begin, renew, refresh, grow, shrink, extend, detach, end)
