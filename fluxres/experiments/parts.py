@@ -506,7 +506,7 @@ def _cost(entry: CostOfLevel, where: str) -> LevelCost:
     if entry.fixed_s is not None:
         decision = Fitted(start_s=entry.fixed_s)
     elif entry.measured is not None:
-        decision = Measured(entry.measured.factor)
+        decision = Measured(entry.measured.factor, entry.measured.passes)
     elif (part := entry.fitted) is not None:
-        decision = Fitted(part.base_s, part.start_s, part.considered_s, part.queued_s, part.size_s, part.unit_s, part.first_s)
+        decision = Fitted(**structs.asdict(part))
     return LevelCost(decision, overheads)

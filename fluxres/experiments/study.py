@@ -125,12 +125,14 @@ class FittedCost(Struct, forbid_unknown_fields=True):
     size_s: Seconds = 0.0
     unit_s: Seconds = 0.0
     first_s: Seconds = 0.0
+    doubling_s: Seconds = 0.0
 
 
 class MeasuredCost(Struct, forbid_unknown_fields=True):
-    """The time it took on this machine, multiplied by a factor."""
+    """The time it took on this machine, multiplied by a factor: the least of alike decisions in so many passes."""
 
     factor: Above = 1.0
+    passes: Annotated[int, Meta(ge=1, le=1000)] = 8
 
 
 class BootCost(Struct, forbid_unknown_fields=True):

@@ -876,7 +876,9 @@ class Simulator:
         else:
             started, took = instance.schedule(1), 0.0
         units = sum(job.size for job in starting)
-        made = Decision(instance.queue.actions, started, queued, site.machine.count, took, units, not site.decisions)
+        pools = sum(len(instance.inventory.vertices(job.claim)) for job in starting) if cost.sees_pools else 0
+        size, is_first = site.machine.count, not site.decisions
+        made = Decision(instance.queue.actions, started, queued, size, took, units, is_first, pools)
         spent = ticks(cost.decide(made))
         site.decisions += 1
         return spent, self._started(site, spent)

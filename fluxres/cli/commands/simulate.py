@@ -21,8 +21,9 @@ from fluxres.render.text import Column, Style, table
 if TYPE_CHECKING:
     from fluxres.simulation.cost import Quality
     from fluxres.simulation.machine import Machine
+    from fluxres.simulation.overheads import LevelCost
     from fluxres.simulation.schedule import Sink
-    from fluxres.simulation.simulator import Result
+    from fluxres.simulation.simulator import Result, Simulator
     from fluxres.simulation.workload import Workload
 
 
@@ -189,36 +190,20 @@ def simulate_command(settings: Settings, /, workload: str, **given: Any) -> int 
 
 
 def _simulate(settings: Settings, workload: str, given: dict[str, Any]) -> None:
-    from fluxres.experiments.parts import Changed
-    from fluxres.instance import accounting
-    from fluxres.simulation.cost import Fit
     from fluxres.simulation.cost import parse as cost_of
-    from fluxres.simulation.simulator import Simulator
+    from fluxres.simulation.least import measured
+    from fluxres.simulation.overheads import LevelCost, fit_of, fitting
 
     with progress(None, "jobs") as shown:
         shown.text = f"reading {workload}"
         jobs, machine = _read(workload, given)
-        hierarchy = _hierarchy(given)
-        if given["cut"]:
-            jobs.submissions = Changed(jobs.submissions, size_max=machine.count, notes=jobs.notes)
         shown.text, shown.total = "simulating", jobs.count
-        cost = cost_of(given["cost"])
-        fit = Fit(cost) if cost is not None and cost.measures else None
-        simulator = Simulator(
-            machine,
-            hierarchy=hierarchy,
-            cost=fit or cost,
-            inventory=given["inventory"] or "auto",
-            event_order=given["event_order"],
-            disturbances=_disturbances(given, machine),
-            accounting=None if given["accounting"] is None else accounting.load(given["accounting"]),
-            prediction=_prediction(given),
-            feedback=given["feedback"],
-            energy=_energy(given),
-            sinks=_sinks(settings, jobs, machine, is_nested=hierarchy is not None or jobs.has_requests),
-            keep=False,
-            **({} if hierarchy else _policies(given)),
-        )
+        costs = [LevelCost(cost_of(given["cost"]))]
+        if workload != "-":  # standard input can be read once
+            costs = measured(costs, lambda costs: _pass(workload, given, costs))
+        fit = fit_of(costs)
+        sinks = _sinks(settings, jobs, machine, is_nested=_hierarchy(given) is not None or jobs.has_requests)
+        simulator = _simulator(given, machine, costs if fit is None else fitting(costs, fit), sinks)
 
         def tell(ended: int) -> None:
             shown.done = ended
@@ -241,7 +226,36 @@ def _simulate(settings: Settings, workload: str, given: dict[str, Any]) -> None:
         raise PolicyError("; ".join(result.errors[:3]), hint="the metrics cover what ran until then")
 
 
+def _simulator(given: dict[str, Any], machine: Machine, costs: list[LevelCost], sinks: list[Sink]) -> Simulator:
+    from fluxres.instance import accounting
+    from fluxres.simulation.simulator import Simulator
+
+    hierarchy = _hierarchy(given)
+    return Simulator(
+        machine,
+        hierarchy=hierarchy,
+        cost=costs,
+        inventory=given["inventory"] or "auto",
+        event_order=given["event_order"],
+        disturbances=_disturbances(given, machine),
+        accounting=None if given["accounting"] is None else accounting.load(given["accounting"]),
+        prediction=_prediction(given),
+        feedback=given["feedback"],
+        energy=_energy(given),
+        sinks=sinks,
+        keep=False,
+        **({} if hierarchy else _policies(given)),
+    )
+
+
+def _pass(workload: str, given: dict[str, Any], costs: list[LevelCost]) -> None:
+    """A pass of a simulation only to measure its decisions."""
+    jobs, machine = _read(workload, given)
+    _simulator(given, machine, costs, []).run(jobs)
+
+
 def _read(workload: str, given: dict[str, Any]) -> tuple[Workload, Machine]:
+    from fluxres.experiments.parts import Changed
     from fluxres.simulation import reading
     from fluxres.simulation.estimates import estimate
     from fluxres.simulation.machine import Machine, read
@@ -251,7 +265,10 @@ def _read(workload: str, given: dict[str, Any]) -> tuple[Workload, Machine]:
         estimate(jobs, given["estimates"], given["seed"], missing=given["estimates_for"] == "missing")
     graph = read(given["machine"], jobs.processors)
     fine = "core" if jobs.has_requests and "core" in graph.structure.types else ""
-    return jobs, Machine(graph, given["unit"] or fine)
+    machine = Machine(graph, given["unit"] or fine)
+    if given["cut"]:
+        jobs.submissions = Changed(jobs.submissions, size_max=machine.count, notes=jobs.notes)
+    return jobs, machine
 
 
 def _note_left_out(jobs: Workload, result: Result) -> None:
