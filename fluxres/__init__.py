@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fluxres.errors import (
         FluxresError,
         Forbidden,
+        InDoubt,
         InfeasibleRequest,
         InputError,
         InputWarning,
@@ -65,6 +66,7 @@ __all__ = [
     "Forbidden",
     "Hostlist",
     "IDset",
+    "InDoubt",
     "InfeasibleRequest",
     "InputError",
     "InputWarning",

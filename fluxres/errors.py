@@ -349,6 +349,12 @@ class RevisionConflict(StoreConflict):
     is_for_store = False
 
 
+class InDoubt(StoreError):
+    """The answer to a change was lost: the change may have been made, or not."""
+
+    code = "in-doubt"
+
+
 class Unavailable(StoreError):
     """The service does not answer this now: it stops, has too much to do, or a question took too long.
 
@@ -433,6 +439,7 @@ STATUS: dict[type[FluxresError], tuple[int, int]] = {
     StoreBusy: (4, 503),
     StoreConflict: (4, 409),
     RevisionConflict: (4, 412),
+    InDoubt: (4, 503),
     Unavailable: (4, 503),
     NotLeader: (4, 503),
     RateExceeded: (4, 429),

@@ -389,6 +389,12 @@ SERVICE_STREAMS_MAX: Final = 10_000
 SERVICE_EVENTS_READ_MAX: Final = 1_000
 """Events that the service reads from the journal at once for its streams."""
 
+SERVICE_INSTANCES_MAX: Final = 64
+"""Instances that the service keeps for a graph: each looks at every change of it."""
+
+SERVICE_INSTANCE_JOBS_MAX: Final = 10_000
+"""Jobs of such an instance that have not ended: a server that takes over reads all of them."""
+
 SERVICE_WAITING_MAX: Final = 512
 """Requests that wait for a thread of the service: beyond, it says so instead of answering late."""
 
@@ -417,6 +423,9 @@ CHILD_LEASE_SECONDS_MAX: Final = 86_400.0
 
 SERVICE_FOLLOW_SECONDS: Final = 15.0
 """How long a client looks for the server that leads: a take-over takes up to 10 s."""
+
+SERVICE_RESUME_SECONDS: Final = 60.0
+"""How long a client that follows events waits for a server that restarts, or for another one."""
 
 SERVICE_CLIENT_CONNECTIONS_MAX: Final = 100
 """Connections of one asyncio client at once, without event streams; further requests wait for one. A server makes one change at a

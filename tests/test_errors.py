@@ -54,6 +54,7 @@ def test_http_status_class_names_the_side_that_has_to_act(error: type[FluxresErr
         errors.StoreError,
         errors.StoreBusy,
         errors.RunFailed,
+        errors.InDoubt,
         errors.Unavailable,
         errors.NotLeader,
         errors.ServiceFault,

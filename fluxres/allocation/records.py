@@ -701,15 +701,25 @@ class Records:
         self.take_chosen(other, numbers)
 
     def take_batches(self, batches: Mapping[str, Batch]) -> None:
-        """Add what owners hold who hold nothing yet, as it was stored. Nothing is checked.
+        """Add what owners hold who hold nothing yet, as it was stored, to records of a graph that nobody has used.
+
+        Nothing is checked.
 
         Errors: UsageError from the planner if units do not fit a pool.
         """
-        for owner, batch in batches.items():
-            self._hold(batch.vertices, batch.amounts, batch.start, batch.end)
+        if not batches:
+            return
+        parts = list(batches.values())
+        lengths = [len(batch.vertices) for batch in parts]
+        starts, ends = (
+            np.repeat(np.array(column, np.int64), lengths) for column in zip(*((b.start, b.end) for b in parts), strict=True)
+        )
+        vertices = np.concatenate([batch.vertices for batch in parts]).astype(np.int64)
+        self.planner.hold_windows(vertices, np.concatenate([batch.amounts for batch in parts]), starts, ends)
+        for batch in parts:
             for v in batch.covered:
                 self.planner.cover(v, batch.start, batch.end, True)
-            self._batches[owner] = batch
+        self._batches.update(batches)
         self._write()
 
     def take_chosen(self, other: Records, old_to_new: Int32) -> None:
@@ -868,8 +878,7 @@ class Records:
             for v, amount in zip(vertices, batch.amounts.tolist(), strict=True):
                 held.setdefault(v, {})[owner] = record[amount]
             self._pools_of[owner] = set(vertices)
-            above, number = np.unique(self.accounts.parent[batch.vertices], return_counts=True)
-            self._count_above(dict(zip(above.tolist(), number.tolist(), strict=True)), owner, 1)
+            self._count_above(Counter(self.accounts.parent[batch.vertices].tolist()), owner, 1)
             self.drawn.add(owner, batch.drawn, batch.start, batch.end)
 
     def _count_above(self, records: dict[int, int], owner: str, sign: int) -> None:

@@ -109,6 +109,30 @@ def _elastics() -> Iterable[str]:
     return NAMES
 
 
+def _predictors() -> Iterable[str]:
+    from fluxres.simulation.prediction import PREDICTORS
+
+    return PREDICTORS.names()
+
+
+def _correctors() -> Iterable[str]:
+    from fluxres.simulation.prediction import CORRECTORS
+
+    return CORRECTORS.names()
+
+
+def _estimates() -> Iterable[str]:
+    from fluxres.simulation.estimates import ESTIMATES
+
+    return ESTIMATES.names()
+
+
+def _feedbacks() -> Iterable[str]:
+    from fluxres.simulation.feedback import KINDS
+
+    return KINDS
+
+
 def _workload_formats() -> Iterable[str]:
     from fluxres.simulation.reading import FORMATS
 
@@ -130,6 +154,10 @@ match_policy = one_of(_match_policies)
 queue_policy = one_of(_queue_policies)
 balance = one_of(_balances)
 elastic = one_of(_elastics)
+predictor = one_of(_predictors)
+corrector = one_of(_correctors)
+estimates = one_of(_estimates)
+feedback = one_of(_feedbacks)
 workload_format = one_of(_workload_formats)
 topic = one_of(_topics)
 job = _of_graph(lambda graph, _: graph.jobs())

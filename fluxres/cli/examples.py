@@ -168,6 +168,11 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         Example("What is free in a rack, as a graph", "fluxres copy /demo/rack0 --as rack0"),
         Example("What a job holds, as a file", "fluxres copy --job j1 --as j1.yaml"),
     ),
+    "child": (
+        Example("Another node of the parent", "fluxres child grow part -N1 -x"),
+        Example("A node back to the parent", "fluxres child shrink part /demo/rack0/node1"),
+        Example("End it", "fluxres child end part"),
+    ),
     "check": (
         Example("The graph in use", "fluxres check"),
         Example("A file, without loading it", "fluxres check data/clusters/demo.yaml"),
@@ -176,6 +181,10 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         Example("A model on a shape", "fluxres simulate lublin:jobs=200,size=32 --machine node=32"),
         Example(
             "Two instances below one, that balance", "fluxres simulate ensemble:jobs=50 --machine core=8 -T 2 --balance steal"
+        ),
+        Example(
+            "Limits as users request them, and predictions by the last jobs of that size",
+            "fluxres simulate lublin:jobs=200,size=32 --machine 32 --estimates tsafrir --predict average:last=20,by=size",
         ),
         Example("A workflow, whose stages are instances", "fluxres simulate data/examples/workflow.yaml --machine core=8"),
     ),

@@ -44,6 +44,8 @@ def _check_run(seen: dict[bytes, Any], study: Study, run: Run) -> None:
     _once(seen, study, run, "disturbances", disturbed, lambda: parts.disturbances(run, machine))
     _once(seen, study, run, "energy", (page.machine, page.unit, page.energy), lambda: _energy(run, machine))
     _once(seen, study, run, "accounting", (page.accounting, levels.levels > 1), lambda: _accounting(run, levels))
+    _once(seen, study, run, "prediction", page.prediction, lambda: parts.prediction(run))
+    _once(seen, study, run, "feedback", (page.feedback, levels.levels > 1), lambda: _feedback(run, levels))
     fits = (page.machine, page.unit, page.hierarchy)
     _once(seen, study, run, "inventory", (fits, page.inventory), lambda: _inventory(run, machine))
     jobs = (entry, page.hierarchy, machine.count, run.seed if entry.file is None else 0)
@@ -81,6 +83,11 @@ def _energy(run: Run, machine: Machine) -> None:
 def _accounting(run: Run, levels: Hierarchy) -> None:
     if parts.accounting(run) is not None and levels.levels > 1:
         raise UsageError("limits are those of one queue", hint="use one instance: topology 1")
+
+
+def _feedback(run: Run, levels: Hierarchy) -> None:
+    if parts.feedback(run) is not None and levels.levels > 1:
+        raise UsageError("jobs follow each other in one queue", hint="use one instance: topology 1")
 
 
 def _request(run: Run, machine: Machine) -> None:

@@ -26,9 +26,12 @@ from fluxres.experiments.figures import figures, share
 from fluxres.experiments.study import Run
 from fluxres.simulation.distribution import Trim, classes, counted
 from fluxres.simulation.fleet import Fleet
+from fluxres.simulation.hierarchy import Hierarchy
+from fluxres.simulation.least import measured
+from fluxres.simulation.machine import Machine
 from fluxres.simulation.metrics import Metrics, RunningMetrics, Series
 from fluxres.simulation.numbering import Translated, UsedUnits, host_count, hosts, laid_out
-from fluxres.simulation.overheads import fit_of, fitting
+from fluxres.simulation.overheads import LevelCost, fit_of, fitting
 from fluxres.simulation.results import COLUMNS, SCHEDULE_COLUMNS, BatsimCsv, SwfText, schedule_row
 from fluxres.simulation.schedule import Finished, Sink
 from fluxres.simulation.simulator import Result, Simulator
@@ -146,20 +149,9 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
         header = {"Version": "2.2", "Computer": machine.graph.name, "MaxProcs": str(machine.count), "Note": run.key}
         ran = JobSet()
         sinks: list[Sink] = [table, SwfText(swf, header), series, by_instance, ran, *drawn]
-        costs = parts.costs(run.page.cost)
+        costs = measured(parts.costs(run.page.cost), lambda costs: _pass(run, levels, costs))
         fit = fit_of(costs)
-        simulator = Simulator(
-            machine,
-            hierarchy=levels,
-            inventory=run.page.inventory,
-            cost=costs if fit is None else fitting(costs, fit),
-            event_order=run.page.event_order,
-            disturbances=parts.disturbances(run, machine),
-            accounting=parts.accounting(run),
-            energy=parts.energy(run.page.energy),
-            sinks=sinks,
-            keep=False,
-        )
+        simulator = _simulator(run, machine, levels, costs if fit is None else fitting(costs, fit), sinks)
         result = simulator.run(workload, ended)
     if not table.count:
         _lay_out(folder / JOBS, series, machine.count)
@@ -189,6 +181,29 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
     document["workload"] = {"name": workload.name, "left_out": dict(workload.left_out), "notes": dict(workload.notes)}
     (folder / METRICS).write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))
     return Outcome(run.key, found, "; ".join(result.errors))
+
+
+def _simulator(run: Run, machine: Machine, levels: Hierarchy, costs: list[LevelCost], sinks: list[Sink]) -> Simulator:
+    return Simulator(
+        machine,
+        hierarchy=levels,
+        inventory=run.page.inventory,
+        cost=costs,
+        event_order=run.page.event_order,
+        disturbances=parts.disturbances(run, machine),
+        accounting=parts.accounting(run),
+        prediction=parts.prediction(run),
+        feedback=parts.feedback(run),
+        energy=parts.energy(run.page.energy),
+        sinks=sinks,
+        keep=False,
+    )
+
+
+def _pass(run: Run, levels: Hierarchy, costs: list[LevelCost]) -> None:
+    """A pass of a simulation only to measure its decisions."""
+    machine = parts.machine(run)
+    _simulator(run, machine, levels, costs, []).run(parts.workload(run, machine.count))
 
 
 def _lay_out(path: Path, series: Series, units: int) -> None:

@@ -18,6 +18,7 @@ from fluxres.simulation.losses import Losses
 
 if TYPE_CHECKING:
     from fluxres.simulation.metrics import Series
+    from fluxres.simulation.prediction import Errors
     from fluxres.simulation.simulator import Result
 
 
@@ -26,7 +27,8 @@ class Figure(NamedTuple):
 
     Args:
         title: for headings.
-        unit: of values in tables: `s`, `J`, `W` and `%` stand for the unit that suits them; data are in these and in fractions.
+        unit: of values in tables: `s`, `J`, `J s`, `W` and `%` stand for the unit that suits them; data have no prefixes, and are
+            fractions.
     """
 
     title: str
@@ -65,6 +67,11 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "goodput": Figure("goodput", "%"),
     "lost_work": Figure("held for nothing", "%"),
     "interruptions": Figure("interruptions", "number"),
+    "prediction_error_s": Figure("prediction error", "s"),
+    "prediction_ratio": Figure("predicted / real time", "×"),
+    "prediction_accuracy": Figure("prediction accuracy", "%"),
+    "underpredicted": Figure("predicted too short", "jobs"),
+    "corrections": Figure("corrections", "number"),
     "energy_j": Figure("energy", "J"),
     "idle_energy_j": Figure("energy, idle nodes", "J"),
     "switching_energy_j": Figure("energy, switching", "J"),
@@ -84,6 +91,8 @@ SHOWN: Final = ("mean_wait_s", "mean_bounded_slowdown", "utilisation", "makespan
 SHOWN_DISTURBED: Final = ("goodput", "interruptions")
 """What a study with failures or preemption shows beside them."""
 
+SHOWN_PREDICTED: Final = ("prediction_error_s", "underpredicted")
+"""What a study with predicted run times shows beside them."""
 
 SHOWN_ENERGY: Final = ("energy_j", "energy_per_job_j", "mean_power_w")
 """Those shown as well if a study says what nodes draw."""
@@ -109,6 +118,7 @@ def figures(result: Result, series: Series, units: int, *, cut: int = 0, trim: T
     busy = max((row.busy_s for row in result.instances), default=0.0)
     found |= (result.losses or Losses(interruptions=None)).to_dict()
     found |= energy_figures(result)
+    found |= of_predictions(result.predictions)
     found["busiest_share"] = share(busy, result.metrics.makespan_s)
     return {name: found[name] for name in FIGURES}
 
@@ -121,6 +131,17 @@ def energy_figures(result: Result) -> dict[str, Any]:
     if result.energy is None:
         return dict.fromkeys(ENERGY)
     return result.energy.figures(result.metrics.jobs, result.metrics.mean_turnaround_s)
+
+
+def of_predictions(errors: Errors | None) -> dict[str, float | None]:
+    """How good predictions were; None without."""
+    return {
+        "prediction_error_s": None if errors is None else errors.mean_absolute_s,
+        "prediction_ratio": None if errors is None else errors.mean_ratio,
+        "prediction_accuracy": None if errors is None else errors.accuracy,
+        "underpredicted": None if errors is None else errors.underpredicted,
+        "corrections": None if errors is None else errors.corrections,
+    }
 
 
 def of_jobs(series: Series, units: int, trim: Trim) -> dict[str, float | None]:
@@ -188,7 +209,7 @@ def scale(name: str, values: Iterable[float | None]) -> Scale:
     unit = FIGURES[name].unit
     if unit == "%":
         return Scale(0.01, unit)
-    if unit not in ("s", "J", "W"):
+    if unit not in ("s", "J", "J s", "W"):
         return Scale(1.0, unit)
     known = sorted(value for value in values if value)
     median = known[len(known) // 2] if known else 0.0

@@ -376,6 +376,8 @@ def _conditions(found: Comparison) -> Iterator[tuple[str, str]]:
     yield "inventory", _entry(found, "inventory", given.inventory) if given.inventory != "auto" else ""
     yield "order of events", _entry(found, "event_order", given.event_order) if given.event_order != "sequential" else ""
     yield "disturbances", _entry(found, "disturbances", given.disturbances) if given.disturbances != DisturbancesEntry() else ""
+    yield "prediction", _entry(found, "prediction", given.prediction) if given.prediction is not None else ""
+    yield "feedback", _entry(found, "feedback", given.feedback) if given.feedback != "none" else ""
     yield "accounting", _accounting(found, given.accounting)
 
 

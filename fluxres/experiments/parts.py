@@ -26,7 +26,7 @@ from fluxres.formats import registry
 from fluxres.instance import accounting as accountings
 from fluxres.instance.accounting import Accounting
 from fluxres.instance.policy import IN_FILE
-from fluxres.simulation import external, reading
+from fluxres.simulation import estimates, external, reading
 from fluxres.simulation import machine as machines
 from fluxres.simulation import workload as workloads
 from fluxres.simulation.attempts import NOTHING_SAVED, Checkpoint
@@ -34,6 +34,7 @@ from fluxres.simulation.cost import Cost, Fitted, Measured
 from fluxres.simulation.energy import Energy
 from fluxres.simulation.external import Disturbances, ExternalEvent
 from fluxres.simulation.failures import Failures
+from fluxres.simulation.feedback import require_kind
 from fluxres.simulation.hierarchy import Hierarchy, require_units, topology
 from fluxres.simulation.machine import Machine
 from fluxres.simulation.models import Bursts, Ensemble, Lublin
@@ -41,6 +42,7 @@ from fluxres.simulation.node_power import NodePower
 from fluxres.simulation.overheads import NO_OVERHEADS, LevelCost, Overheads
 from fluxres.simulation.power_cap import PowerCap
 from fluxres.simulation.power_saving import ALWAYS_ON, PowerSaving
+from fluxres.simulation.prediction import Prediction
 from fluxres.simulation.workload import Submission, Workload
 from fluxres.syntax.jobspec import Request, parse_shape
 
@@ -101,6 +103,10 @@ def workload(run: Run, size: int) -> Workload:
     jobs: Any = found.submissions
     if entry.days is not None:
         jobs = workloads.first_days(jobs, entry.days)
+    if entry.estimates is not None:
+        found.submissions = list(jobs)[: entry.jobs] if entry.jobs is not None else jobs
+        estimates.estimate(found, entry.estimates, run.seed, missing=entry.estimates_for == "missing")
+        jobs = found.submissions
     leaves = math.prod(levels_of(hierarchy, size))
     if entry.jobs is not None or (leaves > 1 and not hasattr(jobs, "share")) or hierarchy.jobs != "even":
         # Dealing needs all jobs of a model that generates them in sequence.
@@ -455,6 +461,27 @@ def energy(entry: EnergyEntry | None) -> Energy | None:
     return Energy(None, saving, cap)
 
 
+def prediction(run: Run) -> Prediction | None:
+    """The predictions of a run; None without.
+
+    Errors: UsageError for names and parameters that do not exist.
+    """
+    entry = run.page.prediction
+    return None if entry is None else Prediction(entry.predictor, entry.corrector)
+
+
+def feedback(run: Run) -> str | None:
+    """Which jobs follow others; None if all are submitted at their times.
+
+    Errors: UsageError for another word.
+    """
+    given = run.page.feedback
+    if given == "none":
+        return None
+    require_kind(given)
+    return given
+
+
 def costs(entry: CostOfLevel | list[CostOfLevel]) -> list[LevelCost]:
     """The costs of instances, by level from the outermost on; the last one applies to all further levels.
 
@@ -479,7 +506,7 @@ def _cost(entry: CostOfLevel, where: str) -> LevelCost:
     if entry.fixed_s is not None:
         decision = Fitted(start_s=entry.fixed_s)
     elif entry.measured is not None:
-        decision = Measured(entry.measured.factor)
+        decision = Measured(entry.measured.factor, entry.measured.passes)
     elif (part := entry.fitted) is not None:
-        decision = Fitted(part.base_s, part.start_s, part.considered_s, part.queued_s, part.size_s, part.unit_s, part.first_s)
+        decision = Fitted(**structs.asdict(part))
     return LevelCost(decision, overheads)

@@ -34,8 +34,8 @@ def study_of(
         policies: of queues, by level as `easy:fcfs`.
         machine: a number, a shape or a source.
         options: of `fluxres simulate`: `hierarchy`, `boot`, `ahead`, `larger`, `balance`, `elastic`, `match_policy`, `cost`,
-            `inventory`, `event_order`, `accounting`, `energy`, `power_saving`, `power_cap`, `processors`, `cut`; None for the
-            default.
+            `inventory`, `event_order`, `accounting`, `energy`, `power_saving`, `power_cap`, `prediction`,
+            `corrector`, `feedback`, `estimates`, `estimates_for`, `processors`, `cut`; None for the default.
 
     Errors: UsageError for a policy that is given twice; those of a study.
     """
@@ -67,6 +67,8 @@ def study_of(
         "event_order": options.get("event_order") or "sequential",
         "disturbances": _disturbances(options),
         "energy": _energy(options),
+        "prediction": _prediction(options),
+        "feedback": options.get("feedback"),
         "accounting": None if options.get("accounting") is None else str(Path(options["accounting"]).resolve()),
         "repeats": repeats,
         "seed": seed,
@@ -80,13 +82,20 @@ def study_of(
 
 def _entry(workload: str, options: Mapping[str, Any]) -> dict[str, Any]:
     name, _, rest = workload.partition(":")
-    cut = bool(options.get("cut"))
+    both: dict[str, Any] = {"cut": bool(options.get("cut"))}
+    if options.get("estimates") is not None:
+        both |= {"estimates": options["estimates"], "estimates_for": options.get("estimates_for") or "all"}
     if name == "resample" or (name not in reading.MODELS and reading.is_model(name)):
-        return {"model": workload, "cut": cut}
+        return {"model": workload, **both}
     if name not in reading.MODELS:
-        return {"file": str(Path(workload).resolve()), "cut": cut, "processors": options.get("processors") or "requested"}
+        return {"file": str(Path(workload).resolve()), **both, "processors": options.get("processors") or "requested"}
     given, days = reading.model_values(name, rest)
-    return {name: given | ({"days": days} if days else {}), "cut": cut}
+    return {name: given | ({"days": days} if days else {}), **both}
+
+
+def _prediction(options: Mapping[str, Any]) -> dict[str, str] | None:
+    found = {"predictor": options.get("prediction"), "corrector": options.get("corrector")}
+    return {name: value for name, value in found.items() if value is not None} or None
 
 
 def _cost(text: str | None) -> Any:

@@ -27,7 +27,7 @@ from fluxres import limits
 from fluxres.documents import typed, yaml_document
 from fluxres.documents.document import Document, Key, path_text, shown
 from fluxres.errors import FluxresError, InputError, LimitExceeded
-from fluxres.experiments.figures import FIGURES, SHOWN, SHOWN_DISTURBED, SHOWN_ENERGY
+from fluxres.experiments.figures import FIGURES, SHOWN, SHOWN_DISTURBED, SHOWN_ENERGY, SHOWN_PREDICTED
 from fluxres.instance.accounting import Accounting
 from fluxres.simulation.reading import DAYS_MAX
 
@@ -94,6 +94,8 @@ class WorkloadEntry(Struct, forbid_unknown_fields=True):
     request: Word | None = None
     cut: bool = False
     processors: Literal["requested", "allocated", "larger"] = "requested"
+    estimates: Word | None = None
+    estimates_for: Literal["all", "missing"] = "all"
 
 
 class HierarchyEntry(Struct, forbid_unknown_fields=True):
@@ -123,12 +125,14 @@ class FittedCost(Struct, forbid_unknown_fields=True):
     size_s: Seconds = 0.0
     unit_s: Seconds = 0.0
     first_s: Seconds = 0.0
+    doubling_s: Seconds = 0.0
 
 
 class MeasuredCost(Struct, forbid_unknown_fields=True):
-    """The time it took on this machine, multiplied by a factor."""
+    """The time it took on this machine, multiplied by a factor: the least of alike decisions in so many passes."""
 
     factor: Above = 1.0
+    passes: Annotated[int, Meta(ge=1, le=1000)] = 8
 
 
 class BootCost(Struct, forbid_unknown_fields=True):
@@ -213,6 +217,13 @@ class EnergyEntry(Struct, forbid_unknown_fields=True):
     cap: Watts | Annotated[list[CapStep], Meta(min_length=1)] | None = None
 
 
+class PredictionEntry(Struct, forbid_unknown_fields=True):
+    """Predicted run times, with which policies plan (`prediction.Prediction`)."""
+
+    predictor: Word = "requested"
+    corrector: Word = "tsafrir"
+
+
 class TrimEntry(Struct, forbid_unknown_fields=True):
     """The fractions of the jobs, in order of submission, that are in no metric (`distribution.Trim`)."""
 
@@ -265,6 +276,8 @@ class StudyDocument(Struct, forbid_unknown_fields=True, rename={"version": "flux
     disturbances: DisturbancesEntry = msgspec.field(default_factory=DisturbancesEntry)
     accounting: Accounting | Word | None = None
     energy: EnergyEntry | None = None
+    prediction: PredictionEntry | None = None
+    feedback: Word = "none"
     repeats: Annotated[int, Meta(ge=1, le=10_000)] = 1
     seed: Annotated[int, Meta(ge=0, le=2**31)] = 0
     vary: dict[str, Annotated[list[Any], Meta(min_length=1)]] = {}
@@ -350,7 +363,9 @@ class Study:
         """The metrics to show first."""
         disturbed = self.page.disturbances != DisturbancesEntry() or any(name.startswith("disturbances") for name in self.varied)
         powered = self.page.energy is not None or any(name.startswith("energy") for name in self.varied)
-        return self.page.metrics or [*SHOWN, *(SHOWN_DISTURBED if disturbed else ()), *(SHOWN_ENERGY if powered else ())]
+        predicted = self.page.prediction is not None or any(name.startswith("prediction") for name in self.varied)
+        added = [(disturbed, SHOWN_DISTURBED), (powered, SHOWN_ENERGY), (predicted, SHOWN_PREDICTED)]
+        return self.page.metrics or [*SHOWN, *(name for is_given, names in added if is_given for name in names)]
 
     def where(self, settings: Mapping[str, Any], *path: Key) -> str:
         """The place in the file of the value that a run has at a path: where it is varied, else where it is defined."""

@@ -265,8 +265,8 @@ class CountedInventory:
             self.running.move(claim, end)
             return
         wanted, free = self._given_to(claim), self._free_for(claim)
-        if self.ahead and claim.is_live:
-            is_free = self._all_rows(now).fits(wanted, claim.end, end)
+        if self.ahead:
+            is_free = self._all_rows(now).fits(wanted, claim.end if claim.is_live else now, end)
             self._rows = None
             if not is_free:
                 raise refusal(self.structure.path(self.vertex), wanted, 0, self.size, list(self.ahead.values()), FOREVER)

@@ -40,7 +40,7 @@ class Reserved(NamedTuple):
     """A reservation, as it was found.
 
     Args:
-        planner, freed: the planner, and its number of releases then.
+        planner, freed: the planner, and its number of releases then; -1 if it was restored, since others may have lost theirs.
     """
 
     hold: GraphHold
@@ -250,7 +250,7 @@ class GraphInventory:
         except InsufficientResources:
             return False
         planner = self.graph.records.planner
-        self._reserved[key] = Reserved(hold, found, planner, planner.levels.freed)
+        self._reserved[key] = Reserved(hold, found, planner, -1 if is_moved else planner.levels.freed)
         return True
 
     def _is_still_earliest(self, reserved: Reserved, ask: Request, duration: int, now: int) -> bool:
@@ -260,6 +260,8 @@ class GraphInventory:
         """
         hold, planner = reserved.hold, self.graph.records.planner
         if hold.start < now or hold.end != min(hold.start + duration, FOREVER) or reserved.planner is not planner:
+            return False
+        if reserved.freed < 0:
             return False
         if not self._has_fixed_order or self.graph.records.upstream is not None or self.graph.structure.partitions:
             return False

@@ -39,7 +39,7 @@ from fluxres.instance.counted import CountedInventory
 from fluxres.instance.dependencies import Dependencies, Verdict
 from fluxres.instance.graph_inventory import GraphInventory
 from fluxres.instance.holding import KEPT_TICKS, OVERTIME_S, Holdings
-from fluxres.instance.inventory import Ask, Inventory, NotUniform, requested_units
+from fluxres.instance.inventory import Ask, Hold, Inventory, NotUniform, requested_units
 from fluxres.instance.job import (
     BEGIN,
     URGENCY_DEFAULT,
@@ -188,7 +188,7 @@ class Instance(Tabular):
         """By number of the job that holds the child's resources."""
         self.holdings = Holdings(self, self._jobs, self._children)
         self._finished: dict[int, Job] = {}
-        self._ids = JobIds(graph, self.now)
+        self.ids = JobIds(graph, self.now)
         self.external_ends: list[int] = []
         """The moments at which others free something, latest first."""
         self._timers: list[tuple[int, int]] = []
@@ -258,6 +258,11 @@ class Instance(Tabular):
     def running(self) -> int:
         """The number of jobs that hold resources."""
         return len(self._jobs) - self.pending
+
+    @property
+    def jobs_kept(self) -> int:
+        """The number of jobs that `jobs` lists."""
+        return len(self._jobs) + len(self._finished)
 
     @property
     def running_jobs(self) -> Mapping[int, Job]:
@@ -505,7 +510,7 @@ class Instance(Tabular):
 
     def _new_id(self, now: int) -> int:
         try:
-            return self._ids.new(now, self.external_jobs)
+            return self.ids.new(now, self.external_jobs)
         except UsageError as error:
             raise UsageError(error.message, where=self.address, hint=error.hint) from None
 
@@ -1186,7 +1191,7 @@ class Instance(Tabular):
                 self._adapt(None)
             else:
                 self.holdings.record_jobs()  # the graph must not allocate what is running to others
-        self.external_jobs = frozenset(name for name in names if name in self.external_jobs or not self._ids.is_issued(name))
+        self.external_jobs = frozenset(name for name in names if name in self.external_jobs or not self.ids.is_issued(name))
         ends = {end for name in names for end in records.ends(name)}
         ends.update(min(stage.expires, stage.end) for stage in records.stages.values())
         self.external_ends = sorted((end for end in ends if now < end < FOREVER), reverse=True)
@@ -1381,6 +1386,34 @@ class Instance(Tabular):
             raise UsageError(f"job {found.id} has a child already", where=self.address, hint=f"find('{found.id}') gives it")
         if self.depth + 1 >= limits.INSTANCE_DEPTH_MAX:
             raise LimitExceeded(f"expected at most {limits.INSTANCE_DEPTH_MAX} levels of instances", where=self.address)
+        return self.make_child(
+            found,
+            now,
+            queue_policy=queue_policy,
+            match_policy=match_policy,
+            name=name,
+            inventory=inventory,
+            runner=runner,
+            sink=sink,
+            events=events,
+            passes=passes,
+        )
+
+    def make_child(
+        self,
+        found: Job,
+        now: int,
+        *,
+        queue_policy: str | QueuePolicy | type[QueuePolicy] | None = None,
+        match_policy: str | None = None,
+        name: str | None = None,
+        inventory: str | None = None,
+        runner: Runner | None = None,
+        sink: Callable[[Job], None] | None = None,
+        events: Callable[[Job, JobEvent], None] | bool | None = None,
+        passes: str | None = None,
+    ) -> Instance:
+        """`spawn` after `enter`, for a running job without a child."""
         self.holdings.record_job(found)
         graph = joining.copy_job(self._graph, fluid.encode(found.number), now, linked=True)
         graph.lock = self.lock  # a change in one instance may affect all above it
@@ -1411,11 +1444,55 @@ class Instance(Tabular):
             pool_states.remember(self.holdings)
         return child
 
+    def resume(self, jobs: Iterable[tuple[Job, Hold | None, list[tuple[str, int]], list[Dependency]]]) -> None:
+        """Take over the jobs of an earlier instance on this graph, in their states, before anything else is done.
+
+        Args:
+            jobs: each with its claim and what it holds if it runs, and the dependencies that it waits for.
+        """
+        known = sorted(jobs, key=lambda one: (one[0].state is not State.INACTIVE, one[0].number))
+        for job, hold, pools, _ in known:
+            if job.name is not None:
+                self.dependencies.register(job)
+            if job.state is State.INACTIVE:
+                self.dependencies.ended(job, job.result == "completed", job.started >= 0)
+                self._keep_finished(job)
+                continue
+            self._jobs[job.number], job.ask = job, job.request
+            if hold is not None:
+                assert isinstance(self.inventory, GraphInventory)
+                job.claim = self.inventory.adopt(job.number, hold, pools, is_disputed=False)
+        for job, _, _, waits_for in known:
+            for dependency in waits_for:
+                self.dependencies.add(job, dependency, self._jobs, self.time.now)
+                if dependency.scheme == BEGIN:
+                    self._wait_until(dependency.value, job)
+            if job.state is State.SCHED:
+                self._drop_record(job)
+                if job.urgency != URGENCY_HELD:
+                    self.queue.add(job)
+        self.now = self.time.now
+        self._refresh()
+        self.announce(self.next_event())
+        self.owe_pass()
+
+    def _drop_record(self, job: Job) -> None:
+        """Drop what was reserved for a job that waits: the next pass reserves it again."""
+        name = fluid.encode(job.number)
+        if self._graph.records.is_holder(name):
+            with recording.own_changes(self.inventory):
+                self._graph.free(name)
+
+    @property
+    def queue_policy(self) -> str:
+        """The queue policy as it was given by name."""
+        return self._queue_policy if isinstance(self._queue_policy, str) else self.policy.name
+
     def _join(self, parent: Instance, job: Job) -> None:
         """Become the child of an instance, on what one of its jobs holds."""
         self.parent, self.job_in_parent = parent, job
         self.time = parent.time
-        self.now = self._ids.epoch = self.time.now
+        self.now = self.ids.epoch = self.time.now
         self._expire_at(job.limit)
 
     def _inventory_for_child(self) -> str:
@@ -1615,7 +1692,7 @@ class Instance(Tabular):
         if self.is_closed:
             return
         self.is_closed = True
-        self._ids.release()
+        self.ids.release()
         if (upstream := self.holdings.upstream) is not None:
             upstream.close()
         if self.parent is not None and self.job_in_parent is not None:

@@ -283,6 +283,10 @@ class Job:
             self._requested = measure, requested_units(self.request, measure)
         return self._requested[1]
 
+    def measured(self, measure: str, size: int) -> None:
+        """Note the size of a job of an earlier instance, which may have ended."""
+        self._requested = measure, size
+
     def waited_s(self, now_s: float) -> float:
         """How long the job has waited by a moment, since its submission."""
         return now_s - seconds(self.submitted)
@@ -383,6 +387,20 @@ class JobIds:
                 message = f"{1 << fluid.GENERATOR_BITS} instances schedule this graph"
                 raise LimitExceeded(message, hint="close some of them")
             self._used[self._generator] = self
+
+    @property
+    def state(self) -> tuple[int, int, int, int]:
+        """What later ids depend on: the generator value, the epoch, and the last moment and sequence number."""
+        return self._generator, self.epoch, *self._last
+
+    def resume(self, state: tuple[int, int, int, int]) -> None:
+        """Go on where those of an earlier instance ended. Errors: LimitExceeded if others have its generator value."""
+        generator, epoch, moment, sequence = state
+        if self._used.get(generator, self) is not self:
+            raise LimitExceeded("another instance on this graph makes the same job ids", hint="close it")
+        self.release()
+        self._generator, self.epoch, self._last = generator, epoch, (moment, sequence)
+        self._used[generator] = self
 
     def release(self) -> None:
         """Free the generator value, because the instance is closed."""

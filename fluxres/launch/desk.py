@@ -225,12 +225,26 @@ def _renew(transaction: Transaction, mark: str, lease_s: float) -> None:
             transaction.tickets.renew(ticket, lease)
 
 
-def spare(store: Store, name: str, lease_s: float) -> None:
-    """Let no lease of a process elsewhere end for some time: they could not be renewed while there was no server."""
-    graph = store.load(name)
-    if not any(launch.lease is not None for _, launch in orphans.launched(graph)) and not store.tickets(name):
+def has_runs(store: Store, attached: ResourceGraph) -> bool:
+    """Whether a job of a graph lives by processes, or a request waits for its resources.
+
+    Args:
+        attached: the graph, as stored.
+    """
+    with attached.lock:
+        is_one_there = next(orphans.launched(attached), None) is not None
+    return is_one_there or bool(store.tickets(attached.name))
+
+
+def spare(store: Store, attached: ResourceGraph, lease_s: float) -> None:
+    """Let no lease of a process elsewhere end for some time: they could not be renewed while there was no server.
+
+    Args:
+        attached: the graph, as stored.
+    """
+    if not has_runs(store, attached):
         return
-    with _writing(store, name, Author()) as transaction:
+    with _writing(store, attached.name, Author()) as transaction:
         transaction.passes_queue = True
         graph = transaction.graph
         until = graph.now() + ticks(lease_s)

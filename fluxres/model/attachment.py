@@ -28,7 +28,7 @@ class Attachment(Protocol):
         """What each of several operations returns or raises; they are kept at once."""
         ...
 
-    def note(self, name: str, text: str) -> None:
+    def note(self, name: str, text: str | None) -> None:
         """Within a batch: a text that is kept with its changes, if it makes any."""
         ...
 

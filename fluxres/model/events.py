@@ -222,6 +222,11 @@ def stage_end(event: str, stage: str) -> Event:
     return {"event": event, "stage": stage}
 
 
+def instance(address: str, what: str, parts: list[Event]) -> Event:
+    """What happened to jobs of an instance (RFC 21): it changes nothing of the graph."""
+    return {"event": "instance", "instance": address, "what": what, "parts": parts}
+
+
 def check_state(state: str) -> dict[str, Any]:
     """Fields of a state event.
 
@@ -396,6 +401,10 @@ def _apply_remove_edge(graph: ResourceGraph, e: Event) -> None:
     graph.remove_edge(*_ends(e), relation=e["relation"])
 
 
+def _apply_instance(_graph: ResourceGraph, _e: Event) -> None:
+    """What it allocated or freed has events of its own."""
+
+
 _APPLY: dict[str, Callable[[ResourceGraph, Event], None]] = {
     "allocate": _apply_allocate,
     "allocate_all": _apply_allocate_all,
@@ -418,6 +427,7 @@ _APPLY: dict[str, Callable[[ResourceGraph, Event], None]] = {
     "add_edge": _apply_add_edge,
     "set_edge": _apply_set_edge,
     "remove_edge": _apply_remove_edge,
+    "instance": _apply_instance,
 }
 
 

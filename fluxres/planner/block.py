@@ -321,6 +321,34 @@ class Block(Breakpoints):
         """The number of pools whose use at breakpoint k differs from the one before, counted from the rows."""
 
     @abstractmethod
+    def _changed(self, before: Row, after: Row) -> tuple[Ints, Ints, Ints]:
+        """Where rows differ: which of them, the ordinals, and by how many units."""
+
+    def differences(self) -> tuple[Ints, Ints, Ints]:
+        """Every change of a pool: its ordinal, when, and by how many units."""
+        times, rows = np.frombuffer(self.times, np.int64), np.frombuffer(self.rows, np.int64)
+        found: list[tuple[Ints, Ints, Ints]] = []
+        for k in range(1, len(times), REDUCED_ROWS):
+            part = self.matrix[rows[k - 1 : k + REDUCED_ROWS]]
+            which, ordinals, units = self._changed(part[:-1], part[1:])
+            found.append((ordinals, times[k:][which], units))
+        ordinals, moments, units = (np.concatenate([np.zeros(0, np.int64), *column]) for column in zip(*found, strict=True))
+        return ordinals, moments, units
+
+    @abstractmethod
+    def _accumulated(self, rows: Ints, ordinals: Ints, units: Ints, number: int) -> Row:
+        """This number of rows, each with the changes of pools at it and at the rows before."""
+
+    def fill(self, ordinals: Ints, times: Ints, units: Ints) -> None:
+        """Make these changes of pools, each pool and moment once, in a block without any."""
+        moments, at = np.unique(times, return_inverse=True)
+        number = len(moments) + 1
+        self.times.frombytes(moments.tobytes())
+        self.rows = array("q", range(number))
+        self.changes.frombytes(np.bincount(at).tobytes())
+        self._allot(self._accumulated(at + 1, ordinals, units, number), number)
+
+    @abstractmethod
     def ceiling(self, most: Row) -> Ceiling | None:
         """The bound set by `most`, the units by ordinal that may be in use; None if it allows any use."""
 
@@ -513,6 +541,20 @@ class BitBlock(Block):
         self._flip(bits, i, j)
         self._recount(i, j)
 
+    def _changed(self, before: Row, after: Row) -> tuple[Ints, Ints, Ints]:
+        flips: Words = np.bitwise_xor(before, after)
+        which, words = flips.nonzero()
+        at, bits = unpack(flips[which, words]).reshape(-1, 64).nonzero()
+        which, words = which[at], words[at]
+        ordinals = words << 6 | bits
+        return which, ordinals, np.where(after[which, words] >> bits.astype(WORD) & WORD.type(1), 1, -1)
+
+    def _accumulated(self, rows: Ints, ordinals: Ints, units: Ints, number: int) -> Row:
+        matrix = np.zeros((number, self._width), WORD)
+        np.bitwise_xor.at(matrix, (rows, ordinals >> 6), WORD.type(1) << (ordinals & 63).astype(WORD))
+        np.bitwise_xor.accumulate(matrix, axis=0, out=matrix)
+        return matrix
+
     def _differing(self, k: int) -> int:
         return int(np.bitwise_count(self.matrix[self.rows[k]] ^ self.matrix[self.rows[k - 1]]).sum())
 
@@ -572,6 +614,15 @@ class CountBlock(Block):
         rows = np.frombuffer(self.rows[i:j], np.int64)
         for k in range(0, j - i, REDUCED_ROWS):
             self.matrix[rows[k : k + REDUCED_ROWS, None], ordinals] += steps
+
+    def _changed(self, before: Row, after: Row) -> tuple[Ints, Ints, Ints]:
+        which, ordinals = (before != after).nonzero()
+        return which, ordinals, after[which, ordinals].astype(np.int64) - before[which, ordinals].astype(np.int64)
+
+    def _accumulated(self, rows: Ints, ordinals: Ints, units: Ints, number: int) -> Row:
+        matrix = np.zeros((number, self.length), self.matrix.dtype)
+        matrix[rows, ordinals] = units.astype(matrix.dtype)  # which wraps, as the sum does
+        return np.cumsum(matrix, axis=0, dtype=matrix.dtype, out=matrix)
 
     def _differing(self, k: int) -> int:
         return int(np.count_nonzero(self.matrix[self.rows[k]] != self.matrix[self.rows[k - 1]]))

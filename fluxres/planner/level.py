@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from fluxres.planner.block import BEGINNING, Ints
 from fluxres.planner.columns import Columns, distinct
+from fluxres.planner.deltas import Deltas
 from fluxres.planner.marks import Bits, Marks, ordinals_of
 from fluxres.planner.timeline import Finding, Timeline, narrowest
 
@@ -157,6 +158,34 @@ class Level:
         most = int((sizes[stop] - sizes[first]).max()) if self.length else 1
         counts = self._counts[kind] = Timeline(self.length, SPAN, narrowest(most))
         return counts
+
+    def recall(self, used: Sequence[Timeline | None]) -> None:
+        """Pass everything that is held already to a new level, as `change_many` would.
+
+        Args:
+            used: of the planner, by type number.
+        """
+        parts: list[Deltas] = []
+        for kind, line in enumerate(used):
+            if line is None:
+                continue
+            ordinals, times, units = line.differences()
+            pools = self.ordinal_of[self._columns.vertices(kind)[ordinals]].astype(np.int64)
+            there = pools >= 0
+            if not there.any():
+                continue
+            below = Deltas.of(pools[there], times[there], units[there])
+            use = below.use()
+            if kind == self.kind:
+                self.roof.fill(use)
+            else:
+                self.open(kind).fill(below)
+            parts.append(use)
+        self.touched.fill(Deltas.sum_of(parts).use())
+        for kind in self._types_above:
+            cover, vertices = self._cover[kind], self._columns.vertices(kind)
+            for pool, start, end in () if cover is None else Deltas.of(*cover.differences()).periods():
+                self.cover(int(vertices[pool]), True, start, end)
 
     def change(self, runs: Changes, start: int, end: int) -> None:
         """Record that the own use of a few pools grew over the window, or that of all of them shrank."""
@@ -367,7 +396,7 @@ class Levels:
             level = None
             if Level.is_flat(self._columns, kind):
                 level = Level(self._columns, kind, self._cover, self._held_whole)
-                self._recall(level)
+                level.recall(self._used)
                 self._made.append(level)
             self._levels[kind] = level
         return self._levels[kind]
@@ -393,20 +422,10 @@ class Levels:
         lines = [line for kind in kinds for line in (self._used[kind], *(self._cover[above] for above in level.between(kind)))]
         return [line for line in lines if line is not None]
 
-    def _recall(self, level: Level) -> None:
-        """Pass everything held already to a new level."""
-        for kind, line in enumerate(self._used):
-            if line is None:
-                continue
-            for start, end, ordinals, units in line.rows():
-                vertices = self._columns.vertices(kind)[ordinals].astype(np.int64)
-                level.change_many(vertices, kind, units.astype(np.int64), start, end)
-            cover = self._cover[kind]
-            if cover is None or cover is line:
-                continue
-            for start, end, ordinals, _ in cover.rows():
-                for v in self._columns.vertices(kind)[ordinals].tolist():
-                    level.cover(v, True, start, end)
+    @property
+    def are_kept(self) -> bool:
+        """Whether a matcher has asked for a level."""
+        return bool(self._made)
 
     # -- changes ----------------------------------------------------------------------------------------------
 

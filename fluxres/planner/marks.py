@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from fluxres.clock import FOREVER
 from fluxres.planner.block import BEGINNING, WORD, Breakpoints, Ints, unpack
+from fluxres.planner.deltas import Deltas
 
 Bits = int
 """Pools of a level as the bits of an integer, by ordinal."""
@@ -96,6 +97,24 @@ class Marks(Breakpoints):
                 rows[k] = row ^ bit
                 ones[k] += step
         self._settle(i, j)
+
+    def fill(self, use: Deltas) -> None:
+        """Mark pools while they are used, where there are no marks yet.
+
+        Args:
+            use: when they begin and cease to be, as from :meth:`Deltas.use`.
+        """
+        order = np.argsort(use.times, kind="stable")
+        pools = use.pools[order]
+        moments, first = np.unique(use.times[order], return_index=True)
+        if not moments.size:
+            return
+        self.times.frombytes(moments.tobytes())
+        self.ones.frombytes(np.cumsum(np.add.reduceat(use.units[order], first)).tobytes())
+        row = 0
+        for lo, hi in pairwise([*first.tolist(), len(pools)]):
+            row ^= 1 << pools.item(lo) if hi - lo == 1 else self.bits(pools[lo:hi])
+            self.rows.append(row)
 
     # -- queries ----------------------------------------------------------------------------------------------
 

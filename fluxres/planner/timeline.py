@@ -16,6 +16,7 @@ import numpy.typing as npt
 from fluxres import limits
 from fluxres.clock import FOREVER
 from fluxres.planner.block import BitBlock, Block, CountBlock, Flipped, Ints, Row, flipped, too_many_breakpoints
+from fluxres.planner.deltas import Deltas
 
 Finding = tuple[int, str]
 """What an audit found: the pool concerned (-1 for none), and what is wrong, with the number of the rule."""
@@ -50,10 +51,12 @@ class Timeline:
         self.breakpoints = 0
 
     def _open(self, number: int) -> Block:
-        length = min(self.span, self.length - number * self.span)
-        block: Block = BitBlock(length) if self.dtype is None else CountBlock(length, self.dtype)
-        self.blocks[number] = block
+        block = self.blocks[number] = self._made(number)
         return block
+
+    def _made(self, number: int) -> Block:
+        length = min(self.span, self.length - number * self.span)
+        return BitBlock(length) if self.dtype is None else CountBlock(length, self.dtype)
 
     # -- one pool ---------------------------------------------------------------------------------------------
 
@@ -217,6 +220,27 @@ class Timeline:
                 held = block.held(0, block.length, start, end)
                 if held is not None:
                     yield start, end, held[0] + base, held[1]
+
+    def differences(self) -> tuple[Ints, Ints, Ints]:
+        """Every change of a pool: its ordinal, when, and by how many units."""
+        found = [(base, *block.differences()) for base, block in self.busy_blocks()]
+        none = np.zeros(0, np.int64)
+        ordinals = np.concatenate([none, *(base + ordinals for base, ordinals, _, _ in found)])
+        return ordinals, np.concatenate([none, *(row[2] for row in found)]), np.concatenate([none, *(row[3] for row in found)])
+
+    def fill(self, deltas: Deltas) -> None:
+        """Replace all that is used.  The caller ensures that it stays within 0 … size.
+
+        Errors: LimitExceeded (BREAKPOINTS_MAX), without a change.
+        """
+        fresh: dict[int, Block] = {}
+        for number, part in self.split(deltas.pools):
+            fresh[number] = self._made(number)
+            fresh[number].fill(deltas.pools[part] - number * self.span, deltas.times[part], deltas.units[part])
+        breakpoints = sum(len(block.times) - 1 for block in fresh.values())
+        if breakpoints > limits.BREAKPOINTS_MAX:
+            raise too_many_breakpoints()
+        self.blocks, self.breakpoints = fresh, breakpoints
 
     def moments(self, start: int, end: int) -> set[int]:
         """Breakpoints in [start, end)."""

@@ -21,7 +21,7 @@ from fluxres.model.totals import by_type
 from fluxres.render.text import seconds_or_none
 
 if TYPE_CHECKING:
-    from fluxres.instance import Instance
+    from fluxres.instance import Instance, Job
     from fluxres.match.result import Placement
     from fluxres.model.targets import Place
     from fluxres.store import Entry, GraphRow
@@ -239,3 +239,44 @@ def instances(top: Instance) -> list[dict[str, Any]]:
         }
         for one in top.walk()
     ]
+
+
+def instance(one: Instance) -> Document:
+    """An instance, with the addresses of those on its jobs."""
+    return {
+        "address": one.address,
+        "name": one.name,
+        "queue_policy": one.queue_policy,
+        "match_policy": one.match_policy,
+        "pools": len(one.graph),
+        "pending": one.pending,
+        "running": one.running,
+        "job": None if one.job_in_parent is None else str(one.job_in_parent.id),
+        "children": [child.address for child in one.children],
+    }
+
+
+def instance_job(job: Job) -> Document:
+    """A job of an instance; no end is null."""
+    return {
+        "id": str(job.id),
+        "state": job.state.name,
+        "result": job.result,
+        "name": job.name,
+        "user": job.user,
+        "urgency": job.urgency,
+        "priority": job.priority,
+        "duration": seconds_or_none(job.duration_s),
+        "submitted": job.submitted_at,
+        "reserved": job.reserved_at,
+        "started": job.started_at,
+        "ends": None if job.ends_at is None else seconds_or_none(job.ends_at),
+        "finished": job.finished_at,
+        "status": job.status,
+        "size": job.size,
+        "pools": [{"path": path, "amount": amount} for path, amount in job.pools],
+        "dependencies": [str(one) for one in job.dependencies],
+        "exceptions": [one._asdict() for one in job.exceptions],
+        "payload": job.payload,
+        "child": None if job.child is None or job.child.is_closed else job.child.address,
+    }

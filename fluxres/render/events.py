@@ -131,6 +131,14 @@ def _undo(event: Mapping[str, Any]) -> str:
     return f"{events}{': ' * bool(event.get('undone'))}{event.get('undone', '')}"
 
 
+def _instance(event: Mapping[str, Any]) -> str:
+    jobs: dict[str, list[str]] = {}
+    for part in event["parts"]:
+        jobs.setdefault(part["job"], []).append(part["name"])
+    said = "; ".join(f"{job}: {' '.join(names)}" for job, names in jobs.items())
+    return f"{event['instance']}: {event['what']}{': ' * bool(said)}{said}"
+
+
 def _fields(event: Mapping[str, Any]) -> str:
     return " ".join(f"{key}={value}" for key, value in event.items() if key != "event" and value is not None)
 
@@ -161,4 +169,5 @@ _TELL: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "apply": _apply,
     "undo": _undo,
     "redo": _undo,
+    "instance": _instance,
 }

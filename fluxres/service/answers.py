@@ -435,6 +435,75 @@ class Queue(_Answer):
     freed: list[dict[str, Any]]
 
 
+class Instance(_Answer):
+    """A scheduler on the graph, or on what a job of another one holds; `children` are addresses."""
+
+    address: str
+    name: str
+    queue_policy: str
+    match_policy: str
+    pools: int
+    pending: int
+    running: int
+    job: str | None
+    children: list[str]
+
+
+class Instances(_Answer):
+    instances: list[Instance]
+
+
+class JobException(_Answer):
+    """An exception (RFC 21); severity 0 is fatal."""
+
+    type: str
+    severity: int
+    note: str
+
+
+class InstanceJob(_Answer):
+    """A job of an instance. Times that are not known, and ends that never come, are null."""
+
+    id: str
+    state: str
+    result: str | None
+    name: str | None
+    user: str | None
+    urgency: int
+    priority: int
+    duration: float | None
+    submitted: float
+    reserved: float | None
+    started: float | None
+    ends: float | None
+    finished: float | None
+    status: int
+    size: int
+    pools: list[Amount]
+    dependencies: list[str]
+    exceptions: list[JobException]
+    payload: Any
+    child: str | None
+
+
+class InstanceJobs(_Answer):
+    """A page of jobs in the order of their submission; `next` is the value of `after` for the next one, null at the end."""
+
+    count: int
+    jobs: list[InstanceJob]
+    next: str | None
+
+
+class Problems(_Answer):
+    problems: list[Problem]
+
+
+class Closed(_Answer):
+    """The address of an instance that has ended."""
+
+    closed: str
+
+
 class Canceled(_Answer):
     """What a job was before: waiting, running or ended."""
 

@@ -23,7 +23,7 @@ from fluxres.service.express import Express
 from fluxres.service.gate import Gate
 from fluxres.service.metrics import Metrics
 from fluxres.service.replies import Asked, Keys, caller_of, site_of
-from fluxres.service.routes import changes, children, graphs, operations, questions, runs, shape, streams
+from fluxres.service.routes import changes, children, graphs, instances, operations, questions, runs, shape, streams
 from fluxres.service.site import Site
 
 LEASE: Final = "fluxres-lease"
@@ -41,7 +41,9 @@ def make(site: Site, access: Access) -> Gate:
 
     @asynccontextmanager
     async def lifespan(_app: Litestar) -> AsyncIterator[None]:
+        pulse = asyncio.create_task(site.pulse.run())
         yield
+        pulse.cancel()
         await asyncio.get_running_loop().run_in_executor(None, site.close)
 
     app = routes(lifespan)
@@ -61,6 +63,7 @@ def routes(lifespan: Any = None) -> Litestar:
             *changes.ROUTES,
             *shape.ROUTES,
             *children.ROUTES,
+            *instances.ROUTES,
             *runs.ROUTES,
             *streams.ROUTES,
         ],

@@ -62,16 +62,17 @@ class Caretaker:
         self._news.set()
         self._thread.join()
 
-    def spare(self, graph: str) -> None:
+    def spare(self, served: Served) -> None:
         """When a graph is opened, or this server begins to lead.
 
         Leases could not be renewed before, and a server that was killed has left its sockets.
         """
         with suppress(FluxresError):
             mailbox.sweep(mailbox.folder_of(self._site.store.path))
-            desk.spare(self._site.store, graph, limits.RUN_LEASE_SECONDS_DEFAULT)
-        self.look(graph)
-        self.look(graph, limits.RUN_LEASE_SECONDS_DEFAULT)
+            served.catch_up()
+            desk.spare(self._site.store, served.graph, limits.RUN_LEASE_SECONDS_DEFAULT)
+        self.look(served.name)
+        self.look(served.name, limits.RUN_LEASE_SECONDS_DEFAULT)
 
     def _run(self) -> None:
         epoch = 0
@@ -84,7 +85,7 @@ class Caretaker:
             if epoch != leadership.epoch:
                 epoch = leadership.epoch
                 for served in self._site.open_graphs:
-                    self.spare(served.name)
+                    self.spare(served)
             with suppress(FluxresError):  # a store that is busy, or away
                 self._site.store.settle()
             wanted = self._due()
@@ -92,7 +93,8 @@ class Caretaker:
                 with suppress(FluxresError):  # a store that is busy, or a graph that was dropped
                     served.refresh()
                     if served.name in wanted or self._has_ended(served):
-                        desk.look(self._site.store, served.name)
+                        if desk.has_runs(self._site.store, served.graph):  # else a look would read the graph for nothing
+                            desk.look(self._site.store, served.name)
                         served.catch_up()
 
     def _due(self) -> set[str]:

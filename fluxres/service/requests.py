@@ -287,3 +287,100 @@ class Events(Body):
 
     events: list[dict[str, Any]]
     command: str = ""
+
+
+class CreateInstance(Body):
+    """A new instance on the graph: the name, and how it chooses jobs and pools."""
+
+    name: str
+    queue_policy: str = "easy"
+    match_policy: str = "first"
+
+
+class InInstance(Body):
+    """An instance by its address: its name, and with slashes the ids of the jobs that lead to one below it."""
+
+    instance: str
+
+
+class Submit(InInstance):
+    """A job: what it wants, its limit, its urgency from 0 (held) to 31, what it waits for, and values for who runs it."""
+
+    wanted: str | dict[str, Any]
+    duration_s: Length | None = None
+    urgency: int = 16
+    name: str | None = None
+    user: str | None = None
+    dependencies: list[str] = []
+    payload: Any = None
+    partition: str | None = None
+
+
+class OfJob(InInstance):
+    """A job of an instance by its id, in any form of RFC 19."""
+
+    job: str
+
+
+class CancelJob(OfJob):
+    """A job that ends, and why."""
+
+    note: str = ""
+
+
+class FinishJob(OfJob):
+    """A job that has ended, and its wait status; 0 is success."""
+
+    status: int = 0
+
+
+class Raise(OfJob):
+    """An exception of a job (RFC 21); severity 0 ends it."""
+
+    kind: str
+    severity: int = 0
+    note: str = ""
+
+
+class SetUrgency(OfJob):
+    """The new urgency of a job that waits."""
+
+    urgency: int
+
+
+class SetDuration(OfJob):
+    """The new limit of a job; null is none."""
+
+    duration_s: Length | None = None
+
+
+class AddDependency(OfJob):
+    """Something more that a job waits for, such as `afterok:ƒA`."""
+
+    dependency: str
+
+
+class Spawn(OfJob):
+    """A child on what a running job holds; the policies are those of its parent by default."""
+
+    name: str | None = None
+    queue_policy: str | None = None
+    match_policy: str | None = None
+
+
+class GrowInstance(InInstance):
+    """What a child gets from its parent: a request, or pools of the parent."""
+
+    wanted: Wanted
+
+
+class ShrinkInstance(InInstance):
+    """What a child returns to its parent: pools, or units of one."""
+
+    wanted: Pools
+
+
+class CloseInstance(InInstance):
+    """An instance that ends with its jobs; of a child, the job in its parent ends with this status."""
+
+    status: int = 0

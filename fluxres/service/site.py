@@ -16,14 +16,26 @@ from typing import Final, TypeVar
 
 from fluxres import clock, limits
 from fluxres.clock import stopwatch
-from fluxres.errors import FluxresError, RevisionConflict, StoreConflict, StoreError, Unavailable, UnknownGraph, UsageError
+from fluxres.errors import (
+    FluxresError,
+    InDoubt,
+    RevisionConflict,
+    StoreBusy,
+    StoreConflict,
+    StoreError,
+    Unavailable,
+    UnknownGraph,
+    UsageError,
+)
 from fluxres.model import ResourceGraph
 from fluxres.service.access import Caller
 from fluxres.service.caretaker import Caretaker
 from fluxres.service.feed import Feed
+from fluxres.service.instances import Instances
 from fluxres.service.kept import KeptAnswers
 from fluxres.service.leadership import Leadership
 from fluxres.service.news import Exchange
+from fluxres.service.pulse import Pulse
 from fluxres.service.tap import Tap
 from fluxres.service.tenancy import Tenancy
 from fluxres.service.time_limit import TimeLimit
@@ -47,11 +59,13 @@ class Served:
     Args:
         graph: attached to its store.
         store: of the graph.
+        epoch: returns that of the lead of this server.
     """
 
-    def __init__(self, graph: ResourceGraph, store: Store) -> None:
+    def __init__(self, graph: ResourceGraph, store: Store, epoch: Callable[[], int]) -> None:
         self.graph = graph
         self.name = graph.name
+        self.instances = Instances(store, graph.name, epoch)
         self.tap = Tap(graph)
         self.feed = Feed(store, graph.name)
         assert graph.attachment is not None
@@ -107,6 +121,7 @@ class Site:
         self.caretaker = Caretaker(self)
         self.exchange = Exchange(self.store, self.caretaker.look, self.caretaker.left)
         self.caretaker.start()
+        self.pulse = Pulse(self)
 
     def served(self, name: str) -> Served:
         """A graph by name, opened when it is first asked for.
@@ -124,9 +139,9 @@ class Site:
                     if self.child is None
                     else self.child.graph
                 )
-                served = Served(graph, self.store)
+                served = Served(graph, self.store, lambda: self.leadership.epoch)
                 if self.leadership.is_leading:
-                    self.caretaker.spare(name)
+                    self.caretaker.spare(served)
                 self._open[name] = served
             return self._open[name]
 
@@ -237,7 +252,7 @@ class Site:
             keep: makes a note of the answer, to be written with the change.
 
         Returns: what the operation returns, and the revision after it.
-        Errors: those of the operation; RevisionConflict; Unavailable; nothing is changed then.
+        Errors: those of the operation; RevisionConflict; Unavailable; nothing is changed then. InDoubt.
         """
         found = self._open.get(name)
         served = await self.run(self._asking, lambda: self.served(name)) if found is None else found
@@ -258,14 +273,24 @@ class Site:
         with self._counted():
             try:
                 made: tuple[T, str] = await served.writer.submit(make)
-            except Unavailable:
-                raise
             except StoreError as error:
-                # A request with an idempotency key is done once, also if this server did it.
-                if keep is not None and (refusal := await self._supersession()) is not None:
-                    raise refusal from error
-                raise
+                raise await self._to_answer(error, has_key=keep is not None) from error
+            self.pulse.feel()
             return made
+
+    async def _to_answer(self, error: StoreError, *, has_key: bool) -> FluxresError:
+        """What a client learns of a change that failed at the store, whose connection may have been ended by another leader.
+
+        Args:
+            has_key: whether the change is noted with an idempotency key, and so is done once, also if this server did it.
+        """
+        if isinstance(error, Unavailable) or (refusal := await self._supersession()) is None:
+            return error
+        if has_key or isinstance(error, StoreBusy | StoreConflict):  # these changed nothing
+            return refusal
+        at = f" at {self.leadership.leader}" if self.leadership.leader else ""
+        hint = f"look what is there{at}; a change with an idempotency key can be sent again"
+        return InDoubt("another server leads the store by now, and the change may have been made before that", hint=hint)
 
     async def _supersession(self) -> FluxresError | None:
         """What refuses a change because this server does not lead any more."""
@@ -283,7 +308,10 @@ class Site:
             served.catch_up()
             return made
 
-        return await self.run(self._storing, make)
+        try:
+            return await self.run(self._storing, make)
+        except StoreError as error:
+            raise await self._to_answer(error, has_key=False) from error
 
     async def work(self, operation: Callable[[], T]) -> T:
         """Do something else that takes time in a thread."""

@@ -40,7 +40,7 @@ class Tenancy:
         if not self.child.is_over:
             return None
         where, hint = f"graph '{self.child.name}'", "what it held is its parent's again; begin anew"
-        return HoldLapsed("its lease was over", where=where, hint=hint)
+        return self.child.loss or HoldLapsed("it is ending", where=where, hint=hint)
 
     def close(self) -> None:
         """Give everything back."""

@@ -9,6 +9,7 @@ next decision waits for it.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import astuple, dataclass
 from itertools import combinations
 from typing import Final, NamedTuple, Protocol
@@ -29,6 +30,7 @@ class Decision(NamedTuple):
         took_s: processor time that it took here; 0 unless the model measures.
         units: what the job that was started holds, in the same units.
         is_first: whether it is the first decision of its instance, which makes tables that later ones use.
+        pools: the number of pools that the job that was started gets something of; 0 unless the model `sees_pools`.
     """
 
     considered: int
@@ -38,12 +40,22 @@ class Decision(NamedTuple):
     took_s: float
     units: int = 0
     is_first: bool = False
+    pools: int = 0
+
+    @property
+    def doublings(self) -> float:
+        """The logarithm of `pools` to the base 2; 0 for none."""
+        return math.log2(self.pools) if self.pools > 1 else 0.0
 
 
 class Cost(Protocol):
     @property
     def measures(self) -> bool:
         """Whether the model needs `took_s`."""
+
+    @property
+    def sees_pools(self) -> bool:
+        """Whether the model needs `pools`."""
 
     def decide(self, made: Decision) -> float:
         """Seconds that a decision takes."""
@@ -61,6 +73,7 @@ class Fitted:
         size_s: per unit of the machine.
         unit_s: per unit that a started job gets.
         first_s: for the first decision of an instance.
+        doubling_s: per doubling of the number of pools that a started job gets something of: none for one pool, one for two.
     """
 
     base_s: float = 0.0
@@ -70,10 +83,15 @@ class Fitted:
     size_s: float = 0.0
     unit_s: float = 0.0
     first_s: float = 0.0
+    doubling_s: float = 0.0
 
     @property
     def measures(self) -> bool:
         return False
+
+    @property
+    def sees_pools(self) -> bool:
+        return bool(self.doubling_s)
 
     @property
     def is_nothing(self) -> bool:
@@ -89,6 +107,7 @@ class Fitted:
             + self.size_s * made.size
             + self.unit_s * made.units
             + self.first_s * made.is_first
+            + self.doubling_s * made.doublings
         )
 
     def __str__(self) -> str:
@@ -107,19 +126,25 @@ class Measured:
 
     Args:
         factor: for a machine that is slower (above 1) or faster.
+        passes: how often a simulation is made, of which the last one counts (`least.Least`).
     """
 
     factor: float = 1.0
+    passes: int = 8
 
     @property
     def measures(self) -> bool:
+        return True
+
+    @property
+    def sees_pools(self) -> bool:
         return True
 
     def decide(self, made: Decision) -> float:
         return made.took_s * self.factor
 
 
-_FITTED: Final = ("base", "start", "considered", "queued", "size", "unit", "first")
+_FITTED: Final = ("base", "start", "considered", "queued", "size", "unit", "first", "doubling")
 
 
 class Quality(NamedTuple):
@@ -141,9 +166,10 @@ class Quality(NamedTuple):
 class Fit:
     """A cost model that wraps another one and fits a sum of terms to what that one returns.
 
-    Least squares over all decisions with no negative term.  Of all sets of terms, the one with the least Bayesian information
-    criterion (Schwarz 1978): a term that explains little is left out, because it would be wrong elsewhere, and a machine of
-    constant size gets no size term.  Stores sums of products, independent of the number of decisions.
+    Least squares of relative errors, with no negative term; of the decisions of a kind, each next one has less weight, so that
+    the few decisions of a parent count beside the many of its children.  Of all sets of terms, the one with the least Bayesian
+    information criterion (Schwarz 1978): a term that explains little is left out, because it would be wrong elsewhere, and a
+    machine of constant size gets no size term.  Stores sums of products, and the number of decisions of each kind.
 
     Args:
         cost: the wrapped model, usually `Measured`.
@@ -158,15 +184,26 @@ class Fit:
     def __init__(self, cost: Cost) -> None:
         self.cost = cost
         self._products = np.zeros((len(_FITTED) + 1, len(_FITTED) + 1))
+        self._weighted = np.zeros_like(self._products)
+        self._seen: Counter[tuple[float, ...]] = Counter()
 
     @property
     def measures(self) -> bool:
         return self.cost.measures
 
+    @property
+    def sees_pools(self) -> bool:
+        return True
+
     def decide(self, made: Decision) -> float:
         found = self.cost.decide(made)
-        row = np.array((1.0, made.started, made.considered, made.queued, made.size, made.units, made.is_first, found))
-        self._products += np.outer(row, row)
+        terms = (1.0, made.started, made.considered, made.queued, made.size, made.units, made.is_first, made.doublings)
+        products = np.outer(row := np.array((*terms, found)), row)
+        self._products += products
+        kind = (made.started, made.considered, made.queued.bit_length(), made.size, made.units, made.is_first, made.pools)
+        if found > 0.0 and (self._seen[kind] or len(self._seen) < KINDS_MAX):
+            self._seen[kind] += 1
+            self._weighted += products / (found * found * self._seen[kind])
         return found
 
     def quality(self) -> Quality:
@@ -183,12 +220,12 @@ class Fit:
     def fitted(self) -> Fitted:
         """The best fitting sum.
 
-        Cost: one small system of equations for each of the 127 sets of terms.
+        Cost: one small system of equations for each of the 255 sets of terms.
         """
-        scale = np.sqrt(np.diag(self._products))
+        scale = np.sqrt(np.diag(self._weighted))
         scale[scale == 0.0] = 1.0
-        products = self._products / np.outer(scale, scale)
-        number_of, exact = float(self._products[0, 0]), _GAIN_LEAST * float(products[-1, -1])
+        products = self._weighted / np.outer(scale, scale)
+        number_of, exact = float(self._weighted[-1, -1]), _GAIN_LEAST * float(products[-1, -1])
         if not number_of or not products[-1, -1]:
             return Fitted()
 
@@ -207,6 +244,9 @@ class Fit:
                     best[chosen] = parts
         return Fitted(*(best * scale[-1] / scale[:-1]).tolist())
 
+
+KINDS_MAX: Final = 100_000
+"""Bound on the kinds of decisions that are remembered."""
 
 _GAIN_LEAST: Final = 1e-9
 """The fraction of the sum of squares below which a fit is exact."""

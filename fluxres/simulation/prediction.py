@@ -6,10 +6,7 @@ predicted, a corrector says what is expected then, and the plan of the scheduler
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from importlib.metadata import entry_points
-from inspect import Parameter, signature
 from typing import Any, Final
 
 from fluxres.clock import FOREVER, TICKS_PER_S, seconds
@@ -17,25 +14,25 @@ from fluxres.errors import FluxresError, UsageError
 from fluxres.instance.job import Job
 from fluxres.simulation.correctors import Corrector, Doubling, Increments, ToLimit
 from fluxres.simulation.predictors import Average, Categories, Perfect, Predictor, Requested, Tsafrir, UsedFraction
+from fluxres.simulation.registry import Registry
 from fluxres.simulation.schedule import Finished
 from fluxres.simulation.workload import Submission
 
-PREDICTORS: Final[dict[str, Callable[..., Predictor]]] = {
-    "requested": Requested,
-    "perfect": Perfect,
-    "tsafrir": Tsafrir,
-    "average": Average,
-    "fraction": UsedFraction,
-    "categories": Categories,
-}
-CORRECTORS: Final[dict[str, Callable[..., Corrector]]] = {
-    "requested": ToLimit,
-    "tsafrir": Increments,
-    "doubling": Doubling,
-}
-PREDICTOR_ENTRY_POINTS: Final = "fluxres.run_time_predictors"
-CORRECTOR_ENTRY_POINTS: Final = "fluxres.run_time_correctors"
-"""The entry point groups of those of other packages."""
+PREDICTORS: Final[Registry[Predictor]] = Registry(
+    "predictor",
+    {
+        "requested": Requested,
+        "perfect": Perfect,
+        "tsafrir": Tsafrir,
+        "average": Average,
+        "fraction": UsedFraction,
+        "categories": Categories,
+    },
+    "fluxres.run_time_predictors",
+)
+CORRECTORS: Final[Registry[Corrector]] = Registry(
+    "corrector", {"requested": ToLimit, "tsafrir": Increments, "doubling": Doubling}, "fluxres.run_time_correctors"
+)
 
 
 @dataclass(frozen=True)
@@ -112,12 +109,8 @@ class Prediction:
     """
 
     def __init__(self, predictor: str | Predictor = "requested", corrector: str | Corrector = "tsafrir") -> None:
-        self.predictor: Predictor = (
-            _made(predictor, "predictor", PREDICTORS, PREDICTOR_ENTRY_POINTS) if isinstance(predictor, str) else predictor
-        )
-        self.corrector: Corrector = (
-            _made(corrector, "corrector", CORRECTORS, CORRECTOR_ENTRY_POINTS) if isinstance(corrector, str) else corrector
-        )
+        self.predictor = PREDICTORS.make(predictor) if isinstance(predictor, str) else predictor
+        self.corrector = CORRECTORS.make(corrector) if isinstance(corrector, str) else corrector
         self._active: dict[tuple[int | str, int], tuple[int, int]] = {}
         """By id and submission of a job, what was predicted, and how often it was corrected."""
 
@@ -163,54 +156,3 @@ class _Named:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if isinstance(error, Exception) and not isinstance(error, FluxresError):
             raise UsageError(f"{type(error).__name__}: {error}", where=self.where) from error
-
-
-def predictors() -> list[str]:
-    """The names of all predictors; those of other packages come last."""
-    return [*PREDICTORS, *sorted(entry.name for entry in entry_points(group=PREDICTOR_ENTRY_POINTS))]
-
-
-def correctors() -> list[str]:
-    """The names of all correctors; those of other packages come last."""
-    return [*CORRECTORS, *sorted(entry.name for entry in entry_points(group=CORRECTOR_ENTRY_POINTS))]
-
-
-def _made(text: str, what: str, built_in: dict[str, Callable[..., Any]], group: str) -> Any:
-    """An object by its name and parameters."""
-    name, _, rest = text.partition(":")
-    factory = built_in.get(name)
-    for entry in () if factory is not None else entry_points(group=group):
-        if entry.name == name:
-            try:
-                factory = entry.load()
-            except Exception as error:
-                hint = f"its package has the entry point {entry.value!r}: repair or uninstall it"
-                raise UsageError(f"cannot be imported: {error}", where=f"{what} {name}", hint=hint) from error
-    if factory is None:
-        there = [*built_in, *sorted(entry.name for entry in entry_points(group=group))]
-        raise UsageError(f"no {what} {name!r:.80}", hint=f"there is {', '.join(there)}")
-    known = signature(factory).parameters
-    given: dict[str, Any] = {}
-    for pair in rest.split(",") if rest else ():
-        key, equals, value = pair.partition("=")
-        if not equals or key not in known:
-            hint = f"it has {', '.join(known)}" if known else "it has none"
-            raise UsageError(f"expected parameters as name=value, got {pair!r:.80}", where=f"{what} {name}", hint=hint)
-        given[key] = _value(value, known[key], f"{what} {name} {key}")
-    try:
-        return factory(**given)
-    except FluxresError:
-        raise
-    except Exception as error:  # it may be that of another package
-        raise UsageError(f"{error}" or type(error).__name__, where=f"{what} {name}") from error
-
-
-def _value(text: str, parameter: Parameter, where: str) -> Any:
-    """Text where the default is text, else a number."""
-    if isinstance(parameter.default, str):
-        return text
-    try:
-        number = float(text)
-        return int(number) if number.is_integer() else number
-    except (ValueError, OverflowError):
-        raise UsageError(f"expected a number, got {text!r:.80}", where=where) from None

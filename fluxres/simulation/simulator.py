@@ -50,6 +50,7 @@ from fluxres.simulation.cost import Cost, Decision
 from fluxres.simulation.cost import parse as cost_of
 from fluxres.simulation.energy import Energy, EnergyUse
 from fluxres.simulation.external import Booking, Disturbances, External
+from fluxres.simulation.feedback import Feedback, require_kind
 from fluxres.simulation.fleet import with_fleet
 from fluxres.simulation.hierarchy import Hierarchy, require_units, shares
 from fluxres.simulation.losses import Losses, LossSink
@@ -82,11 +83,12 @@ PASS: Final = 4
 PERIOD: Final = 5
 EXTERNAL: Final = 6
 CORRECT: Final = 7
+FOLLOW: Final = 11
 """Kinds of events. Those of one kind at one moment are handled in the order in which they were caused: ends in that of starts."""
 
 EVENT_ORDERS: Final[dict[str, tuple[int, ...]]] = {
-    "sequential": (KEEP, CORRECT, PASS, SERVED, SUBMIT, BOOT, TIMER, END, LAUNCHED, PERIOD, EXTERNAL),
-    "batched": (KEEP, CORRECT, END, SERVED, LAUNCHED, BOOT, TIMER, EXTERNAL, SUBMIT, PERIOD, PASS),
+    "sequential": (KEEP, CORRECT, PASS, SERVED, SUBMIT, FOLLOW, BOOT, TIMER, END, LAUNCHED, PERIOD, EXTERNAL),
+    "batched": (KEEP, CORRECT, END, SERVED, LAUNCHED, BOOT, TIMER, EXTERNAL, SUBMIT, FOLLOW, PERIOD, PASS),
 }
 """The order of the kinds of events at one moment. sequential, as in PySS: each event is followed by its pass. batched, as in
 Batsim: one pass follows all events.  Jobs that outlive what was predicted come first, before others could get what they hold; in
@@ -241,6 +243,7 @@ class Simulator:
         accounting: partitions, QOS, accounts and users with limits, if there is one instance.
         energy: what nodes draw, and when they are switched off; by default what their properties say, and never.
         prediction: of run times, with which policies plan; None: with limits.
+        feedback: which jobs are submitted after others have ended, as of `feedback.Feedback`; None: all at their times.
         sinks: receive every finished job.
         keep: whether to keep the schedule.
     """
@@ -261,6 +264,7 @@ class Simulator:
         accounting: Accounting | None = None,
         energy: Energy | None = None,
         prediction: Prediction | None = None,
+        feedback: str | None = None,
         sinks: Iterable[Sink] = (),
         keep: bool = True,
     ) -> None:
@@ -268,17 +272,17 @@ class Simulator:
             raise UsageError(f"event_order: expected {' or '.join(EVENT_ORDERS)}, got {event_order!r:.80}")
         self.machine, self.fleet = with_fleet(machine if isinstance(machine, Machine) else Machine(machine), energy)
         self.hierarchy = hierarchy if hierarchy is not None else Hierarchy()
-        if accounting is not None and self.hierarchy.levels > 1:
-            raise UsageError("accounting: limits are those of one queue", hint="use one instance, without a topology")
         self.costs = by_level(cost, self.hierarchy.levels)
         has_work = bool(self.hierarchy.starts_per_node) or any(not each.overheads.is_nothing for each in self.costs)
         takes_time = has_work or any(each.decision is not None for each in self.costs)
-        if accounting is not None and accounting.preempt_type != "none" and takes_time:
-            raise UsageError("accounting: jobs cannot be preempted where decisions take time", hint="use cost none")
+        _require_one_queue(self.hierarchy, accounting, feedback, takes_time=takes_time)
         self.accounting = accounting
         self._known_charged: dict[tuple[str | None, ...], Charged] = {}
         self.clock = SimulatedClock()
         self.events = Events(EVENT_ORDERS[event_order])
+        self.feedback: Feedback | None = None
+        self._follows, self._to_follow = feedback, 0
+        """What the loop is closed by; and the jobs that will be submitted at a known time, since those they follow have ended."""
         self.processors = Processors(self, self.hierarchy.starts_per_node) if has_work else None
         self._is_batched = event_order == "batched"
         self.prediction = prediction
@@ -318,7 +322,7 @@ class Simulator:
         """Of jobs that were interrupted."""
         self.external = External(self, disturbances.events, disturbances.on_failure)
         self.has_external = self.external.next is not None
-        if has_work and (self.has_external or prediction is not None or energy is not None):
+        if has_work and (self.has_external or prediction is not None or self.fleet is not None):
             what = "external events, predictions and energy are"
             raise UsageError(f"{what} for instances of which only decisions take time", where="cost")
         if self.has_external:
@@ -428,7 +432,13 @@ class Simulator:
             EXTERNAL: self._external,
             PERIOD: self._end_period,
             CORRECT: self._correct,
+            FOLLOW: self._follow,
         }
+        if self._follows is not None:
+            if not isinstance(self._workload, Workload):
+                self._workload = of_list(list(self._workload))
+            self._workload.submissions = jobs = list(self._workload.submissions)
+            self.feedback = Feedback(jobs, self._follows, self.external.notes)
         if self.processors is not None:
             handlers |= {
                 KEEP: self.processors.keep,
@@ -488,6 +498,8 @@ class Simulator:
     def _share(self, what: Child) -> Iterator[Submission]:
         """The jobs that are submitted to an instance of the hierarchy."""
         hierarchy, workload = self.hierarchy, self._workload
+        if self.feedback is not None:
+            return iter(self.feedback.first)
         is_leaf = what.level == hierarchy.levels - 1
         if not getattr(workload, "has_levels", False):
             return share(workload, what.place, hierarchy.leaves) if is_leaf else iter(())
@@ -583,6 +595,22 @@ class Simulator:
         if job is None or site.instance.is_closed:
             return  # its instance or one above was stopped after the event was queued
         site.take_next()
+        self._submit_job(site, job)
+
+    def _follow(self, job: Submission) -> None:
+        """Submit a job that follows others."""
+        self._to_follow -= 1
+        site = self._sites.get(self.instance)
+        if site is not None and not site.instance.is_closed:
+            self._submit_job(site, job)
+
+    def _after(self, job: Submission) -> None:
+        """Schedule the submission of the jobs that follow one that has ended."""
+        for moment, follower in () if self.feedback is None else self.feedback.ended(job.id, self.clock.now):
+            self._to_follow += 1
+            self.events.push(moment, FOLLOW, follower)
+
+    def _submit_job(self, site: Site, job: Submission) -> None:
         if site.place >= 0:
             self._submitted += 1
             self._numbered += job.number
@@ -604,6 +632,8 @@ class Simulator:
             self.refusals.add(job.id, problem, job.number)
             if self.prediction is not None:
                 self.prediction.end(job)
+            if site.place >= 0:
+                self._after(job)
             if site.instance.dependencies.remembers:
                 site.names[str(job.id)] = None
         self._announce(site)
@@ -690,6 +720,8 @@ class Simulator:
     @property
     def _has_work(self) -> bool:
         """Whether jobs wait, run, or are still to come."""
+        if self._to_follow:
+            return True
         for site in self._sites.values():
             active = site.instance.running_jobs.values()
             if site.upcoming is not None or site.children_left or any(not isinstance(job.payload, Booking) for job in active):
@@ -844,7 +876,9 @@ class Simulator:
         else:
             started, took = instance.schedule(1), 0.0
         units = sum(job.size for job in starting)
-        made = Decision(instance.queue.actions, started, queued, site.machine.count, took, units, not site.decisions)
+        pools = sum(len(instance.inventory.vertices(job.claim)) for job in starting) if cost.sees_pools else 0
+        size, is_first = site.machine.count, not site.decisions
+        made = Decision(instance.queue.actions, started, queued, size, took, units, is_first, pools)
         spent = ticks(cost.decide(made))
         site.decisions += 1
         return spent, self._started(site, spent)
@@ -1055,10 +1089,10 @@ class Simulator:
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    def _stop(self, what: Site | Job | Served | tuple[Site, object], error: BaseException) -> None:
+    def _stop(self, what: Site | Job | Served | Submission | tuple[Site, object], error: BaseException) -> None:
         """End the instance of a policy that raised; everything else goes on."""
-        what = what[0] if isinstance(what, tuple) else what
-        site = what if isinstance(what, Site) else self._sites[what.instance]
+        what = what[0] if isinstance(what, tuple) and not isinstance(what, Submission) else what
+        site = what if isinstance(what, Site) else self._sites[self.instance if isinstance(what, Submission) else what.instance]
         instance = site.instance
         message = str(error) if isinstance(error, FluxresError) else f"queue policy {instance.policy.name}: {error}"
         self.errors.append(f"{instance.address}: {message}")
@@ -1081,6 +1115,8 @@ class Simulator:
             self.external.blocked.note_reservation(job, given.name or "")
         if not isinstance(given, Submission):
             return
+        if self.feedback is not None and job.instance is self.instance:
+            self._after(given)
         if given.jobs:
             self._never += given.number if job.started < 0 or never_began else 0
             if job.child is not None and (below := self._sites.get(job.child)) is not None:
@@ -1126,6 +1162,19 @@ class Simulator:
             work=given.run,
             energy=None if self.fleet is None else self.fleet.end(job, end, has_run=start >= 0),
         )
+
+
+def _require_one_queue(hierarchy: Hierarchy, accounting: Accounting | None, feedback: str | None, *, takes_time: bool) -> None:
+    """Errors: UsageError for what only one queue has, in a hierarchy; for preemption where decisions take time."""
+    one = "use one instance, without a topology"
+    if accounting is not None and hierarchy.levels > 1:
+        raise UsageError("accounting: limits are those of one queue", hint=one)
+    if accounting is not None and accounting.preempt_type != "none" and takes_time:
+        raise UsageError("accounting: jobs cannot be preempted where decisions take time", hint="use cost none")
+    if feedback is not None:
+        require_kind(feedback)
+        if hierarchy.levels > 1:
+            raise UsageError("feedback: jobs follow each other in one queue", hint=one)
 
 
 def _left_of(job: Job) -> int:

@@ -22,11 +22,11 @@ from fluxres.errors import InputError
 from fluxres.simulation.workload import Submission, Workload, name_of
 
 FIELDS: Final = 18
-_JOB, _SUBMIT, _RUN, _GIVEN, _WANTED, _LIMIT, _STATUS, _USER = 0, 1, 3, 4, 7, 8, 10, 11
+_JOB, _SUBMIT, _WAIT, _RUN, _GIVEN, _WANTED, _LIMIT, _STATUS, _USER = 0, 1, 2, 3, 4, 7, 8, 10, 11
 _USED_MEMORY, _WANTED_MEMORY, _GROUP, _APPLICATION, _QUEUE, _PARTITION, _PREVIOUS, _THINK = 6, 9, 12, 13, 14, 15, 16, 17
 _READ: Final = (
     *(_JOB, _SUBMIT, _RUN, _GIVEN, _WANTED, _LIMIT, _STATUS, _USER),
-    *(_USED_MEMORY, _WANTED_MEMORY, _GROUP, _APPLICATION, _QUEUE, _PARTITION, _PREVIOUS, _THINK),
+    *(_USED_MEMORY, _WANTED_MEMORY, _GROUP, _APPLICATION, _QUEUE, _PARTITION, _PREVIOUS, _THINK, _WAIT),
 )
 _PARTS: Final = ("2", "3", "4")
 """Status of a line that describes a part of a job."""
@@ -126,7 +126,8 @@ def _submission(
         16,
         (),
         1 if status == 0 else 0,
-        *_fields(*values[8:]),
+        *_fields(*values[8:16]),
+        waited=round(values[16] * TICKS_PER_S) if 0 <= values[16] <= _MAX_S else None,
     )
 
 

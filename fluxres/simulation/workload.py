@@ -39,6 +39,7 @@ class Submission(NamedTuple):
         level: of the instance that runs it, 0 for the outermost; None for an innermost one.
         jobs: those of an instance that is made for this job, on what it holds; their times count from the begin of that
             instance, which ends with the last of them, or at the limit.
+        waited: how long it waited in the system that a trace was recorded on, in ticks, or None.
     """
 
     id: int | str
@@ -61,6 +62,7 @@ class Submission(NamedTuple):
     think: int = 0
     level: int | None = None
     jobs: tuple[Submission, ...] = ()
+    waited: int | None = None
 
     @property
     def number(self) -> int:

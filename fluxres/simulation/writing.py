@@ -81,6 +81,8 @@ def _swf(workload: Workload, losses: Losses, _: str) -> Iterator[str]:
         values[9] = -1 if job.memory_kib is None else job.memory_kib
         for at, kind in ((11, "user"), (12, "account"), (13, "application"), (14, "queue"), (15, "partition")):
             values[at] = numbers[kind].of(getattr(job, kind))
+        if job.waited is not None:
+            values[2] = _seconds(job.waited)
         if job.previous is not None:
             values[16], values[17] = ids.of(job.previous), _seconds(job.think)
         _count(job, losses, ("name", "qos", "dependencies", "urgency", "level"))
@@ -156,7 +158,9 @@ def _batsim(workload: Workload, losses: Losses, _: str) -> Iterator[str]:
         if job.limit < FOREVER:
             entry["walltime"] = _value(job.limit)
         entry |= {key: value for key in _MORE if (value := getattr(job, key)) is not None}
-        _count(job, losses, ("name", "urgency", "dependencies", "status", "memory_kib", "application", "previous", "level"))
+        _count(
+            job, losses, ("name", "urgency", "dependencies", "status", "memory_kib", "application", "previous", "level", "waited")
+        )
         jobs.append(entry)
         most = max(most, entry["res"])
     yield orjson.dumps({"nb_res": most, "jobs": jobs, "profiles": profiles}, option=orjson.OPT_INDENT_2).decode() + "\n"
@@ -194,7 +198,7 @@ def _entry(job: Submission, losses: Losses, unit: str) -> dict[str, Any]:
             entry[key] = getattr(job, key)
     if job.dependencies:
         entry["dependencies"] = list(job.dependencies)
-    _count(job, losses, ("memory_kib", "application", "previous"))
+    _count(job, losses, ("memory_kib", "application", "previous", "waited"))
     return entry
 
 

@@ -102,7 +102,7 @@ class Attached(PatientSink):
         self._settled_s = -_SETTLE_EVERY_S
         # Under the lock of the graph:
         self._told: list[Event | Callable[[], Event]] = []
-        self._notes: list[tuple[str, str]] = []
+        self._notes: list[tuple[str, str | None]] = []
         self._revision = 0
         self._generation = self.graph.generation
         self._since_snapshot = self._link.row.weight
@@ -184,7 +184,7 @@ class Attached(PatientSink):
             self._leave()
         return [next((one.error for one in waiting if one.error is not None), found) for found, waiting in made]
 
-    def note(self, name: str, text: str) -> None:
+    def note(self, name: str, text: str | None) -> None:
         self._notes.append((name, text))
 
     def __call__(self, event: Event) -> None:

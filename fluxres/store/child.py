@@ -114,6 +114,7 @@ class Child:
         wait_s = limits.LOCK_WAIT_SECONDS_DEFAULT
         self.graph: ResourceGraph = Attached(store, row.name, "full", command, wait_s, store.clock).graph
         self._is_over = threading.Event()
+        self._was_ended = False
         self._thread = threading.Thread(target=self._run, name="fluxres-child", daemon=True)
         self._thread.start()
 
@@ -140,9 +141,14 @@ class Child:
         """Whether it has ended, or has lost its lease, and changes nothing any more."""
         return self._is_over.is_set() or self._fence.loss is not None
 
+    @property
+    def loss(self) -> HoldLapsed | None:
+        """Why it changes nothing any more: its lease was over, or it has ended; None while it may."""
+        return self._fence.loss
+
     def require(self) -> None:
-        """Errors: HoldLapsed once the lease has been lost."""
-        if (loss := self._fence.loss) is not None:
+        """Errors: HoldLapsed once it has lost its lease, and not if it was ended here."""
+        if (loss := self.loss) is not None and not self._was_ended:
             raise HoldLapsed(loss.message, where=loss.where, hint=loss.hint)
 
     # -- more, less, longer --------------------------------------------------------------------------------------------
@@ -231,6 +237,8 @@ class Child:
             return
         with suppress(HoldLapsed):
             end(self.store, self.name, self._command or "child: end")
+        self._was_ended = True
+        self._fence.loss = HoldLapsed("it has ended", where=f"graph '{self.name}'", hint="begin anew")
 
     def detach(self) -> None:
         """Give the lease back, and leave the graph with its jobs, which then lasts as long as the job in the parent.
@@ -305,7 +313,7 @@ def open_child(
     Errors: UnknownJob; InsufficientResources if the job holds nothing now, or `wanted` cannot be allocated; StoreBusy if another
         process has the lease; UsageError for a name that is taken; HoldLapsed if the parent has nothing to give any more.
     """
-    if not limits.CHILD_LEASE_SECONDS_MIN <= lease_s <= limits.CHILD_LEASE_SECONDS_MAX:
+    if not isinstance(lease_s, int | float) or not limits.CHILD_LEASE_SECONDS_MIN <= lease_s <= limits.CHILD_LEASE_SECONDS_MAX:
         bounds = f"{limits.CHILD_LEASE_SECONDS_MIN:g} to {limits.CHILD_LEASE_SECONDS_MAX:g}"
         raise UsageError(f"lease_s: expected {bounds} seconds, got {lease_s!r}")
     store, fence = open_store(url, clock=clock), ChildFence(clock)

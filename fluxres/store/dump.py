@@ -24,13 +24,13 @@ from fluxres.store.claims import CLAIM
 from fluxres.store.contents import PARTS, Blob, EventRow, GraphRow, Part
 from fluxres.store.database import Connection
 from fluxres.store.disk import temporary
-from fluxres.store.lease import ANSWER, LEASE
+from fluxres.store.lease import ANSWER, INSTANCE, LEASE
 from fluxres.store.progress import OnProgress, unwatched
 from fluxres.store.store import SAVED, Rows
 
 VERSION: Final = 1
 HEAD: Final = b'{"fluxres":"store"'
-_OF_GRAPHS: Final = (SAVED, CLAIM)
+_OF_GRAPHS: Final = (SAVED, CLAIM, INSTANCE)
 """What notes about a graph begin with, before its uid."""
 _LINE_BYTES_MAX: Final = 1 << 30
 _EVENTS_AT_ONCE: Final = 500
@@ -195,11 +195,11 @@ def _renamed(note: NoteItem, renamed: Mapping[str, str]) -> tuple[str, str]:
     prefix = next((prefix for prefix in _OF_GRAPHS if note.key.startswith(prefix)), None)
     if prefix is None:
         return note.key, note.text
-    uid, text = note.key.removeprefix(prefix), note.text
+    (uid, colon, rest), text = note.key.removeprefix(prefix).partition(":"), note.text
     if prefix == CLAIM:
         claim = claims.decoded(text, note.key)
         text = msgspec.json.encode(msgspec.structs.replace(claim, parent=renamed.get(claim.parent, claim.parent))).decode()
-    return prefix + renamed.get(uid, uid), text
+    return f"{prefix}{renamed.get(uid, uid)}{colon}{rest}", text
 
 
 class _Graph:

@@ -144,7 +144,7 @@ def is_structural(events: Iterable[Event]) -> bool:
 
 
 _GIVE_NOTHING: Final = frozenset(
-    ("free", "release", "expire", "renew", "tag", "untag", "state", "reserve", "unreserve", "unlink", "remove_edge")
+    ("free", "release", "expire", "renew", "tag", "untag", "state", "reserve", "unreserve", "unlink", "remove_edge", "instance")
 )
 
 

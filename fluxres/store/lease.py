@@ -20,6 +20,10 @@ LEASE: Final = "lease"
 """The note."""
 ANSWER: Final = "answer:"
 """Notes of what servers answered begin with this."""
+INSTANCE: Final = "instance:"
+"""Notes of instances and their jobs begin with this, the uid of the graph and a colon."""
+MANY: Final = (ANSWER, INSTANCE)
+"""What the notes begin with of which there are thousands."""
 
 
 class Lease(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -29,7 +29,7 @@ from fluxres.store.claims import Claim, Claims, Standing
 from fluxres.store.contents import Blob, EventRow, GraphRow, Part
 from fluxres.store.database import Connection, Database, Durability, Guard, Lock
 from fluxres.store.journal import Entry, Event
-from fluxres.store.lease import ANSWER
+from fluxres.store.lease import ANSWER, INSTANCE
 from fluxres.store.lock import Notify
 from fluxres.store.tickets import Ticket, Tickets
 from fluxres.store.url import ServerUrl, StoreUrl, parse
@@ -115,10 +115,8 @@ class Rows:
         if self.db.note(DEFAULT) == row.name:
             self.db.remove_note(DEFAULT)
         self.db.remove_note(SAVED + row.uid)
-        claim = self.claims.of(row)
-        if claim is not None and claim.lease is not None:
-            for name in [name for name in self.db.notes() if name.startswith(f"{ANSWER}{row.uid}:")]:
-                self.db.remove_note(name)
+        for name in [name for name in self.db.notes() if name.startswith((f"{ANSWER}{row.uid}:", f"{INSTANCE}{row.uid}:"))]:
+            self.db.remove_note(name)
         self.claims.remove(row)
 
     def saved(self, row: GraphRow) -> list[Saved]:
@@ -346,7 +344,10 @@ class Rows:
         ]
         self.db.add_events(row.number, lines)
         for key, text in (note for change in changes for note in change.notes):
-            self.db.put_note(key, text)
+            if text is None:
+                self.db.remove_note(key)
+            else:
+                self.db.put_note(key, text)
         seq, weight = row.seq + len(lines), row.weight + sum(change.weight for change in changes)
         before = replace(row, seq=seq - len(last.bodies))
         self._keep(before, seq, shape=last.shape is not None, marks=last.marks is not None)
@@ -395,7 +396,7 @@ class Change(msgspec.Struct):
         pools: of the graph after it.
         shape, marks: a snapshot of the graph after it, if one is due.
         concerned: marks of the runs whose end it may have moved.
-        notes: names and texts that are written with it.
+        notes: names and texts that are written with it; None removes a note.
         gives: whether it may allocate something, or add to what can be allocated.
         begins: the first moment, in ticks, of what it allocates.
     """
@@ -408,7 +409,7 @@ class Change(msgspec.Struct):
     shape: bytes | None = None
     marks: bytes | None = None
     concerned: list[str] = msgspec.field(default_factory=list)
-    notes: list[tuple[str, str]] = msgspec.field(default_factory=list)
+    notes: list[tuple[str, str | None]] = msgspec.field(default_factory=list)
     gives: bool = False
     begins: int = FOREVER
 

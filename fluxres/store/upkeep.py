@@ -18,6 +18,7 @@ from fluxres.store import dump, encoding, journal, records
 from fluxres.store.claims import CLAIM
 from fluxres.store.contents import Blob, GraphRow
 from fluxres.store.disk import sync_folder, temporary
+from fluxres.store.lease import INSTANCE
 from fluxres.store.progress import OnProgress, unwatched
 from fluxres.store.sqlite import SqliteDatabase
 from fluxres.store.store import DEFAULT, SAVED, Rows, Store
@@ -139,9 +140,9 @@ def _check_notes(rows: Rows, graphs: list[GraphRow]) -> Iterator[Problem]:
         yield Problem("error", rows.url, f"the graph in use, '{notes[DEFAULT]}', does not exist")
     for row in graphs:
         rows.saved(row)
-    for prefix, what in ((SAVED, "saves"), (CLAIM, "the claim")):
+    for prefix, what in ((SAVED, "saves"), (CLAIM, "the claim"), (INSTANCE, "an instance")):
         for key in notes:
-            if key.startswith(prefix) and key.removeprefix(prefix) not in uids:
+            if key.startswith(prefix) and key.removeprefix(prefix).partition(":")[0] not in uids:
                 yield Problem("warning", rows.url, f"a note about {what} of a graph that does not exist: {key}")
 
 

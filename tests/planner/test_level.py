@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fluxres.clock import FOREVER
 from fluxres.errors import LimitExceeded, UsageError
 from fluxres.planner import Planner
+from fluxres.planner.deltas import Deltas
+from fluxres.planner.level import Level
 from fluxres.planner.marks import Marks, ordinals_of
+from fluxres.planner.timeline import Timeline
 
 #: cluster, two racks of two nodes, each node with a socket of two cores and one memory of 4 units next to it
 PARENT = [-1]
@@ -143,4 +149,150 @@ def test_too_many_breakpoints_leave_a_few_pools_unchanged(monkeypatch: pytest.Mo
     with pytest.raises(LimitExceeded, match="breakpoints"):
         planner.hold_all([2, 5, 6], [1, 1, 1], 4, 6)
     assert [planner.segments(v) for v in (2, 3, 5, 6)] == [[], [(0, 2, 1)], [(0, 2, 1)], []]
+    assert planner.check() == []
+
+
+def columns_of(level: Level) -> dict[str, object]:
+    """All that a level keeps, without the order in which blocks stored their rows and counts that came back to nothing."""
+    kept: dict[str, object] = {}
+    for name in ("roof", "touched"):
+        marks: Marks = getattr(level, name)
+        kept[name] = (marks.times.tolist(), marks.rows, marks.ones.tolist())
+    for kind, line in level._counts.items():
+        for number, block in line.blocks.items():
+            if len(block.times) > 1:
+                rows = block.matrix[np.frombuffer(block.rows, np.int64)]
+                kept[f"{kind}.{number}"] = (block.times.tolist(), block.changes.tolist(), rows.dtype, rows.tolist())
+        if line.breakpoints:
+            kept[f"{kind}"] = line.breakpoints
+    return kept
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.booleans(), some, st.integers(-5, HORIZON), st.one_of(st.integers(1, HORIZON), st.just(FOREVER)), st.booleans()
+        ),
+        max_size=25,
+    ),
+    st.integers(1, 5),
+    st.sampled_from([1, 2]),
+)
+@settings(max_examples=150, deadline=None)
+def test_level_that_is_made_late_equals_one_that_saw_every_change(
+    changes: list[tuple[bool, list[tuple[int, int]], int, int, bool]], span: int, units_of_rack: int
+) -> None:
+    size = [units_of_rack if kind == 1 else units for kind, units in zip(TYPE, SIZE, strict=True)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fluxres.planner.level.SPAN", span)
+        early, late = Planner(PARENT, END, TYPE, size), Planner(PARENT, END, TYPE, size)
+        followed = {kind: early.levels.of(kind) for kind in (2, 3)}
+        for on, picks, start, length, covers in changes:
+            for planner in (early, late):
+                with suppress(UsageError):
+                    if covers:  # a memory below the level, or a rack above it
+                        planner.cover(picks[0][0], start, min(start + length, FOREVER), on)
+                    else:
+                        change = planner.hold_all if on else planner.release_all
+                        change([v for v, _ in picks], [amount for _, amount in picks], start, min(start + length, FOREVER))
+        for kind, level in followed.items():
+            recalled = late.levels.of(kind)
+            assert level is not None
+            assert recalled is not None
+            assert columns_of(recalled) == columns_of(level)
+            assert recalled.roof.check() == recalled.touched.check() == []
+            assert [text for line in recalled._counts.values() for text in line.check()] == []
+
+
+spans_of = st.tuples(st.integers(0, 199), st.integers(0, 30), st.one_of(st.integers(1, 9), st.just(FOREVER)), st.integers(1, 300))
+
+
+@given(st.lists(spans_of, max_size=60), st.sampled_from([None, np.uint8, np.uint16, np.int64]), st.integers(1, 4))
+@settings(max_examples=100, deadline=None)
+def test_differences_add_up_to_what_is_used(spans: list[tuple[int, int, int, int]], dtype: object, rows: int) -> None:
+    limit = 1 if dtype is None else min(int(np.iinfo(dtype).max), 2**20)
+    line = Timeline(200, 128, dtype)  # type: ignore[arg-type]
+    for ordinal, start, length, units in spans:
+        line.change(ordinal, 1, min(units, limit), limit, start, min(start + length, FOREVER))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fluxres.planner.block.REDUCED_ROWS", rows)
+        deltas = Deltas.of(*line.differences())
+    used: dict[tuple[int, int], int] = {}
+    for ordinal, time, units in zip(*(column.tolist() for column in deltas), strict=True):
+        for tick in range(time, 41):
+            used[ordinal, tick] = used.get((ordinal, tick), 0) + units
+    wanted = {
+        (ordinal, tick): units
+        for ordinal in range(200)
+        for start, end, units in line.steps(ordinal)
+        for tick in range(start, min(end, 41))
+    }
+    assert {cell: units for cell, units in used.items() if units} == wanted
+    if dtype is not None:
+        filled = Timeline(200, 128, dtype)  # type: ignore[arg-type]
+        filled.fill(deltas)
+        assert filled.check() == []
+        assert [filled.steps(ordinal) for ordinal in range(200)] == [line.steps(ordinal) for ordinal in range(200)]
+
+
+windows = st.tuples(
+    st.integers(0, len(PARENT) - 1), st.integers(1, 4), st.integers(0, HORIZON), st.one_of(st.integers(1, 9), st.just(FOREVER))
+)
+
+
+@given(st.lists(windows, max_size=40), st.integers(0, 40), st.integers(1, 3))
+@settings(max_examples=150, deadline=None)
+def test_windows_held_together_equal_windows_held_one_by_one(
+    found: list[tuple[int, int, int, int]], before: int, units_of_rack: int
+) -> None:
+    """In a machine whose second rack has more units than the first one, so that one type has pools of both kinds."""
+    size = list(SIZE)
+    size[max(v for v, kind in enumerate(TYPE) if kind == 1)] = units_of_rack
+    one_by_one, together = Planner(PARENT, END, TYPE, size), Planner(PARENT, END, TYPE, size)
+    held = []
+    for number, (v, units, start, length) in enumerate(found):
+        window = (v, min(units, size[v]), start, min(start + length, FOREVER))
+        with suppress(UsageError):
+            one_by_one.hold(*window)
+            held.append(window)
+            if number < before:
+                together.hold(*window)
+                held.pop()
+    columns = np.array(held, np.int64).reshape(-1, 4).T
+    together.hold_windows(*columns)
+    assert together.check() == one_by_one.check() == []
+    for v in range(len(PARENT)):
+        assert (together.segments(v), together.covers(v)) == (one_by_one.segments(v), one_by_one.covers(v))
+    for kind in (2, 3, 4):
+        recalled, level = together.levels.of(kind), one_by_one.levels.of(kind)
+        assert recalled is not None
+        assert level is not None
+        assert columns_of(recalled) == columns_of(level)
+
+
+@pytest.mark.parametrize(
+    ("window", "message"),
+    [
+        ((5, 1, 4, 4), "expected start < end"),
+        ((99, 1, 0, 4), "expected 0 <= vertex"),
+        ((5, 0, 0, 4), "expected amount >= 1"),
+        ((5, 1, 2, 4), "pool 5: 2 units requested from 2 on"),
+    ],
+)
+def test_windows_that_do_not_fit_are_refused_together(window: tuple[int, int, int, int], message: str) -> None:
+    planner = Planner(PARENT, END, TYPE, SIZE)
+    planner.hold(5, 1, 0, 3)
+    with pytest.raises(UsageError, match=message):
+        planner.hold_windows(*np.array([(3, 1, 0, 9), window], np.int64).T)
+    assert (planner.segments(3), planner.segments(5)) == ([], [(0, 3, 1)])
+    assert planner.check() == []
+
+
+def test_windows_beyond_the_bound_of_breakpoints_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    planner = Planner(PARENT, END, TYPE, SIZE)
+    planner.hold(5, 1, 0, 3)
+    monkeypatch.setattr("fluxres.limits.BREAKPOINTS_MAX", 3)
+    with pytest.raises(LimitExceeded, match="breakpoints"):
+        planner.hold_windows(*np.array([(3, 1, 0, 9), (4, 1, 5, 7), (4, 1, 8, 9)], np.int64).T)
+    assert [planner.segments(v) for v in (3, 4, 5)] == [[], [], [(0, 3, 1)]]
     assert planner.check() == []

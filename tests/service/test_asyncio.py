@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
@@ -14,7 +15,8 @@ import pytest
 
 import fluxres
 from fluxres import limits
-from fluxres.service.client import async_connection
+from fluxres.service.client import async_connection, servers
+from fluxres.service.client.async_graph import AsyncRemoteGraph
 from fluxres.service.client.line import Line
 from fluxres.store import open_store
 from tests.service.conftest import Server, running
@@ -179,6 +181,74 @@ def test_events_are_pushed_and_a_stream_ends_when_its_loop_is_left(server: Serve
                 await waiting
 
     run(main())
+
+
+def test_a_change_without_an_answer_is_in_doubt_and_a_question_is_not(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "_TRIES", 1)
+
+    async def main() -> None:
+        async with fluxres.aconnect(server.url, timeout_s=0.5) as graph:
+            with fluxres.connect(server.url, timeout_s=0.5) as other:
+                server.process.send_signal(signal.SIGSTOP)
+                doubt = r"did not answer within 0\.5 s: the change may have been made \(look what is there"
+                with pytest.raises(fluxres.InDoubt, match=doubt):
+                    await graph.allocate(CORE, job="j1")
+                with pytest.raises(fluxres.InDoubt, match=doubt):
+                    other.allocate(CORE, job="j1")
+                for ask in (graph.jobs, lambda: asyncio.to_thread(other.jobs)):
+                    with pytest.raises(fluxres.StoreError, match=r"did not answer within 0\.5 s \(wait longer") as found:
+                        await ask()
+                    assert not isinstance(found.value, fluxres.InDoubt)
+                server.process.kill()
+                server.process.wait()
+                with pytest.raises(fluxres.StoreError, match="cannot be reached") as refused:
+                    await graph.free("j1")
+                assert not isinstance(refused.value, fluxres.InDoubt)  # it was never sent
+
+    run(main())
+
+
+def test_a_graph_that_is_closed_ends_its_streams_and_says_so(server: Server) -> None:
+    async def main() -> None:
+        graph = await fluxres.aconnect(server.url)
+
+        async def follow() -> list[str]:
+            return [event["name"] async for event in graph.events(after=0)]
+
+        following = asyncio.create_task(follow())
+        await graph.allocate(CORE, job="j1")
+        await asyncio.sleep(0.3)
+        server.process.send_signal(signal.SIGSTOP)
+        change, question = asyncio.create_task(graph.free("j1")), asyncio.create_task(graph.jobs())
+        await asyncio.sleep(0.3)
+        await graph.close()
+        assert await following == ["load", "allocate"]
+        with pytest.raises(fluxres.InDoubt, match="the graph was closed before the answer came: the change may have been made"):
+            await change
+        with pytest.raises(fluxres.StoreError, match="the graph was closed before the answer came"):
+            await question
+        with pytest.raises(fluxres.UsageError, match=r"the graph was closed \(connect again\)"):
+            await graph.jobs()
+        server.process.send_signal(signal.SIGCONT)
+
+    run(main())
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the connections of a loop that has ended
+def test_another_event_loop_is_refused(server: Server) -> None:
+    async def connect() -> AsyncRemoteGraph:
+        graph = await fluxres.aconnect(server.url)
+        assert await graph.jobs() == []
+        return graph
+
+    async def other(graph: AsyncRemoteGraph) -> None:
+        for ask in (graph.jobs(), anext(graph.events())):
+            with pytest.raises(fluxres.UsageError, match="connected in another event loop"):
+                await ask
+        await graph.close()
+
+    run(other(asyncio.run(connect())))
+    gc.collect()
 
 
 def test_a_body_that_is_too_long_is_refused_before_all_of_it_is_sent(server: Server) -> None:

@@ -187,5 +187,4 @@ def test_what_a_server_of_a_child_says(tmp_path: Path) -> None:
         assert server.answers("GET", "/ready")[0] == 200
         assert server.answers("GET", "/v1/graphs/demo/jobs")[0] == 404
         assert server.answers("POST", "/v1/graphs?name=new", json.dumps(DEMO).encode())[0] == 400
-        assert server.process.stdout is not None
-        assert server.process.stdout.readline() == "graph 'demo.a' has what job 'a' of graph 'demo' holds\n"
+        assert server.says("graph 'demo.a' has what job 'a' of graph 'demo' holds")

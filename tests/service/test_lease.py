@@ -19,7 +19,7 @@ from fluxres import clock, limits
 from fluxres.errors import NotLeader, StoreError
 from fluxres.launch import identity
 from fluxres.model import ResourceGraph
-from fluxres.service import leadership
+from fluxres.service import leadership, problems
 from fluxres.service.access import Caller, Role
 from fluxres.service.kept import KeptAnswers
 from fluxres.service.leadership import Leadership
@@ -267,6 +267,8 @@ def test_a_change_that_fails_while_another_server_leads_is_one_for_that_server(
     site, caller = Site(demo, 10.0, LIFE_S), Caller("ada", Role.ADMIN)
     site.leadership.begin("http://first", is_open=True, may_stand_by=True)
 
+    refused = list[StoreError]()
+
     def fail(_change: Any) -> Any:
         raise StoreError("the server ended the connection")
 
@@ -274,6 +276,7 @@ def test_a_change_that_fails_while_another_server_leads_is_one_for_that_server(
         try:
             await site.change("demo", caller, "test", None, lambda graph: graph.tag("/demo", "k"), keep)
         except StoreError as error:
+            refused.append(error)
             return type(error).__name__
         return "made"
 
@@ -288,8 +291,12 @@ def test_a_change_that_fails_while_another_server_leads_is_one_for_that_server(
         return [*found, await change(keep), await change(None)]
 
     try:
-        assert asyncio.run(main()) == ["made", "StoreError", "NotLeader", "StoreError"]
+        assert asyncio.run(main()) == ["made", "StoreError", "NotLeader", "InDoubt"]
         assert site.leadership.leader == "http://second"
+        assert "may have been made" in refused[-1].message
+        assert "http://second" in refused[-1].hint
+        # Nothing says that it can be repeated.
+        assert (problems.status_of(refused[-1]), problems.headers(refused[-1])) == (503, {})
     finally:
         site.close()
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import fluxres
-from fluxres.store import open_store
+from fluxres.store import open_store, upkeep
 from tests.service.conftest import DEMO, running
 from tests.store.conftest import KINDS, empty, etcd_server, postgresql_server
 
@@ -32,3 +32,28 @@ def test_rule_d1_what_a_server_acknowledges_is_in_its_store(empty: Callable[[str
     assert stored.jobs() == ["j1", "j2", "j3"]
     assert stored.check() == []
     open_store(url).use("demo", wait_s=0)  # the server has given the lock back
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_instances_are_kept_in_a_store_of_each_kind(empty: Callable[[str], str], kind: str) -> None:
+    url = empty(kind)
+    wide = {"fluxres": 1, "name": "wide", "resources": [{"type": "node", "count": 150}]}
+    fluxres.save(fluxres.load(wide), url)
+    with running(url) as server:
+        with fluxres.connect(server.url) as graph:
+            top = graph.create_instance("main", queue_policy="fcfs")
+            block = top.submit("slot=150/node")
+            for _ in range(150):
+                top.submit("slot=1/node")
+            top.finish(block.id)  # 150 jobs start in one transaction
+            assert top.running == 150
+            before = [job.document for job in top.jobs()]
+        server.process.kill()
+        server.process.wait()
+    with running(url) as server, fluxres.connect(server.url) as graph:
+        top = graph.instance("main")
+        assert [job.document for job in top.jobs()] == before
+        assert top.check() == []
+        top.close()
+        assert graph.jobs() == []
+    assert upkeep.check(open_store(url))[1] == []

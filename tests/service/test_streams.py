@@ -117,6 +117,30 @@ def test_clients_get_events_as_they_happen(server: Server) -> None:
     assert found == ["j0", "j1", "j2"]
 
 
+def test_events_of_a_single_server_go_on_after_it_was_killed_and_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "SERVICE_RESUME_SECONDS", 30.0)
+    store = demo_store(tmp_path)
+    with running(store) as server:
+        port = server.url.rpartition(":")[2]
+        with fluxres.connect(server.url) as graph:
+            events = graph.events(after=0)
+            assert next(events)["name"] == "load"
+            server.process.kill()
+            server.process.wait()
+            with running(store, "--port", port):
+                graph.allocate("slot=1/node", job="j1")
+                assert next(events)["context"]["job"] == "j1"
+            monkeypatch.setattr(limits, "SERVICE_RESUME_SECONDS", 0.8)
+            begun = time.monotonic()
+            with pytest.raises(fluxres.StoreError, match="cannot be reached"):
+                next(events)
+            assert time.monotonic() - begun >= 0.8
+            with pytest.raises(fluxres.StoreError, match="cannot be reached"):
+                next(graph.events())
+
+
 def test_sigterm_ends_streams_and_answers_what_has_begun(tmp_path: Path) -> None:
     with running(demo_store(tmp_path)) as server:
         reader = Reader(server)

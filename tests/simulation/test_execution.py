@@ -18,6 +18,7 @@ from fluxres.simulation import swf
 from fluxres.simulation.cost import Fitted, Measured
 from fluxres.simulation.machine import of_shape
 from fluxres.simulation.models import Ensemble, Lublin
+from fluxres.simulation.overheads import NO_OVERHEADS
 from fluxres.simulation.simulator import simulate
 from fluxres.simulation.workload import Submission
 from fluxres.syntax import idset
@@ -150,7 +151,9 @@ def test_an_impossible_division_is_an_error_of_the_run(tmp_path: Path) -> None:
 
 def test_costs_are_those_of_the_page() -> None:
     def cost(text: str) -> object:
-        return parts.cost(one(ENSEMBLE + f"cost: {text}\n").page.cost)
+        (found,) = parts.costs(one(ENSEMBLE + f"cost: {text}\n").page.cost)
+        assert found.overheads == NO_OVERHEADS
+        return found.decision
 
     assert cost("none") is None
     assert cost("measured") == Measured()

@@ -7,10 +7,14 @@ import pytest
 from fluxres.clock import FOREVER, TICKS_PER_S
 from fluxres.errors import UsageError
 from fluxres.simulation.correctors import INCREMENTS_S, Corrector, Increments
+from fluxres.simulation.external import Booking, Disturbances, ExternalEvent
+from fluxres.simulation.machine import read
+from fluxres.simulation.models import Lublin
 from fluxres.simulation.prediction import Prediction
 from fluxres.simulation.predictors import Average, Categories, Predictor, Tsafrir, UsedFraction
 from fluxres.simulation.simulator import Result, Simulator, simulate
 from fluxres.simulation.workload import Submission
+from tests.simulation.predicted_run import differences
 
 S = TICKS_PER_S
 
@@ -160,3 +164,35 @@ def test_what_a_predictor_raises_names_it() -> None:
 
     with pytest.raises(UsageError, match="predictor Broken: ValueError: no idea"):
         simulate(HISTORY, 8, prediction=Prediction(Broken()))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_courses_are_as_the_oracle_says(seed: int) -> None:
+    assert differences(seed) == []
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "easy", "easy-count", "easy-sjbf", "hybrid", "conservative"])
+def test_perfect_predictions_give_the_schedule_of_exact_limits_and_requested_ones_that_of_limits(policy: str) -> None:
+    jobs = list(Lublin(120, 16, seed=2, overestimate=9))
+    exact = [each._replace(limit=each.run) for each in jobs]
+
+    def made(given: list[Submission], prediction: str | None = None) -> dict[int | str, int]:
+        how = None if prediction is None else Prediction(prediction)
+        return starts(simulate(given, "node=16", queue_policy=policy, prediction=how))
+
+    assert made(jobs, "perfect") == made(exact)
+    assert made(jobs, "requested") == made(jobs)
+
+
+@pytest.mark.parametrize(("machine", "inventory"), [("8", "auto"), ("node=8", "named"), ("node=8", "graph")])
+def test_a_job_that_outlives_its_prediction_is_stopped_before_an_advance_reservation(machine: str, inventory: str) -> None:
+    events = [ExternalEvent(0, "reserve", Booking(8, 40 * S, 10 * S))]
+    jobs = [job(1, 1, 5, 100, 1), job(2, 1, 5, 100, 1), job(3, 20, 60, 100, 4)]
+    limits = [each._replace(limit=each.run) for each in jobs[:2]]
+    how = Prediction("tsafrir", "requested")
+    simulator = Simulator(read(machine), inventory=inventory, prediction=how, disturbances=Disturbances(events))
+    result = simulator.run([*limits, jobs[2]])
+    assert starts(result)[3] == 20
+    assert result.metrics.results == {"completed": 2, "timeout": 1}
+    assert result.notes == {"jobs that outlived their prediction and were stopped, as what they held was reserved": 1}
+    assert simulator.instance.check() == []

@@ -55,6 +55,7 @@ def test_each_policy_has_the_metrics_of_a_run_of_its_own(workload: str, tmp_path
                     "size_s": 0.0,
                     "unit_s": 0.0,
                     "first_s": 0.0,
+                    "doubling_s": 0.0,
                 }
             },
         ),

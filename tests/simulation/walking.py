@@ -215,7 +215,7 @@ def simulated(run: study.Run) -> Walked:
         machine,
         hierarchy=parts.hierarchy(run.page.hierarchy, parts.machine(run).count),
         inventory=run.page.inventory,
-        cost=parts.cost(run.page.cost),
+        cost=parts.costs(run.page.cost),
     )
     simulator.run(parts.workload(run, machine.count))
     return simulator

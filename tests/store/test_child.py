@@ -124,6 +124,9 @@ def test_a_child_loads_grows_shrinks_extends_and_ends(site: Store, cleanup: Exit
     assert (site.names(), site.load("demo").jobs()) == (["demo"], [])
     with pytest.raises(UsageError, match="was closed"):
         child.graph.allocate("slot/core", job="late")
+    for late in (lambda: child.grow("slot/core"), child.refresh, child.renew):
+        with pytest.raises(HoldLapsed, match=r"it has ended \(begin anew\)"):
+            late()
 
 
 def test_a_child_gets_its_first_resources(local: Store, cleanup: ExitStack) -> None:
@@ -140,7 +143,7 @@ def test_a_child_gets_its_first_resources(local: Store, cleanup: ExitStack) -> N
 
 
 def test_bounds_of_a_lease(local: Store, cleanup: ExitStack) -> None:
-    for life_s in (limits.CHILD_LEASE_SECONDS_MIN / 2, limits.CHILD_LEASE_SECONDS_MAX * 2):
+    for life_s in (limits.CHILD_LEASE_SECONDS_MIN / 2, limits.CHILD_LEASE_SECONDS_MAX * 2, "3"):
         with pytest.raises(UsageError, match=r"lease_s: expected 0\.5 to 86400 seconds"):
             begun(local, cleanup, lease_s=life_s)
     before = local.clock()

@@ -12,6 +12,7 @@ import click
 
 from fluxres import limits
 from fluxres.cli import completing
+from fluxres.cli.output import note
 from fluxres.cli.program import Command
 from fluxres.cli.settings import PLAIN_OUTPUTS, Duration, Settings
 from fluxres.errors import UsageError
@@ -96,15 +97,17 @@ def serve_command(settings: Settings, /, tokens: str | None, tls_cert: str | Non
 
     def tell(address: str, leadership: Leadership | Tenancy) -> None:
         facts = {"url": address, "leads": leadership.is_leading, "leader": leadership.leader, "epoch": leadership.epoch}
-        said = f"listening on {address}"
+        said, more = f"listening on {address}", ""
         if isinstance(leadership, Tenancy):
             child = leadership.child
             facts |= {"graph": child.name, "parent": child.parent, "job": child.job}
-            said += f"\ngraph '{child.name}' has what job '{child.job}' of graph '{child.parent}' holds"
+            more = f"graph '{child.name}' has what job '{child.job}' of graph '{child.parent}' holds"
         elif not leadership.is_leading:
-            said += f"\nstanding by: {leadership.leader} leads the store (epoch {leadership.epoch})"
+            more = f"standing by: {leadership.leader} leads the store (epoch {leadership.epoch})"
         sys.stdout.write(f"{json.dumps(facts) if settings.json else said}\n")
         sys.stdout.flush()
+        if more and not settings.json:
+            note(more)
 
     allowed = access.Access.open(tokens, os.environ.get(access.VARIABLE), given["host"])
     certificate, key = (None if name is None else Path(name) for name in (tls_cert, tls_key))

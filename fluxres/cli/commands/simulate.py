@@ -21,8 +21,9 @@ from fluxres.render.text import Column, Style, table
 if TYPE_CHECKING:
     from fluxres.simulation.cost import Quality
     from fluxres.simulation.machine import Machine
+    from fluxres.simulation.overheads import LevelCost
     from fluxres.simulation.schedule import Sink
-    from fluxres.simulation.simulator import Result
+    from fluxres.simulation.simulator import Result, Simulator
     from fluxres.simulation.workload import Workload
 
 
@@ -128,6 +129,39 @@ if TYPE_CHECKING:
     help="Switch idle nodes off: suspend_time=10m,suspend=30s,resume=2m; also keep, suspend_rate, resume_rate.",
 )
 @click.option("--power-cap", metavar="W", help="The most that all nodes may draw: 6.4kW, or over time 0=12kW,8h=6.4kW,18h=none.")
+@click.option(
+    "--predict",
+    "prediction",
+    metavar="P",
+    shell_complete=completing.predictor,
+    help="Policies plan with run times by tsafrir, average:last=5, fraction, categories, perfect. Default: with limits.",
+)
+@click.option(
+    "--correct",
+    "corrector",
+    metavar="C",
+    shell_complete=completing.corrector,
+    help="What is expected of a job that outlives its prediction: tsafrir (default), doubling, requested.",
+)
+@click.option(
+    "--feedback",
+    metavar="F",
+    shell_complete=completing.feedback,
+    help="Jobs are submitted after others end: think (as the trace says), sessions (as it seems). Default: at their times.",
+)
+@click.option(
+    "--estimates",
+    metavar="E",
+    shell_complete=completing.estimates,
+    help="Limits by a model: exact, factor:f=2, tsafrir:max=18h. Default: those of WORKLOAD.",
+)
+@click.option(
+    "--estimates-for",
+    metavar="W",
+    type=click.Choice(("all", "missing")),
+    default="all",
+    help="Jobs that get such limits: all (default), missing (those without a limit).",
+)
 @click.option("--inventory", metavar="I", help="auto (default), graph, named, counted.")
 @click.option(
     "--format",
@@ -156,34 +190,20 @@ def simulate_command(settings: Settings, /, workload: str, **given: Any) -> int 
 
 
 def _simulate(settings: Settings, workload: str, given: dict[str, Any]) -> None:
-    from fluxres.experiments.parts import Changed
-    from fluxres.instance import accounting
-    from fluxres.simulation.cost import Fit
     from fluxres.simulation.cost import parse as cost_of
-    from fluxres.simulation.simulator import Simulator
+    from fluxres.simulation.least import measured
+    from fluxres.simulation.overheads import LevelCost, fit_of, fitting
 
     with progress(None, "jobs") as shown:
         shown.text = f"reading {workload}"
         jobs, machine = _read(workload, given)
-        hierarchy = _hierarchy(given)
-        if given["cut"]:
-            jobs.submissions = Changed(jobs.submissions, size_max=machine.count, notes=jobs.notes)
         shown.text, shown.total = "simulating", jobs.count
-        cost = cost_of(given["cost"])
-        fit = Fit(cost) if cost is not None and cost.measures else None
-        simulator = Simulator(
-            machine,
-            hierarchy=hierarchy,
-            cost=fit or cost,
-            inventory=given["inventory"] or "auto",
-            event_order=given["event_order"],
-            disturbances=_disturbances(given, machine),
-            accounting=None if given["accounting"] is None else accounting.load(given["accounting"]),
-            energy=_energy(given),
-            sinks=_sinks(settings, jobs, machine, is_nested=hierarchy is not None or jobs.has_requests),
-            keep=False,
-            **({} if hierarchy else _policies(given)),
-        )
+        costs = [LevelCost(cost_of(given["cost"]))]
+        if workload != "-":  # standard input can be read once
+            costs = measured(costs, lambda costs: _pass(workload, given, costs))
+        fit = fit_of(costs)
+        sinks = _sinks(settings, jobs, machine, is_nested=_hierarchy(given) is not None or jobs.has_requests)
+        simulator = _simulator(given, machine, costs if fit is None else fitting(costs, fit), sinks)
 
         def tell(ended: int) -> None:
             shown.done = ended
@@ -206,14 +226,49 @@ def _simulate(settings: Settings, workload: str, given: dict[str, Any]) -> None:
         raise PolicyError("; ".join(result.errors[:3]), hint="the metrics cover what ran until then")
 
 
+def _simulator(given: dict[str, Any], machine: Machine, costs: list[LevelCost], sinks: list[Sink]) -> Simulator:
+    from fluxres.instance import accounting
+    from fluxres.simulation.simulator import Simulator
+
+    hierarchy = _hierarchy(given)
+    return Simulator(
+        machine,
+        hierarchy=hierarchy,
+        cost=costs,
+        inventory=given["inventory"] or "auto",
+        event_order=given["event_order"],
+        disturbances=_disturbances(given, machine),
+        accounting=None if given["accounting"] is None else accounting.load(given["accounting"]),
+        prediction=_prediction(given),
+        feedback=given["feedback"],
+        energy=_energy(given),
+        sinks=sinks,
+        keep=False,
+        **({} if hierarchy else _policies(given)),
+    )
+
+
+def _pass(workload: str, given: dict[str, Any], costs: list[LevelCost]) -> None:
+    """A pass of a simulation only to measure its decisions."""
+    jobs, machine = _read(workload, given)
+    _simulator(given, machine, costs, []).run(jobs)
+
+
 def _read(workload: str, given: dict[str, Any]) -> tuple[Workload, Machine]:
+    from fluxres.experiments.parts import Changed
     from fluxres.simulation import reading
+    from fluxres.simulation.estimates import estimate
     from fluxres.simulation.machine import Machine, read
 
     jobs = reading.read(workload, format=given["format_name"], seed=given["seed"], processors=given["processors"])
+    if given["estimates"] is not None:
+        estimate(jobs, given["estimates"], given["seed"], missing=given["estimates_for"] == "missing")
     graph = read(given["machine"], jobs.processors)
     fine = "core" if jobs.has_requests and "core" in graph.structure.types else ""
-    return jobs, Machine(graph, given["unit"] or fine)
+    machine = Machine(graph, given["unit"] or fine)
+    if given["cut"]:
+        jobs.submissions = Changed(jobs.submissions, size_max=machine.count, notes=jobs.notes)
+    return jobs, machine
 
 
 def _note_left_out(jobs: Workload, result: Result) -> None:
@@ -242,8 +297,11 @@ def _made(settings: Settings, workload: str, machine: Machine, given: dict[str, 
     queues = f"queue {'policies' if len(policies) > 1 else 'policy'} {', '.join(policies)}"
     nested = f", {given['hierarchy']} instances" if given["hierarchy"] else ""
     nested += "".join(f", {name} {given[name]}" for name in ("larger", "balance", "elastic") if given[name])
+    nested += "".join(f", {name} {given[name]}" for name in ("prediction", "corrector", "feedback") if given[name])
     order = "" if given["event_order"] == "sequential" else f", events {given['event_order']}"
-    model = "" if given["format_name"] or ":" not in workload else f", seed {given['seed']}"
+    is_model = ":" in workload and not given["format_name"]
+    model = f", estimates {given['estimates']}" if given["estimates"] else ""
+    model += f", seed {given['seed']}" if is_model or given["estimates"] else ""
     return {
         "workload": workload + model,
         "machine": size if source.isdecimal() else f"{source}: {size}",
@@ -279,6 +337,16 @@ def _energy(given: dict[str, Any]) -> Any:
         power_saving.ALWAYS_ON if saving is None else power_saving.parse(saving),
         None if cap is None else power_cap.parse(cap),
     )
+
+
+def _prediction(given: dict[str, Any]) -> Any:
+    from fluxres.simulation.prediction import Prediction
+
+    if given["prediction"] is None:
+        if given["corrector"] is not None:
+            raise UsageError("--correct is for predictions", hint="use --predict as well, such as --predict tsafrir")
+        return None
+    return Prediction(given["prediction"], given["corrector"] or "tsafrir")
 
 
 def _policies(given: dict[str, Any]) -> dict[str, Any]:
@@ -330,6 +398,7 @@ def _document(jobs: Workload, machine: Any, result: Result) -> dict[str, Any]:
         "size": machine.count,
         **result.metrics.to_dict(),
         **({} if result.losses is None else result.losses.to_dict()),
+        "predictions": None if result.predictions is None else result.predictions.to_dict(),
         **({} if result.energy is None else energy_figures(result)),
         "left": result.left,
         "left_reasons": dict(result.left_reasons),
@@ -359,7 +428,7 @@ def _head(made: dict[str, str]) -> list[str]:
 
 
 def _lines(jobs: Workload, result: Result, made: dict[str, str], style: Style) -> Iterator[str]:
-    from fluxres.experiments.figures import FIGURES, energy_figures, scale
+    from fluxres.experiments.figures import FIGURES, energy_figures, of_predictions, scale
 
     metrics = result.metrics
     yield from _head(made)
@@ -375,7 +444,7 @@ def _lines(jobs: Workload, result: Result, made: dict[str, str], style: Style) -
             shown = scale(name, [value])
             yield f"{FIGURES[name].title:22} {shown.text(value):>9} {shown.unit}".rstrip()
     others = {} if result.losses is None else result.losses.to_dict()
-    for name, value in (others | energy_figures(result)).items():
+    for name, value in (others | energy_figures(result) | of_predictions(result.predictions)).items():
         if value is not None:
             shown = scale(name, [value])
             yield f"{FIGURES[name].title:22} {shown.text(value):>9} {shown.unit}".rstrip()

@@ -34,10 +34,33 @@ from fluxres.errors import StoreError, UsageError
     help="Format of OUT: swf, batsim, jobs. Default: swf for .swf and -, batsim for .json, jobs for .yaml.",
 )
 @click.option("--unit", metavar="TYPE", default="node", help="Type of the pools in a list of jobs. Default: node.")
-@click.option("--seed", type=int, default=0, metavar="N", help="Seed of a model. Default: 0.")
+@click.option(
+    "--estimates",
+    metavar="E",
+    shell_complete=completing.estimates,
+    help="Limits by a model: exact, factor:f=2, tsafrir:max=18h. Default: those of IN.",
+)
+@click.option(
+    "--estimates-for",
+    metavar="W",
+    type=click.Choice(("all", "missing")),
+    default="all",
+    help="Jobs that get such limits: all (default), missing (those without a limit).",
+)
+@click.option("--seed", type=int, default=0, metavar="N", help="Seed of models. Default: 0.")
 @click.pass_obj
 def workload_command(
-    settings: Settings, source: str, dest: str, source_format: str | None, dest_format: str | None, unit: str, seed: int
+    settings: Settings,
+    /,
+    source: str,
+    dest: str,
+    *,
+    source_format: str | None,
+    dest_format: str | None,
+    unit: str,
+    estimates: str | None,
+    estimates_for: str,
+    seed: int,
 ) -> None:
     """Convert a workload to another format, or write the jobs of a model.
 
@@ -45,8 +68,11 @@ def workload_command(
     reported on standard error.
     """
     from fluxres.simulation import reading, writing
+    from fluxres.simulation.estimates import estimate
 
     jobs = reading.read(source, format=source_format, seed=seed)
+    if estimates is not None:
+        estimate(jobs, estimates, seed, missing=estimates_for == "missing")
     kind = dest_format or _format_of(dest)
     text = StringIO()
     losses = writing.write(jobs, text, kind, unit=unit)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 
 from fluxres import limits
-from fluxres.errors import FluxresError, Unavailable
+from fluxres.errors import FluxresError, InDoubt, StoreError, Unavailable, UsageError
 from fluxres.service.client.addresses import Address
 from fluxres.service.client.line import Line
 from fluxres.service.client.requests import Reply, Request, common_headers, error_of
@@ -30,14 +31,17 @@ class AsyncConnection:
         self._room = asyncio.Semaphore(limits.SERVICE_CLIENT_CONNECTIONS_MAX)
         self._lines: set[Line] = set()
         self._idle: list[Line] = []
+        self._loop = asyncio.get_running_loop()
+        self.is_closed = False
 
     async def make(self, request: Request) -> Reply:
         """Send a request, again if the connection broke and that is safe, or to the server that leads.
 
         Errors: those of the server; StoreError if it cannot be reached.
         """
-        attempts = Attempts(self.servers, may_repeat=request.may_repeat)
+        attempts = Attempts(self.servers, request, self._timeout_s)
         while True:
+            self._require_use()
             at = self.servers.at
             try:
                 async with self._room:
@@ -46,14 +50,17 @@ class AsyncConnection:
                 attempts.failed(at, error)
             except OSError as error:
                 self._drop_idle()
+                if self.is_closed:
+                    raise self._cut(request, at) from None
                 attempts.failed(at, error)
             await asyncio.sleep(PAUSE_S)
 
     async def stream(self, path: str) -> AsyncGenerator[bytes]:
         """The lines of an answer that does not end, over a connection of its own.
 
-        Errors: those of the server; StoreError if the connection breaks.
+        It ends when the graph is closed. Errors: those of the server; StoreError if the connection breaks.
         """
+        self._require_use()
         at, line = self.servers.at, None
         try:
             line = await self._opened(at)
@@ -65,7 +72,9 @@ class AsyncConnection:
             raise
         except OSError as error:
             self.servers.turn(at)
-            raise unreachable(at, error) from None
+            if self.is_closed:
+                return
+            raise unreachable(at, error, self._timeout_s) from None
         finally:
             if line is not None:
                 self._close(line)
@@ -112,7 +121,26 @@ class AsyncConnection:
         line.close()
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections, for good."""
+        self.is_closed = True
         self._idle.clear()
         for line in list(self._lines):
-            self._close(line)
+            with suppress(RuntimeError):  # its event loop has ended
+                self._close(line)
+
+    def _require_use(self) -> None:
+        """Errors: UsageError for a graph that was closed, and in another event loop than that of its connections."""
+        if self.is_closed:
+            raise UsageError("the graph was closed", where=str(self.servers.at), hint="connect again")
+        if asyncio.get_running_loop() is not self._loop:
+            hint = "connect in each event loop"
+            raise UsageError("the graph was connected in another event loop", where=str(self.servers.at), hint=hint)
+
+    @staticmethod
+    def _cut(request: Request, at: Address) -> StoreError:
+        """The error for a request that was on its way when the graph was closed."""
+        said = "the graph was closed before the answer came"
+        if request.is_question:
+            return StoreError(said, where=str(at), hint="connect again")
+        hint = "look what is there; a change with an `idempotency_key` can be sent again"
+        return InDoubt(f"{said}: the change may have been made", where=str(at), hint=hint)

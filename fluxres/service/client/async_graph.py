@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Generator
 from contextlib import aclosing
 from functools import update_wrapper
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from fluxres.errors import FluxresError, StoreError
 from fluxres.model.values import Span
@@ -21,6 +21,9 @@ from fluxres.service.client.async_stage import AsyncRemoteStage
 from fluxres.service.client.calls import Call, Calls, chosen
 from fluxres.service.client.following import RESUME_S, Following
 from fluxres.service.client.values import AsyncRemoteAllocation, RemotePool
+
+if TYPE_CHECKING:
+    from fluxres.service.client.async_instance import AsyncRemoteInstance
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -34,7 +37,7 @@ def aconnect(url: str, *, graph: str | None = None, token: str | None = None, ti
     return Connecting(url, graph, token, timeout_s)
 
 
-async def _sent(connection: AsyncConnection, call: Call[T]) -> T:
+async def sent(connection: AsyncConnection, call: Call[T]) -> T:
     """What a call returns, with its requests sent."""
     try:
         request = next(call)
@@ -72,7 +75,7 @@ class Connecting:
         servers = addresses(self._url)
         connection = AsyncConnection(servers, self._token, self._timeout_s)
         try:
-            name = await _sent(connection, chosen(self._name or servers[0].graph, str(servers[0])))
+            name = await sent(connection, chosen(self._name or servers[0].graph, str(servers[0])))
         except BaseException:
             connection.close()
             raise
@@ -85,7 +88,7 @@ def _awaiting(
     """The method that awaits the answers to a call."""
 
     async def method(graph: AsyncRemoteGraph, /, *given: P.args, **named: P.kwargs) -> T:
-        return await _sent(graph.connection, call(graph.calls, *given, **named))
+        return await sent(graph.connection, call(graph.calls, *given, **named))
 
     update_wrapper(method, call)
     return method
@@ -111,7 +114,7 @@ class AsyncRemoteGraph:
         await self.close()
 
     async def close(self) -> None:
-        """Close its connections; requests on their way fail."""
+        """Close its connections: streams of events end, and requests on their way fail."""
         self.connection.close()
 
     def __repr__(self) -> str:
@@ -162,12 +165,27 @@ class AsyncRemoteGraph:
     set_edge = _awaiting(Calls.set_edge)
     remove_edge = _awaiting(Calls.remove_edge)
 
+    instances = _awaiting(Calls.instances)
+
+    async def create_instance(self, name: str, **given: Any) -> AsyncRemoteInstance:
+        """Begin an instance on the graph, which the server keeps: `queue_policy` and `match_policy` as of an Instance."""
+        from fluxres.service.client.async_instance import AsyncRemoteInstance
+
+        return AsyncRemoteInstance(self, await sent(self.connection, self.calls.create_instance(name, **given)))
+
+    async def instance(self, address: str) -> AsyncRemoteInstance:
+        """The instance with this name, or with this address below one. Errors: UnknownJob."""
+        from fluxres.service.client.async_instance import AsyncRemoteInstance
+        from fluxres.service.client.instance_calls import InstanceCalls
+
+        return AsyncRemoteInstance(self, (await sent(self.connection, InstanceCalls(self.name, address).summary()))["address"])
+
     async def walk(self, where: str = "/", order: str = "pre", hierarchy: str | None = None) -> AsyncIterator[RemotePool]:
         """A pool and everything below it."""
         after, is_first = None, True
         while is_first or after is not None:
             page = self.calls.page("walk", after, path=where, order=order, hierarchy=hierarchy)
-            pools, after = await _sent(self.connection, page)
+            pools, after = await sent(self.connection, page)
             for pool in pools:
                 yield pool
             is_first = False
@@ -175,12 +193,13 @@ class AsyncRemoteGraph:
     async def events(self, after: int | None = None) -> AsyncIterator[dict[str, Any]]:
         """The events after a number of the journal, and then each as it happens: number, timestamp, name and context (RFC 18).
 
-        A stream that breaks is resumed where it ended, at another server if there are several. Leaving the loop closes it.
+        A stream that breaks is resumed where it ended, at another server if there are several. Leaving the loop closes it, and
+        closing the graph ends it.
 
-        Errors: StoreError if no server can be reached again.
+        Errors: StoreError if no server can be reached for `SERVICE_RESUME_SECONDS`.
         """
         following = Following(self.connection.servers, self.name, after)
-        while True:
+        while not self.connection.is_closed:
             try:
                 async with aclosing(self.connection.stream(following.path)) as lines:
                     async for line in lines:
@@ -193,7 +212,7 @@ class AsyncRemoteGraph:
 
     def _allocation(self, job: str, spans: list[Span]) -> AsyncRemoteAllocation:
         async def resource_set(scheduling: bool) -> dict[str, Any]:
-            return await _sent(self.connection, self.calls.resource_set(job, scheduling))
+            return await sent(self.connection, self.calls.resource_set(job, scheduling))
 
         return AsyncRemoteAllocation(job, spans, None, resource_set)
 

@@ -90,7 +90,7 @@ class Calls(Generic[A, S]):
 
     def available(self, at: Time | None = None, duration_s: Length | None = None) -> Call[RemoteSelection]:
         """Pools with units free at a moment or throughout a window."""
-        return (yield from self._selection("available", at=_moment(at), duration_s=_length(duration_s)))
+        return (yield from self._selection("available", at=_moment(at), duration_s=length_of(duration_s)))
 
     def page(self, operation: str, after: str | None, **query: Any) -> Call[tuple[list[RemotePool], str | None]]:
         """A page of pools, and what comes after it."""
@@ -106,7 +106,7 @@ class Calls(Generic[A, S]):
         hierarchy: str | None = None,
     ) -> Call[dict[str, int]]:
         """Available units by type in a subtree, including its top."""
-        given = {"path": where, "at": _moment(at), "duration_s": _length(duration_s), "all": all, "hierarchy": hierarchy}
+        given = {"path": where, "at": _moment(at), "duration_s": length_of(duration_s), "all": all, "hierarchy": hierarchy}
         found: dict[str, int] = (yield from self._get("aggregate", **given))["available"]
         return found
 
@@ -323,7 +323,7 @@ class Calls(Generic[A, S]):
         idempotency_key: str | None = None,
     ) -> Call[S]:
         """Lock pools for a job that is being considered."""
-        given = {"wanted": names_of(wanted), "job": job, "ttl_s": _length(ttl_s), "policy": policy}
+        given = {"wanted": names_of(wanted), "job": job, "ttl_s": length_of(ttl_s), "policy": policy}
         return self._stage((yield from self._post("stage", {**given, **_window(start, end, duration_s)}, idempotency_key)))
 
     def commit(self, stage: str | S, *, idempotency_key: str | None = None) -> Call[A]:
@@ -333,6 +333,20 @@ class Calls(Generic[A, S]):
     def release(self, stage: str | S, *, idempotency_key: str | None = None) -> Call[None]:
         """Release what a stage, or the one with this id, locks. Errors: StaleHandle."""
         yield from self._post("release", {"stage": _id_of(stage)}, idempotency_key)
+
+    # -- instances ---------------------------------------------------------------------------------------------------
+
+    def instances(self) -> Call[list[dict[str, Any]]]:
+        """The instances of the graph, each with those below it."""
+        found: list[dict[str, Any]] = (yield from self._get("instances"))["instances"]
+        return found
+
+    def create_instance(
+        self, name: str, *, queue_policy: str = "easy", match_policy: str = "first", idempotency_key: str | None = None
+    ) -> Call[str]:
+        """Begin an instance on the graph; returns its address. Errors: UsageError for a name that is taken."""
+        given = {"name": name, "queue_policy": queue_policy, "match_policy": match_policy}
+        return str((yield from self._post("instances", given, idempotency_key))["address"])
 
     # -- changing the machine ----------------------------------------------------------------------------------------
 
@@ -421,7 +435,7 @@ class Calls(Generic[A, S]):
         return (yield send(of_graph(self.graph, operation), document, key=key or token_hex(16), **query)).document()
 
     def _question(self, operation: str, wanted: Any, at: Time | None, duration_s: Length | None, policy: str) -> Call[Any]:
-        body = {"wanted": names_of(wanted), "at": _moment(at), "duration_s": _length(duration_s), "policy": policy}
+        body = {"wanted": names_of(wanted), "at": _moment(at), "duration_s": length_of(duration_s), "policy": policy}
         return (yield post(of_graph(self.graph, operation), body)).document()
 
     def _selection(self, operation: str, **query: Any) -> Call[RemoteSelection]:
@@ -468,7 +482,7 @@ def _document_of(graph: ResourceGraph) -> bytes:
 
 
 def _window(start: Time | None, end: Time | None, duration_s: Length | None) -> dict[str, float | str | None]:
-    return {"start": _moment(start), "end": _moment(end), "duration_s": _length(duration_s)}
+    return {"start": _moment(start), "end": _moment(end), "duration_s": length_of(duration_s)}
 
 
 def _moment(at: Time | None) -> float | str | None:
@@ -481,7 +495,7 @@ def _moment(at: Time | None) -> float | str | None:
     return "-" if math.isinf(found) else found
 
 
-def _length(length: Length | None) -> float | str | None:
+def length_of(length: Length | None) -> float | str | None:
     if length is None or isinstance(length, str):
         return length
     if isinstance(length, timedelta):

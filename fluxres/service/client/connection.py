@@ -65,7 +65,7 @@ class Connection:
 
     def make(self, request: Request) -> Reply:
         """Send a request, again if the connection broke and that is safe, or to the server that leads."""
-        attempts = Attempts(self.servers, may_repeat=request.may_repeat)
+        attempts = Attempts(self.servers, request, self._timeout_s)
         while True:
             at = self.servers.at
             try:
@@ -96,7 +96,7 @@ class Connection:
             raise
         except (OSError, HTTPException) as error:
             self.servers.turn(at)
-            raise unreachable(at, error) from None
+            raise unreachable(at, error, self._timeout_s) from None
         finally:
             opened.close()
 

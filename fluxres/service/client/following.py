@@ -28,19 +28,17 @@ class Following:
     def __init__(self, servers: Servers, graph: str, after: int | None) -> None:
         self._servers, self._graph, self._after = servers, graph, after
         self._number = after or 0
-        self._heard()
+        self._has_begun = False
+        self._broke_s: float | None = None
 
     @property
     def path(self) -> str:
         """Where the next stream is."""
         return of_graph(self._graph, "events" + (f"?after={self._after}" if self._after is not None else ""))
 
-    def _heard(self) -> None:
-        self._until_s = stopwatch() + limits.SERVICE_FOLLOW_SECONDS
-
     def event(self, line: bytes) -> dict[str, Any] | None:
         """The event that a line completes."""
-        self._heard()
+        self._has_begun, self._broke_s = True, None
         if line.startswith(b": following ") and self._after is None:  # where a stream of what is to come begins
             self._after = int(line[12:])
         elif line.startswith(b"id: "):
@@ -51,6 +49,12 @@ class Following:
         return None
 
     def broke(self, error: StoreError) -> None:
-        """A stream broke. Errors: this one, if no other server can go on or none has for too long."""
-        if not self._servers.is_one_of_several or stopwatch() > self._until_s:
+        """A stream broke.
+
+        Errors: this one, if no server has gone on for `SERVICE_RESUME_SECONDS`, or the only one has never begun.
+        """
+        now_s = stopwatch()
+        self._broke_s = now_s if self._broke_s is None else self._broke_s
+        is_hopeless = not (self._has_begun or self._servers.is_one_of_several)
+        if is_hopeless or now_s - self._broke_s > limits.SERVICE_RESUME_SECONDS:
             raise error

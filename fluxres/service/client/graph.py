@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import update_wrapper
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from fluxres import clock
 from fluxres.errors import FluxresError, StoreError
@@ -20,6 +20,9 @@ from fluxres.service.client.connection import Connection
 from fluxres.service.client.following import RESUME_S, Following
 from fluxres.service.client.stage import RemoteStage
 from fluxres.service.client.values import RemoteAllocation, RemotePool
+
+if TYPE_CHECKING:
+    from fluxres.service.client.instance import RemoteInstance
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -40,13 +43,13 @@ def connect(url: str, *, graph: str | None = None, token: str | None = None, tim
     servers = addresses(url)
     connection = Connection(servers, token, timeout_s)
     try:
-        return RemoteGraph(connection, _sent(connection, chosen(graph or servers[0].graph, str(servers[0]))))
+        return RemoteGraph(connection, sent(connection, chosen(graph or servers[0].graph, str(servers[0]))))
     except FluxresError:
         connection.close()
         raise
 
 
-def _sent(connection: Connection, call: Call[T]) -> T:
+def sent(connection: Connection, call: Call[T]) -> T:
     """What a call returns, with its requests sent."""
     try:
         request = next(call)
@@ -68,7 +71,7 @@ def _sending(
     """The method that sends the requests of a call."""
 
     def method(graph: RemoteGraph, /, *given: P.args, **named: P.kwargs) -> T:
-        return _sent(graph.connection, call(graph.calls, *given, **named))
+        return sent(graph.connection, call(graph.calls, *given, **named))
 
     update_wrapper(method, call)
     return method
@@ -150,12 +153,27 @@ class RemoteGraph:
     set_edge = _sending(Calls.set_edge)
     remove_edge = _sending(Calls.remove_edge)
 
+    instances = _sending(Calls.instances)
+
+    def create_instance(self, name: str, **given: Any) -> RemoteInstance:
+        """Begin an instance on the graph, which the server keeps: `queue_policy` and `match_policy` as of an Instance."""
+        from fluxres.service.client.instance import RemoteInstance
+
+        return RemoteInstance(self, sent(self.connection, self.calls.create_instance(name, **given)))
+
+    def instance(self, address: str) -> RemoteInstance:
+        """The instance with this name, or with this address below one. Errors: UnknownJob."""
+        from fluxres.service.client.instance import RemoteInstance
+        from fluxres.service.client.instance_calls import InstanceCalls
+
+        return RemoteInstance(self, sent(self.connection, InstanceCalls(self.name, address).summary())["address"])
+
     def walk(self, where: str = "/", order: str = "pre", hierarchy: str | None = None) -> Iterator[RemotePool]:
         """A pool and everything below it."""
         after, is_first = None, True
         while is_first or after is not None:
             page = self.calls.page("walk", after, path=where, order=order, hierarchy=hierarchy)
-            pools, after = _sent(self.connection, page)
+            pools, after = sent(self.connection, page)
             yield from pools
             is_first = False
 
@@ -164,7 +182,8 @@ class RemoteGraph:
 
         A stream that breaks is resumed where it ended, at another server if there are several.
 
-        Errors: StoreError if no server can be reached again.
+        It has a connection of its own, and ends with its generator. Errors: StoreError if no server can be reached for
+        `SERVICE_RESUME_SECONDS`.
         """
         following = Following(self.connection.servers, self.name, after)
         while True:
@@ -178,11 +197,11 @@ class RemoteGraph:
             clock.sleep(RESUME_S)
 
     def _fetch(self, where: str) -> dict[str, Any]:
-        return _sent(self.connection, self.calls.document(where))
+        return sent(self.connection, self.calls.document(where))
 
     def _allocation(self, job: str, spans: list[Span]) -> RemoteAllocation:
         def resource_set(scheduling: bool) -> dict[str, Any]:
-            return _sent(self.connection, self.calls.resource_set(job, scheduling))
+            return sent(self.connection, self.calls.resource_set(job, scheduling))
 
         return RemoteAllocation(job, spans, self._fetch, resource_set)
 

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from fluxres.clock import Clock
-from fluxres.errors import FluxresError, RevisionConflict, StoreError, Unavailable
+from fluxres.errors import FluxresError, InDoubt, RevisionConflict, StoreError, Unavailable
 from fluxres.launch import identity
 from fluxres.launch.identity import Presence
 from fluxres.model import ResourceGraph
@@ -89,7 +89,7 @@ class Through:
             self._send()
 
     def _send(self) -> None:
-        """Errors: RevisionConflict if nothing was changed; StoreError if it is not known whether it was."""
+        """Errors: RevisionConflict if nothing was changed; InDoubt if it is not known whether it was."""
         if journal.is_structural(self._events):
             raise _directly(RevisionConflict("a server does not change the shape of a graph"))
         key, place = token_hex(16), of_graph(self._name, "events")
@@ -120,7 +120,7 @@ class Through:
         if is_gone:
             raise _directly(error)
         hint = "`fluxres log` shows whether it was; then repeat the command, or end that server"
-        raise StoreError(f"the change may be made or not: {error.message}", where=self._found.url, hint=hint) from None
+        raise InDoubt(f"the change may be made or not: {error.message}", where=self._found.url, hint=hint) from None
 
 
 def through(store: Store, found: Lease, name: str | None, command: str, clock: Clock) -> Through | None:

@@ -42,10 +42,13 @@ class Request(NamedTuple):
     headers: Mapping[str, str] = {}
 
     @property
+    def is_question(self) -> bool:
+        return self.method == "GET" or self.path.partition("?")[0].rsplit("/", 1)[-1] in _QUESTIONS
+
+    @property
     def may_repeat(self) -> bool:
         """Whether it may be sent again if it is not known whether it was done."""
-        is_question = self.method == "GET" or self.path.partition("?")[0].rsplit("/", 1)[-1] in _QUESTIONS
-        return is_question or "idempotency-key" in self.headers
+        return self.is_question or "idempotency-key" in self.headers
 
 
 def get(path: str, /, **query: Any) -> Request:

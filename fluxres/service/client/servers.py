@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from http.client import HTTPException, RemoteDisconnected
+from socket import gaierror
 from ssl import SSLCertVerificationError
 from typing import Final
 
 from fluxres import limits
 from fluxres.clock import stopwatch
-from fluxres.errors import FluxresError, NotLeader, RateExceeded, StoreError, Unavailable
+from fluxres.errors import FluxresError, InDoubt, NotLeader, RateExceeded, StoreError, Unavailable
 from fluxres.service.client.addresses import Address, followed
+from fluxres.service.client.requests import Request
 
 _TRIES: Final = 3
+_BEFORE_SENDING: Final = (ConnectionRefusedError, gaierror, SSLCertVerificationError)
+"""Nothing was sent: there is no connection."""
 PAUSE_S: Final = 0.2
 
 Failure = FluxresError | OSError | HTTPException
@@ -65,17 +69,20 @@ class Attempts:
     """How often one request may be sent.
 
     Args:
-        may_repeat: whether it may be sent again if it is not known whether it was done.
+        request: may be sent again, or not, if it is not known whether it was done.
+        timeout_s: of one attempt.
     """
 
-    def __init__(self, servers: Servers, *, may_repeat: bool) -> None:
-        self._servers, self._may_repeat = servers, may_repeat
+    def __init__(self, servers: Servers, request: Request, timeout_s: float) -> None:
+        self._servers, self._request, self._timeout_s = servers, request, timeout_s
+        self._was_sent = False
         self._left, self._until_s = _TRIES, stopwatch() + limits.SERVICE_FOLLOW_SECONDS
 
     def failed(self, at: Address, error: Failure) -> None:
         """One attempt failed: where the next one goes, after a pause.
 
-        Errors: that of the server, or StoreError if it cannot be reached, when the request is not sent again.
+        Errors: when the request is not sent again: that of the server, StoreError if it cannot be reached, or InDoubt if the
+        change may have been made.
         """
         servers = self._servers
         if isinstance(error, Unavailable):  # nothing was changed
@@ -85,13 +92,29 @@ class Attempts:
             raise error
         else:
             self._left -= 1
+            self._was_sent = self._was_sent or not isinstance(error, _BEFORE_SENDING)
             is_over = stopwatch() > self._until_s if servers.is_one_of_several else not self._left
-            if is_over or not self._may_repeat:
-                raise unreachable(at, error) from None
+            if is_over or not self._request.may_repeat:
+                raise self._lost(at, error) from None
             servers.turn(at)
 
+    def _lost(self, at: Address, error: Failure) -> StoreError:
+        """The error for a request without an answer."""
+        found = unreachable(at, error, self._timeout_s)
+        if self._request.is_question or not self._was_sent:
+            return found
+        hint = "look what is there; a change with an `idempotency_key` can be sent again"
+        return InDoubt(f"{found.message}: the change may have been made", where=found.where, hint=hint)
 
-def unreachable(at: Address, error: Exception) -> StoreError:
+
+def unreachable(at: Address, error: Exception, timeout_s: float) -> StoreError:
+    """The error for a server that does not answer.
+
+    Args:
+        timeout_s: how long it was waited for.
+    """
+    if isinstance(error, TimeoutError):
+        return StoreError(f"the server did not answer within {timeout_s:g} s", where=str(at), hint="wait longer with `timeout_s`")
     said = getattr(error, "strerror", None) or str(error) or type(error).__name__
     if isinstance(error, SSLCertVerificationError):
         hint = "if you trust its certificate: export SSL_CERT_FILE=FILE (PEM)"

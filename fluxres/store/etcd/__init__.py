@@ -5,7 +5,7 @@ It speaks the JSON form of etcd's API over HTTP, so it needs no package. All key
 - ``state/head``: one small key that every commit rewrites, on condition that it has not changed since the transaction began;
 - ``state/graphs/N``: a document of a few hundred bytes for each graph: its row, and where the parts of its snapshots are;
 - ``state/notes/KEY``: what else is known of the store. One request reads the whole state;
-- ``answers/KEY``: notes of what servers answered, of which there are thousands;
+- ``answers/KEY``: notes of what servers answered and of the jobs of instances, of which there are thousands;
 - ``events/N/SEQ``, ``blobs/N/GENERATION/PART``, ``tickets/N/NUMBER``;
 - ``pending/ID``: a transaction that was too large for one request and is being written ahead;
 - ``lock/…``: the queue of writers.

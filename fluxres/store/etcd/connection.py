@@ -19,7 +19,7 @@ from fluxres.store.etcd.client import Client
 from fluxres.store.etcd.keys import Keys, end
 from fluxres.store.etcd.state import BlobPlace, Document, PreviousPlace, State
 from fluxres.store.etcd.transaction import Fence, Reading, Writing, lost
-from fluxres.store.lease import ANSWER
+from fluxres.store.lease import MANY
 
 _TAIL_BYTES: Final = 16
 _BLOB_PAGE: Final = 4
@@ -150,20 +150,20 @@ class EtcdConnection(Connection):
 
     def note(self, key: str) -> str | None:
         reading = self._reading
-        if not key.startswith(ANSWER):
+        if not key.startswith(MANY):
             return self._notes.get(key)
         place = self._keys.answer(key)
         return next((value.decode("utf-8", "replace") for _, value in reading.items(place, place + b"\0")), None)
 
     def put_note(self, key: str, text: str) -> None:
-        if key.startswith(ANSWER):
+        if key.startswith(MANY):
             self._writing.put(self._keys.answer(key), text.encode())
         else:
             _ = self._writing
             self._notes[key] = text
 
     def remove_note(self, key: str) -> None:
-        if key.startswith(ANSWER):
+        if key.startswith(MANY):
             self._writing.delete(self._keys.answer(key))
         else:
             _ = self._writing

@@ -37,7 +37,7 @@ class Keys:
         return self.notes + key.encode()
 
     def answer(self, key: str) -> bytes:
-        """Of a note of what a server answered."""
+        """Of a note of what a server answered, or of an instance."""
         return self.answers + key.encode()
 
     def events(self, graph: int) -> bytes:

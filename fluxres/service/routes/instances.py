@@ -1,0 +1,268 @@
+"""Instances: schedulers with a queue on a graph, which the server keeps with the jobs in them.
+
+Each route is a method of :class:`fluxres.Instance`. Questions are asked in the thread that changes the graph, too: an instance
+first does what was due, so that an answer is never older than the question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Final
+
+from litestar import Response, get, post
+from litestar.params import JSONBody, QueryParameter
+from msgspec.json import encode
+
+from fluxres.errors import UsageError
+from fluxres.instance import Instance, State
+from fluxres.instance.saved import require_policy
+from fluxres.model import ResourceGraph
+from fluxres.render import documents
+from fluxres.service import answers, requests
+from fluxres.service.access import Role
+from fluxres.service.replies import Asked, Keep, T, caller_of, json, keys_of, site_of
+from fluxres.service.routes.changes import SCHEDULER
+from fluxres.service.routes.questions import PAGE, After, Limit, OfGraph
+from fluxres.service.site import Served
+from fluxres.syntax import fluid
+
+READ: Final = {"role": Role.READ_ONLY}
+Address = Annotated[str, QueryParameter(name="instance", description="Its address: a name, or a name and ids of jobs.")]
+
+
+async def _made(
+    request: Asked, graph: str, operation: Callable[[Served, ResourceGraph], bytes], keep: Keep | None
+) -> tuple[bytes, str]:
+    """Do something with the instances of a graph."""
+    caller, site = caller_of(request), site_of(request)
+    caller.require_whole("an instance")
+    site.leadership.require()
+    served = await site.work(lambda: site.served(graph))
+    said, expected = f"{request.method} {request.url.path}", request.headers.get("if-match")
+    return await site.change(graph, caller, said, expected, lambda g: operation(served, g), keep)
+
+
+async def _ask(request: Asked, graph: str, kind: type[T], address: str, question: Callable[[Instance], object]) -> Response[T]:
+    """Answer a question about an instance."""
+
+    def operation(served: Served, g: ResourceGraph) -> bytes:
+        return encode(served.instances.operate(g, address, "", question))
+
+    return json(kind, *await _made(request, graph, operation, None))
+
+
+async def _change(
+    request: Asked, graph: str, kind: type[T], data: requests.InInstance, operation: Callable[[Instance], object]
+) -> Response[T]:
+    """Change an instance once, and answer with the document that the operation returns."""
+    what = request.url.path.rpartition("/")[2]
+
+    def make(served: Served, g: ResourceGraph) -> bytes:
+        return encode(served.instances.operate(g, data.instance, what, operation))
+
+    return json(kind, *await keys_of(request).once(request, lambda keep: _made(request, graph, make, keep)))
+
+
+async def _of_job(
+    request: Asked, graph: str, data: requests.OfJob, operation: Callable[[Instance], object]
+) -> Response[answers.InstanceJob]:
+    """Change a job, and answer with what it is then."""
+
+    def change(one: Instance) -> dict[str, Any]:
+        operation(one)
+        return documents.instance_job(one.job(data.job))
+
+    return await _change(request, graph, answers.InstanceJob, data, change)
+
+
+@get("/instances", opt=READ, operation_id="instances")
+async def instances(request: Asked, graph: OfGraph) -> Response[answers.Instances]:
+    """The instances of the graph, each with all below it."""
+
+    def operation(served: Served, g: ResourceGraph) -> bytes:
+        found = []
+        for name in served.instances.names():
+            found += served.instances.operate(g, name, "", lambda top: [documents.instance(one) for one in top.walk()])
+        return encode({"instances": found})
+
+    return json(answers.Instances, *await _made(request, graph, operation, None))
+
+
+@post("/instances", opt=SCHEDULER, status_code=201, operation_id="createInstance")
+async def create(request: Asked, graph: OfGraph, data: JSONBody[requests.CreateInstance]) -> Response[answers.Instance]:
+    """Begin an instance on the graph. Its jobs run unattended: who runs them reports their end with `finish`."""
+
+    def operation(served: Served, g: ResourceGraph) -> bytes:
+        return encode(documents.instance(served.instances.create(g, data.name, data.queue_policy, data.match_policy)))
+
+    made = await keys_of(request).once(request, lambda keep: _made(request, graph, operation, keep))
+    return json(answers.Instance, *made, status=201)
+
+
+@get("/instance", opt=READ, operation_id="instance")
+async def instance(request: Asked, graph: OfGraph, address: Address) -> Response[answers.Instance]:
+    """An instance."""
+    return await _ask(request, graph, answers.Instance, address, documents.instance)
+
+
+@get("/instance/jobs", opt=READ, operation_id="instanceJobs")
+async def jobs(
+    request: Asked,
+    graph: OfGraph,
+    address: Address,
+    in_state: Annotated[str | None, QueryParameter(name="state", description="Only jobs in this state, such as RUN.")] = None,
+    after: After = None,
+    limit: Limit = PAGE,
+) -> Response[answers.InstanceJobs]:
+    """The jobs of an instance that have not ended, and the latest that have."""
+
+    def question(one: Instance) -> dict[str, Any]:
+        found = one.jobs(*([] if in_state is None else [_state(in_state)]))
+        begun = -1 if after is None else fluid.decode(after)
+        page = [job for job in found if job.number > begun][: limit + 1]
+        more = str(page[limit - 1].id) if len(page) > limit else None
+        return {"count": len(found), "jobs": [documents.instance_job(job) for job in page[:limit]], "next": more}
+
+    return await _ask(request, graph, answers.InstanceJobs, address, question)
+
+
+def _state(name: str) -> State:
+    """Errors: UsageError."""
+    try:
+        return State[name]
+    except KeyError:
+        raise UsageError(f"no state {name!r:.40}", hint=f"states are {', '.join(State.__members__)}") from None
+
+
+@get("/instance/job", opt=READ, operation_id="instanceJob")
+async def job(
+    request: Asked, graph: OfGraph, address: Address, job: Annotated[str, QueryParameter(description="Its id.")]
+) -> Response[answers.InstanceJob]:
+    """A job of an instance."""
+    return await _ask(request, graph, answers.InstanceJob, address, lambda one: documents.instance_job(one.job(job)))
+
+
+@get("/instance/check", opt=READ, operation_id="checkInstance")
+async def check(request: Asked, graph: OfGraph, address: Address) -> Response[answers.Problems]:
+    """Problems of an instance and those below it, by the rules."""
+    return await _ask(
+        request, graph, answers.Problems, address, lambda one: {"problems": [documents.problem(each) for each in one.check()]}
+    )
+
+
+@post("/instance/submit", opt=SCHEDULER, status_code=200, operation_id="submit")
+async def submit(request: Asked, graph: OfGraph, data: JSONBody[requests.Submit]) -> Response[answers.InstanceJob]:
+    """Submit a job; it may have started with the answer."""
+    caller = caller_of(request)
+
+    def operation(one: Instance) -> dict[str, Any]:
+        given: dict[str, Any] = {"duration_s": data.duration_s, "urgency": data.urgency, "dependencies": data.dependencies}
+        who = caller.name if data.user is None else data.user
+        made = one.submit(data.wanted, **given, name=data.name, user=who, payload=data.payload, partition=data.partition)
+        return documents.instance_job(made)
+
+    return await _change(request, graph, answers.InstanceJob, data, operation)
+
+
+@post("/instance/cancel", opt=SCHEDULER, status_code=200, operation_id="cancelJob")
+async def cancel(request: Asked, graph: OfGraph, data: JSONBody[requests.CancelJob]) -> Response[answers.InstanceJob]:
+    """End a job that waits or runs, with all jobs in its child."""
+    return await _of_job(request, graph, data, lambda one: one.cancel(data.job, data.note))
+
+
+@post("/instance/finish", opt=SCHEDULER, status_code=200, operation_id="finishJob")
+async def finish(request: Asked, graph: OfGraph, data: JSONBody[requests.FinishJob]) -> Response[answers.InstanceJob]:
+    """Report the end of a job: what it holds is free from now on."""
+    return await _of_job(request, graph, data, lambda one: one.finish(data.job, data.status))
+
+
+@post("/instance/exception", opt=SCHEDULER, status_code=200, operation_id="raiseException")
+async def exception(request: Asked, graph: OfGraph, data: JSONBody[requests.Raise]) -> Response[answers.InstanceJob]:
+    """Raise an exception on a job (RFC 21)."""
+    return await _of_job(request, graph, data, lambda one: one.exception(data.job, data.kind, data.severity, data.note))
+
+
+@post("/instance/requeue", opt=SCHEDULER, status_code=200, operation_id="requeueJob")
+async def requeue(request: Asked, graph: OfGraph, data: JSONBody[requests.CancelJob]) -> Response[answers.InstanceJob]:
+    """Stop a running job, which waits again."""
+    return await _of_job(request, graph, data, lambda one: one.requeue(data.job, data.note))
+
+
+@post("/instance/set_urgency", opt=SCHEDULER, status_code=200, operation_id="setUrgency")
+async def set_urgency(request: Asked, graph: OfGraph, data: JSONBody[requests.SetUrgency]) -> Response[answers.InstanceJob]:
+    """Change the urgency of a job that waits, and so its place in the queue."""
+    return await _of_job(request, graph, data, lambda one: one.set_urgency(data.job, data.urgency))
+
+
+@post("/instance/set_duration", opt=SCHEDULER, status_code=200, operation_id="setDuration")
+async def set_duration(request: Asked, graph: OfGraph, data: JSONBody[requests.SetDuration]) -> Response[answers.InstanceJob]:
+    """Change the limit of a job."""
+    return await _of_job(request, graph, data, lambda one: one.set_duration(data.job, data.duration_s))
+
+
+@post("/instance/add_dependency", opt=SCHEDULER, status_code=200, operation_id="addDependency")
+async def add_dependency(request: Asked, graph: OfGraph, data: JSONBody[requests.AddDependency]) -> Response[answers.InstanceJob]:
+    """Let a job that waits wait for something more."""
+    return await _of_job(request, graph, data, lambda one: one.add_dependency(data.job, data.dependency))
+
+
+@post("/instance/spawn", opt=SCHEDULER, status_code=200, operation_id="spawn")
+async def spawn(request: Asked, graph: OfGraph, data: JSONBody[requests.Spawn]) -> Response[answers.Instance]:
+    """Begin a child on what a running job holds; it ends with the job, and the job with it."""
+
+    def operation(one: Instance) -> dict[str, Any]:
+        policy = None if data.queue_policy is None else require_policy(data.queue_policy)
+        made = one.spawn(data.job, queue_policy=policy, match_policy=data.match_policy, name=data.name)
+        linked = made.graph.structure.accounts.linked
+        if linked is not None and linked.any():
+            hint = "copy what the job holds to a graph of its own, and begin an instance there"
+            raise UsageError("what the job holds is supplied by pools that it shares", where=f"job {data.job}", hint=hint)
+        return documents.instance(made)
+
+    return await _change(request, graph, answers.Instance, data, operation)
+
+
+@post("/instance/grow", opt=SCHEDULER, status_code=200, operation_id="growInstance")
+async def grow(request: Asked, graph: OfGraph, data: JSONBody[requests.GrowInstance]) -> Response[answers.Paths]:
+    """Get more for a child from its parent."""
+    return await _change(request, graph, answers.Paths, data, lambda one: {"paths": one.grow(data.wanted)})
+
+
+@post("/instance/shrink", opt=SCHEDULER, status_code=200, operation_id="shrinkInstance")
+async def shrink(request: Asked, graph: OfGraph, data: JSONBody[requests.ShrinkInstance]) -> Response[answers.Paths]:
+    """Return pools of a child to its parent."""
+    return await _change(request, graph, answers.Paths, data, lambda one: {"paths": one.shrink(data.wanted)})
+
+
+@post("/instance/close", opt=SCHEDULER, status_code=200, operation_id="closeInstance")
+async def close(request: Asked, graph: OfGraph, data: JSONBody[requests.CloseInstance]) -> Response[answers.Closed]:
+    """End an instance: its jobs are canceled, and a child gives back what it has."""
+
+    def operation(one: Instance) -> dict[str, Any]:
+        address = one.address
+        one.close(data.status)
+        return {"closed": address}
+
+    return await _change(request, graph, answers.Closed, data, operation)
+
+
+ROUTES: Final = (
+    instances,
+    create,
+    instance,
+    jobs,
+    job,
+    check,
+    submit,
+    cancel,
+    finish,
+    exception,
+    requeue,
+    set_urgency,
+    set_duration,
+    add_dependency,
+    spawn,
+    grow,
+    shrink,
+    close,
+)

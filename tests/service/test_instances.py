@@ -1,0 +1,432 @@
+"""Instances: the same on a local graph and on a server, with and without asyncio; and what a server keeps of them."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+import fluxres
+from fluxres import limits
+from fluxres.instance import State
+from fluxres.service.client.requests import Request, of_graph, post
+from fluxres.service.instances import Instances
+from fluxres.store import open_store
+from fluxres.store.attached import open as attach
+from tests.service.conftest import DEMO, Server, demo_store, running
+from tests.service.test_access import FILE, WORDS
+from tests.service.test_both import awaited
+
+_names = count()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running(f"sqlite://{tmp_path_factory.mktemp('shared')}/site.db") as found:
+        yield found
+
+
+Begin = Callable[..., Any]
+
+
+class Begun:
+    """An instance for asyncio whose coroutines run to their end at once."""
+
+    def __init__(self, inside: Any, run: Callable[[Any], Any]) -> None:
+        self._inside, self._run = inside, run
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._inside, name)
+
+        def call(*given: Any, **named: Any) -> Any:
+            found = self._run(method(*given, **named))
+            return Begun(found, self._run) if hasattr(found, "submit") else found
+
+        return call if callable(method) else method
+
+    @property
+    def pending(self) -> int:
+        return int(self.summary()["pending"])
+
+    @property
+    def running(self) -> int:
+        return int(self.summary()["running"])
+
+
+@pytest.fixture(params=["local", "remote", "asyncio"])
+def begin(request: pytest.FixtureRequest) -> Iterator[Begin]:
+    """Begins an instance on a machine of 2 racks of 4 nodes of 8 cores."""
+    if request.param == "local":
+        yield lambda **given: fluxres.Instance(fluxres.load(DEMO, clock=time.time), name="main", **given)
+        return
+    server, name = request.getfixturevalue("shared"), f"g{next(_names)}"
+    server.connection().make(Request("POST", f"/v1/graphs?name={name}", json.dumps(DEMO).encode()))
+    if request.param == "remote":
+        with fluxres.connect(server.url, graph=name) as remote:
+            yield lambda **given: remote.create_instance("main", **given)
+    else:
+        with awaited(server.url, name) as graph:
+            yield lambda **given: Begun(
+                graph._run(graph._inside.create_instance("main", **given)), graph._loop.run_until_complete
+            )
+
+
+def test_jobs_start_wait_and_end(begin: Begin) -> None:
+    top = begin(queue_policy="easy")
+    first = top.submit("slot=6/node", duration_s=600, name="a", user="ada", payload={"command": ["true"]})
+    second = top.submit("slot=4/node", duration_s=60)
+    third = top.submit("slot=2/node", duration_s=60)
+    assert [one.state for one in (first, second, third)] == [State.RUN, State.SCHED, State.RUN]
+    assert (first.name, first.user, first.payload, first.size) == ("a", "ada", {"command": ["true"]}, 48)
+    assert first.ends_at == first.started_at + 600
+    assert [path for path, _ in third.pools] == ["/demo/rack1/node2", "/demo/rack1/node3"]
+    assert top.job(second.id).reserved_at == first.ends_at
+    assert (top.pending, top.running) == (1, 2)
+    top.finish(first.id)
+    assert top.job(second.id).state is State.RUN
+    assert top.job(first.id).result == "completed"
+    top.cancel(third.id, "not needed")
+    canceled = top.job(third.id)
+    assert (canceled.result, canceled.pools) == ("canceled", [])
+    assert [(one.type, one.severity, one.note) for one in canceled.exceptions] == [("cancel", 0, "not needed")]
+    top.finish(second.id, 256)
+    assert top.job(second.id).result == "failed"
+    assert [one.state for one in top.jobs()] == [State.INACTIVE] * 3
+    assert top.check() == []
+
+
+def test_limits_end_jobs_in_time(begin: Begin) -> None:
+    top = begin()
+    first = top.submit("slot=8/node", duration_s=0.3)
+    second = top.submit("slot=8/node", duration_s=60)
+    assert second.state is State.SCHED
+    time.sleep(0.5)
+    if isinstance(top, fluxres.Instance):
+        top.advance()  # a server lets time pass by itself
+    assert top.job(first.id).result == "timeout"
+    assert top.job(second.id).state is State.RUN
+
+
+def test_urgency_dependencies_and_limits_change(begin: Begin) -> None:
+    top = begin(queue_policy="fcfs")
+    first = top.submit("slot=8/node", duration_s=600)
+    held = top.submit("slot=1/node", urgency=0)
+    after = top.submit("slot=1/node", dependencies=[f"afterok:{first.id}"])
+    assert [held.state, after.state] == [State.SCHED, State.DEPEND]
+    assert [str(one) for one in top.job(after.id).dependencies] == [f"afterok:{first.id}"]
+    top.set_duration(first.id, 60)
+    assert top.job(first.id).ends_at == first.started_at + 60
+    top.set_urgency(held.id, 31)
+    top.finish(first.id)
+    assert [top.job(one.id).state for one in (held, after)] == [State.RUN, State.RUN]
+    waiting = top.submit("slot=7/node")
+    top.add_dependency(waiting.id, f"afternotok:{held.id}")
+    assert top.job(waiting.id).state is State.DEPEND
+    top.exception(held.id, "exec", note="lost")
+    assert top.job(waiting.id).state is State.RUN
+    top.requeue(waiting.id)
+    assert top.job(waiting.id).state is State.RUN
+
+
+def test_children_schedule_what_a_job_holds(begin: Begin) -> None:
+    top = begin(queue_policy="easy")
+    job = top.submit("slot=2/node")
+    part = top.spawn(job.id, queue_policy="fcfs")
+    assert part.address == f"main/{job.id}"
+    inner = part.submit("slot=12/core", name="inner")
+    assert inner.state is State.RUN
+    assert part.submit("slot=16/core").state is State.SCHED
+    assert part.grow("slot=1/node") == ["/demo/rack0/node2"]
+    assert [one.state for one in part.jobs()] == [State.RUN, State.SCHED]
+    part.cancel(part.jobs()[1].id)
+    part.finish(inner.id)
+    assert [job.result for job in part.jobs()] == ["completed", "canceled"]
+    assert part.shrink(["/demo/rack0/node2"]) == ["/demo/rack0/node2"]
+    part.close()
+    assert top.job(job.id).result == "completed"
+    with pytest.raises(fluxres.FluxresError):
+        part.submit("slot=1/core")
+    assert top.check() == []
+
+
+WRONG: list[Callable[[Any], object]] = [
+    lambda i: i.submit("slot=9/node"),
+    lambda i: i.submit("slot="),
+    lambda i: i.submit("slot=1/node", urgency=32),
+    lambda i: i.submit("slot=1/node", duration_s=-1),
+    lambda i: i.submit("slot=1/node", dependencies=["afterok:ƒ9"]),
+    lambda i: i.submit("slot=1/node", dependencies=["before:ƒ9"]),
+    lambda i: i.cancel("ƒ9"),
+    lambda i: i.finish("ƒ9"),
+    lambda i: i.job("x y"),
+    lambda i: i.spawn("ƒ9"),
+    lambda i: i.grow("slot=1/node"),
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=range(len(WRONG)))
+def test_errors_are_those_of_a_local_instance(begin: Begin, wrong: Callable[[Any], object]) -> None:
+    top = begin()
+    with pytest.raises(fluxres.FluxresError) as expected:
+        wrong(fluxres.Instance(fluxres.load(DEMO, clock=time.time)))
+    with pytest.raises(type(expected.value)):
+        wrong(top)
+    assert top.jobs() == []
+
+
+# -- what a server keeps -------------------------------------------------------------------------------------------------
+
+
+def described(top: fluxres.RemoteInstance) -> list[dict[str, Any]]:
+    return [job.document for job in top.jobs()]
+
+
+def test_a_killed_server_is_succeeded_by_one_that_goes_on(tmp_path: Path) -> None:
+    store = demo_store(tmp_path)
+    with running(store) as server:
+        with fluxres.connect(server.url) as graph:
+            top = graph.create_instance("main", queue_policy="easy")
+            first = top.submit("slot=6/node", duration_s=600, payload=[1, "a"], name="first")
+            second = top.submit("slot=4/node", duration_s=60)
+            third = top.submit("slot=1/node", dependencies=[f"afterok:{second.id}"], user="ada")
+            done = top.submit("slot=1/node")
+            top.finish(done.id, 1)
+            part = top.spawn(first.id)
+            inner = part.submit("slot=3/node", name="inner")
+            key = top.submit("slot=8/node", idempotency_key="k1")
+            before, below = described(top), described(part)
+        server.process.kill()
+        server.process.wait()
+    with running(store) as server, fluxres.connect(server.url) as graph:
+        top = graph.instance("main")
+        assert top.submit("slot=8/node", idempotency_key="k1").id == key.id
+        part = graph.instance(f"main/{first.id}")
+        assert described(top) == before
+        assert described(part) == below
+        assert (top.check(), graph.check()) == ([], [])
+        assert [one.address for one in top.children] == [part.address]
+        assert part.submit("slot=3/node").state is State.RUN
+        part.cancel(inner.id)
+        part.close()
+        assert top.job(first.id).result == "completed"
+        assert top.job(second.id).state is State.RUN
+        top.finish(second.id)
+        assert top.job(third.id).state is State.RUN
+        assert top.job(third.id).user == "ada"
+        assert top.job(done.id).result == "failed"
+        numbers = [job.id for job in top.jobs()]
+        assert len(set(numbers)) == len(numbers) == 5
+        top.close()
+        assert (graph.jobs(), graph.instances()) == ([], [])
+        with pytest.raises(fluxres.UnknownJob):
+            graph.instance("main")
+
+
+def test_time_passes_without_calls_also_after_a_restart(tmp_path: Path) -> None:
+    store = demo_store(tmp_path)
+    with running(store) as server:
+        with fluxres.connect(server.url) as graph:
+            top = graph.create_instance("main")
+            ids = [top.submit("slot=8/node", duration_s=0.4).id for _ in range(2)]
+        server.process.kill()
+        server.process.wait()
+    with running(store) as server, fluxres.connect(server.url) as graph:
+        ended = list[str]()
+        for event in graph.events(after=0):  # nobody calls the instance
+            ended += [part["job"] for part in event["context"].get("parts", ()) if part["name"] == "clean"]
+            if len(ended) == 2:
+                break
+        assert ended == ids
+        assert [graph.instance("main").job(one).result for one in ids] == ["timeout", "timeout"]
+        told = [part["name"] for one in graph.log() if one["event"] == "instance" for part in one["parts"]]
+        assert told.count("start") == told.count("clean") == 2
+
+
+def test_a_standby_takes_the_instances_over(tmp_path: Path) -> None:
+    store = demo_store(tmp_path)
+    with running(store, "--lease", "1") as first, running(store, "--lease", "1") as second:
+        graph = fluxres.connect(f"{first.url},{second.url}")
+        with graph:
+            top = graph.create_instance("main")
+            jobs = [top.submit("slot=3/node", duration_s=3600) for _ in range(4)]
+            before = described(top)
+            first.process.kill()
+            assert described(top) == before
+            top.finish(jobs[0].id)
+            assert top.job(jobs[2].id).state is State.RUN
+            assert top.check() == []
+
+
+def test_jobs_start_when_others_free_what_they_need(shared: Server, tmp_path: Path) -> None:
+    store = demo_store(tmp_path)
+    with running(store) as server, fluxres.connect(server.url) as graph:
+        graph.allocate("slot=8/node", job="theirs")
+        job = graph.create_instance("main").submit("slot=1/node")
+        assert job.state is State.SCHED
+        events = graph.events(after=int(graph.log()[-1]["number"]))
+        graph.free("theirs")
+        names = [next(events)["name"] for _ in range(3)]
+        assert names[0] == "free"
+        assert graph.instance("main").job(job.id).state is State.RUN
+        assert str(job.id) in graph.jobs()
+
+
+def test_two_instances_share_a_graph(shared: Server, tmp_path: Path) -> None:
+    store = demo_store(tmp_path)
+    with running(store) as server:
+        with fluxres.connect(server.url) as graph:
+            one, two = (graph.create_instance(name) for name in ("one", "two"))
+            assert one.submit("slot=6/node").state is State.RUN
+            assert two.submit("slot=4/node").state is State.SCHED
+            before = [described(one), described(two)]
+        server.process.kill()
+        server.process.wait()
+    with running(store) as server, fluxres.connect(server.url) as graph:
+        one, two = graph.instance("one"), graph.instance("two")
+        assert [described(one), described(two)] == before
+        ids = [each.submit("slot=1/core").id for each in (one, two) for _ in range(3)]
+        assert len(set(ids)) == 6
+        one.close()
+        assert two.jobs()[0].state is State.RUN
+        assert [each["address"] for each in graph.instances()] == ["two"]
+
+
+def test_what_an_instance_does_is_in_the_journal(tmp_path: Path) -> None:
+    store = demo_store(tmp_path)
+    with running(store) as server, fluxres.connect(server.url) as graph:
+        top = graph.create_instance("main")
+        job = top.submit("slot=1/node")
+        top.finish(job.id)
+        found = [one for one in graph.log() if one["event"] == "instance"]
+        assert [one["what"] for one in found] == ["create", "submit", "finish"]
+        assert [part["name"] for one in found for part in one["parts"]] == [
+            *("submit", "validate", "depend", "priority", "alloc", "start"),
+            *("finish", "release", "free", "clean"),
+        ]
+        assert {part["job"] for one in found for part in one["parts"]} == {job.id}
+        assert found[1]["command"] == "POST /v1/graphs/demo/instance/submit"
+        assert [one["event"] for one in graph.log(job=job.id)] == ["allocate", "instance", "free", "instance"]
+
+
+def test_an_instance_is_for_tokens_of_all_of_the_graph(tmp_path: Path) -> None:
+    (tmp_path / "tokens.toml").write_text(FILE)
+    with running(demo_store(tmp_path), "--tokens", str(tmp_path / "tokens.toml")) as server:
+        with fluxres.connect(server.url, token=WORDS["flux"]) as graph:
+            job = graph.create_instance("main").submit("slot=1/node")
+            assert job.user == "flux"
+        for token in ("rack0", "other"):
+            for path in ("instances", "instance?instance=main", "instance/jobs?instance=main", "instance/check?instance=main"):
+                with pytest.raises(fluxres.Forbidden):
+                    server.connection(WORDS[token]).get(of_graph("demo", path))
+            for operation in ("submit", "cancel", "close"):
+                body = {"instance": "main", "wanted": "slot=1/node", "job": job.id}
+                given = {"submit": ("instance", "wanted"), "cancel": ("instance", "job"), "close": ("instance",)}[operation]
+                with pytest.raises(fluxres.Forbidden):
+                    server.connection(WORDS[token]).post(
+                        of_graph("demo", f"instance/{operation}"), {name: body[name] for name in given}
+                    )
+        with fluxres.connect(server.url, token=WORDS["eyes"]) as graph:
+            assert graph.instance("main").running == 1
+            with pytest.raises(fluxres.Forbidden):
+                graph.instance("main").submit("slot=1/node")
+
+
+@pytest.mark.parametrize("policy", ["priority", "fairshare", "policies.py:Mine", "nothing", "hybrid:width=3"])
+def test_only_policies_without_a_memory_are_kept(shared: Server, policy: str) -> None:
+    name = f"g{next(_names)}"
+    shared.connection().make(Request("POST", f"/v1/graphs?name={name}", json.dumps(DEMO).encode()))
+    with fluxres.connect(shared.url, graph=name) as graph:
+        with pytest.raises(fluxres.UsageError):
+            graph.create_instance("main", queue_policy=policy)
+        for wrong in ("", "a/b", "a:b", "a b", "x" * 65):
+            with pytest.raises(fluxres.UsageError):
+                graph.create_instance(wrong)
+        graph.create_instance("main", queue_policy="hybrid:depth=2")
+        with pytest.raises(fluxres.UsageError):
+            graph.create_instance("main")
+        with pytest.raises(fluxres.UsageError):
+            graph.instance("main").jobs("SLEEPING")
+        with pytest.raises(fluxres.UnknownJob):
+            graph.instance("other")
+
+
+def test_pages_of_jobs(shared: Server) -> None:
+    name = f"g{next(_names)}"
+    connection = shared.connection()
+    connection.make(Request("POST", f"/v1/graphs?name={name}", json.dumps(DEMO).encode()))
+    with fluxres.connect(shared.url, graph=name) as graph:
+        top = graph.create_instance("main")
+        ids = [top.submit("slot=1/core").id for _ in range(5)]
+    found, after = [], None
+    while True:
+        page = connection.get(of_graph(name, "instance/jobs"), instance="main", limit=2, after=after).document()
+        assert page["count"] == 5
+        found.append([one["id"] for one in page["jobs"]])
+        after = page["next"]
+        if after is None:
+            break
+    assert found == [ids[:2], ids[2:4], ids[4:]]
+    connection.make(post(of_graph(name, "instance/close"), {"instance": "main"}))
+
+
+def test_nothing_acknowledged_is_lost_when_servers_are_killed(tmp_path: Path) -> None:
+    store, known, ended = demo_store(tmp_path), dict[str, str](), set[str]()
+    random = Random(7)
+    for cycle in range(4):
+        with running(store) as server:
+            killer = threading.Timer(0.3 + random.random() / 2, server.process.kill)
+            with fluxres.connect(server.url, timeout_s=10) as graph:
+                top = graph.create_instance("main") if cycle == 0 else graph.instance("main")
+                killer.start()
+                with suppress(fluxres.StoreError):
+                    while True:
+                        key = f"k{len(known)}"
+                        job = top.submit(f"slot={1 + len(known) % 3}/node", name=key, idempotency_key=key)
+                        known[key] = job.id
+                        if random.random() < 0.5 and (runs := top.jobs("RUN")):
+                            ended.add(top.finish(random.choice(runs).id).id)
+            killer.join()
+            server.process.wait()
+    with running(store) as server, fluxres.connect(server.url) as graph:
+        top = graph.instance("main")
+        found = {job.id: job for job in top.jobs()}
+        assert len(known) > 4
+        assert set(known.values()) <= found.keys()
+        assert all(found[one].result == "completed" for one in ended)
+        assert (top.check(), graph.check()) == ([], [])
+        assert len({job.name for job in found.values()}) == len(found)  # a key is submitted once
+        held = set(graph.jobs())
+        assert {one.id for one in found.values() if one.state is State.RUN} <= held
+
+
+def test_a_graph_has_so_many_instances_and_no_more(tmp_path: Path) -> None:
+    with running(demo_store(tmp_path)) as server, fluxres.connect(server.url) as graph:
+        for number in range(limits.SERVICE_INSTANCES_MAX):
+            graph.create_instance(f"i{number}")
+        with pytest.raises(fluxres.LimitExceeded):
+            graph.create_instance("one-more")
+
+
+def test_an_instance_has_so_many_jobs_and_no_more(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(limits, "SERVICE_INSTANCE_JOBS_MAX", 3)
+    url = demo_store(tmp_path)
+    with attach(url) as graph:
+        kept = Instances(open_store(url), "demo", lambda: 1)
+        with graph.batch():
+            kept.create(graph, "main", "fcfs", "first")
+        for _ in range(3):
+            with graph.batch():
+                kept.operate(graph, "main", "submit", lambda one: one.submit("slot=1/node"))
+        with pytest.raises(fluxres.LimitExceeded), graph.batch():
+            kept.operate(graph, "main", "submit", lambda one: one.submit("slot=1/node"))
+        with graph.batch():
+            assert len(kept.operate(graph, "main", "", lambda one: one.jobs())) == 3
+        assert len(graph.jobs()) == 3
