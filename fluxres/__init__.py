@@ -47,8 +47,9 @@ if TYPE_CHECKING:
     from fluxres.model.match import Match
     from fluxres.service.client import connect
     from fluxres.service.client.async_graph import aconnect
+    from fluxres.service.client.child import open_child
     from fluxres.store.attached import open
-    from fluxres.store.child import Child, open_child
+    from fluxres.store.child import Child
     from fluxres.store.files import dumps, load, loads, save
     from fluxres.syntax.hostlist import Hostlist
     from fluxres.syntax.idset import IDset
@@ -124,7 +125,8 @@ _MODULE = {
     "aconnect": "fluxres.service.client.async_graph",
     "connect": "fluxres.service.client",
     "open": "fluxres.store.attached",
-    **dict.fromkeys(("Child", "open_child"), "fluxres.store.child"),
+    "Child": "fluxres.store.child",
+    "open_child": "fluxres.service.client.child",
     "Match": "fluxres.model.match",
     "Policy": "fluxres.match",
     **dict.fromkeys(("AuxiliaryGraph", "Edge", "Resource", "build"), "fluxres.formats.builder"),

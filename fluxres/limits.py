@@ -347,6 +347,12 @@ cannot wake it."""
 IDLE_EVENTS_MAX: Final = 10_000
 """External events, such as failures of a model without end, in a row that leave nothing to wait for but the next one."""
 
+NODE_WATTS_MAX: Final = 1_000_000
+"""Draw of a simulated node: a megawatt, more than a rack.  In microwatts, a million of them fit into 64 bits."""
+
+POWER_CAP_WATTS_MAX: Final = 10**12
+"""Power cap of a simulation: what a million nodes of `NODE_WATTS_MAX` draw."""
+
 BOOT_MESSAGES_MAX: Final = 10_000
 """Messages of one child that boots in a simulation, each of which is two events."""
 

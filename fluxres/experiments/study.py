@@ -37,7 +37,8 @@ Word = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
 Jobs = Annotated[int, Meta(ge=1, le=10**12)]
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 Above = Annotated[float, Meta(ge=1e-6, le=1e9)]
-Watts = Annotated[float, Meta(ge=0, le=1e9)]
+Watts = Annotated[float, Meta(ge=0, le=limits.NODE_WATTS_MAX)]
+CapWatts = Annotated[float, Meta(ge=0, le=limits.POWER_CAP_WATTS_MAX)]
 Days = Annotated[float, Meta(gt=0, lt=DAYS_MAX)]
 Units = Annotated[int, Meta(ge=1, le=limits.SIZE_MAX)]
 Fraction = Annotated[float, Meta(ge=0, lt=0.5)]
@@ -201,7 +202,7 @@ class CapStep(Struct, forbid_unknown_fields=True):
     """The cap on the power of all nodes from a time on; null for none."""
 
     at_s: Seconds
-    watts: Watts | None
+    watts: CapWatts | None
 
 
 class EnergyEntry(Struct, forbid_unknown_fields=True):
@@ -214,7 +215,7 @@ class EnergyEntry(Struct, forbid_unknown_fields=True):
     resume_w: Watts | None = None
     suspend_w: Watts | None = None
     saving: SavingEntry | None = None
-    cap: Watts | Annotated[list[CapStep], Meta(min_length=1)] | None = None
+    cap: CapWatts | Annotated[list[CapStep], Meta(min_length=1)] | None = None
 
 
 class PredictionEntry(Struct, forbid_unknown_fields=True):

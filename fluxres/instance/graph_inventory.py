@@ -268,6 +268,8 @@ class GraphInventory:
         freed = planner.levels.freed_within(reserved.freed)
         if freed is None or freed[1] <= now:
             return True
+        if any(other.hold.start < hold.start for other in self._suspended.values()):
+            return False  # those in the records would be in the way, and have been dropped
         return freed[1] <= hold.start and self._matcher().no_start_before(ask, 1, now, self.match_policy) >= hold.start
 
     def suspend(self, now: int) -> None:

@@ -307,6 +307,24 @@ class Paths(_Answer):
     paths: list[str]
 
 
+class ChildLease(_Answer):
+    """A child: its graph, that of its parent, the job there, and its lease. Changes of the child name the mark."""
+
+    graph: str
+    parent: str
+    job: str
+    mark: str
+    life_s: float
+    until: float
+
+
+class Renewed(_Answer):
+    """When a lease is over if it is not renewed again, and why the child allocates nothing now; null if it does."""
+
+    until: float
+    lapsed: str | None
+
+
 class NewEnd(_Answer):
     """The end of a job; no end is null."""
 

@@ -22,6 +22,8 @@ T = TypeVar("T")
 Asked = Request[Any, Any, Any]
 
 JSON: Final = "application/json"
+CHILD: Final = "fluxres-child"
+"""A header with the mark of the lease of a child, which its changes need."""
 _encode: Final = msgspec.json.Encoder().encode
 
 

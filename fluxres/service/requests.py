@@ -263,6 +263,24 @@ class Undo(Body):
     redo: bool = False
 
 
+class OpenChild(Body):
+    """A child that begins: the job that it works on, what the job gets first, and the process that has the lease."""
+
+    job: str
+    wanted: Wanted | None = None
+    duration_s: Length | None = None
+    name: str | None = None
+    lease_s: float = limits.CHILD_LEASE_SECONDS_DEFAULT
+    host: str = ""
+    process: int = 0
+
+
+class Leased(Body):
+    """A child by the mark of its lease."""
+
+    mark: str
+
+
 class GrowChild(Body):
     """What the job of a child gets in addition in its parent."""
 

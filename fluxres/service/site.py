@@ -40,7 +40,7 @@ from fluxres.service.tap import Tap
 from fluxres.service.tenancy import Tenancy
 from fluxres.service.time_limit import TimeLimit
 from fluxres.service.writer import Writer
-from fluxres.store import GraphRow, Held, Store, open_store
+from fluxres.store import GraphRow, Held, Store, child, open_store
 from fluxres.store.attached import Attached
 from fluxres.store.child import Child
 
@@ -243,6 +243,7 @@ class Site:
         expected: str | None,
         operation: Callable[[ResourceGraph], T],
         keep: Callable[[T, str], tuple[str, str]] | None = None,
+        mark: str | None = None,
     ) -> tuple[T, str]:
         """Make a change in the thread of the graph's writer; it is in the journal when this returns.
 
@@ -250,6 +251,7 @@ class Site:
             command: for the journal.
             expected: the revision that the graph must have, as in If-Match; None for any.
             keep: makes a note of the answer, to be written with the change.
+            mark: of the lease that a child has on the graph; None for a change by others.
 
         Returns: what the operation returns, and the revision after it.
         Errors: those of the operation; RevisionConflict; Unavailable; nothing is changed then. InDoubt.
@@ -261,6 +263,8 @@ class Site:
         def make() -> tuple[T, str]:
             limit = TimeLimit(self.question_s)
             with served.tap.serving(caller, limit), graph.batch(command=command, user=caller.name):
+                if mark is not None:
+                    child.require(self.store, name, mark)
                 self._require(graph, expected)
                 generation = graph.generation
                 found, revision = limit.run(lambda: operation(graph)), self.revision(graph)
@@ -299,14 +303,23 @@ class Site:
         except StoreError:
             return None
 
+    def catch_up(self) -> None:
+        """Catch up with what was written to the store past the graphs in memory; those that were dropped are closed."""
+        for served in self.open_graphs:
+            try:
+                served.catch_up()
+            except (StoreConflict, UnknownGraph):
+                self.forget(served.name)
+
     async def in_store(self, name: str, operation: Callable[[Store], T]) -> T:
-        """Do something in a thread that writes to the store and not to the graph in memory, which catches up afterwards."""
+        """Do something in a thread that writes to the store and not to the graphs in memory, which catch up afterwards."""
 
         def make() -> T:
-            served = self.served(name)
-            made = operation(self.store)
-            served.catch_up()
-            return made
+            self.served(name)
+            try:
+                return operation(self.store)
+            finally:
+                self.catch_up()
 
         try:
             return await self.run(self._storing, make)

@@ -160,6 +160,8 @@ class Fleet:
         self.in_use: Numbers = np.maximum(self._full, self._resume) - self.at_rest
         """Microwatts that they draw beyond that at most."""
         count = int(numbers.sum())
+        if int(fixed.max()) * count >= 2**63:
+            raise UsageError(f"{count} nodes draw more than can be added up", where="energy")
         self.longest_wait = self.saving.longest_wait(count)
         self._state = np.zeros(count, np.int8)
         self._offline = np.zeros(count, np.int8)
@@ -435,14 +437,17 @@ class Fleet:
         kinds = np.array([_IDLE, _SWITCHING_OFF, _SLEEPING, _SWITCHING_ON], np.int8)[state]
         category = np.where(runs, _COMPUTING, np.where(is_out, _UNAVAILABLE, kinds)).astype(np.int8)
         before, was = self._watts[nodes], self._category[nodes]
-        for at in set(np.unique(was).tolist()) | set(np.unique(category).tolist()):
-            self._powers[at] += int(watts[category == at].sum()) - int(before[was == at].sum())
-            self._counts[at] += int((category == at).sum()) - int((was == at).sum())
+        more = np.zeros(len(CATEGORIES), np.int64)
+        np.add.at(more, category, watts)
+        np.subtract.at(more, was, before)
+        counts = np.bincount(category, minlength=len(CATEGORIES)) - np.bincount(was, minlength=len(CATEGORIES))
+        self._powers = [power + added for power, added in zip(self._powers, more.tolist(), strict=True)]
+        self._counts = [count + added for count, added in zip(self._counts, counts.tolist(), strict=True)]
         if self._sharers:
-            for node, more in zip(nodes.tolist(), (watts - before).tolist(), strict=True):
-                for held in self._sharers.get(node, ()) if more else ():
+            for node, change in zip(nodes.tolist(), (watts - before).tolist(), strict=True):
+                for held in self._sharers.get(node, ()) if change else ():
                     held.settle(self._now)
-                    held.watts += more
+                    held.watts += change
         self._watts[nodes], self._category[nodes] = watts, category
         self._note()
 

@@ -95,6 +95,11 @@ class RunningMetrics:
     def close(self) -> None:
         """No-op: nothing is buffered."""
 
+    @property
+    def last_end(self) -> int:
+        """Of a job that ran; 0 if there was none."""
+        return self._last
+
     def metrics(self) -> Metrics:
         n = self.jobs
         if not n or self._first is None:

@@ -16,11 +16,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres import limits
 from fluxres.errors import InputError, UsageError
 
 MICROWATTS: Final = 1_000_000
 """Per watt: powers are whole microwatts, so that energy is a whole number as well, without drift."""
-WATTS_MAX: Final = 1e9
 
 PER_STATE: Final = ("wattage_per_state", "watt_per_state")
 OFF: Final = ("wattage_off", "watt_off")
@@ -54,8 +54,8 @@ class NodePower:
     def __post_init__(self) -> None:
         for name in (field.name for field in fields(self)):
             value = getattr(self, name)
-            if value is not None and not 0 <= value <= WATTS_MAX:
-                raise UsageError(f"{name}: expected 0 to {WATTS_MAX:g}, got {value!r:.80}", where="energy")
+            if value is not None and not 0 <= value <= limits.NODE_WATTS_MAX:
+                raise UsageError(f"{name}: expected 0 to {limits.NODE_WATTS_MAX}, got {value!r:.80}", where="energy")
         if self.full_w < self.at_epsilon_w:
             raise UsageError(
                 f"full_w: expected at least the {self.at_epsilon_w:g} W of a node in use, got {self.full_w:g}", where="energy"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from msgspec import structs
 
+from fluxres import limits
 from fluxres.clock import FOREVER, seconds, ticks
 from fluxres.errors import FluxresError, UsageError
 from fluxres.graph.auxiliary import Subsystem
@@ -59,10 +60,10 @@ class PowerCap:
             if not before < after:
                 raise UsageError(f"a cap from {after:g} s on stands after one from {before:g} s on", where="power cap")
         for at_s, watts in self.steps:
-            if not 0 <= at_s <= 1e9 or (watts is not None and not 0 <= watts <= 1e12):
-                raise UsageError(
-                    f"expected times up to 1e9 s and up to 1e12 W, got {at_s!r:.40} and {watts!r:.40}", where="power cap"
-                )
+            if not 0 <= at_s <= 1e9:
+                raise UsageError(f"expected a time up to 1e9 s, got {at_s!r:.40}", where="power cap")
+            if watts is not None and not 0 <= watts <= limits.POWER_CAP_WATTS_MAX:
+                raise UsageError(f"expected 0 to {limits.POWER_CAP_WATTS_MAX} W, got {watts!r:.40}", where="power cap")
 
     def at(self, moment: int) -> float | None:
         """Watts."""

@@ -466,6 +466,8 @@ class Simulator:
         finally:
             for sink in self.sinks:
                 sink.close()
+        if self.fleet is not None and self.fleet.cap is not None:  # it may change long after the last job
+            self._active_at = min(self._active_at, self.running.last_end)
         for site in list(self._sites.values()):
             self.rows.append(site.row(self._begin_at, self._active_at))
         return self.result()

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from secrets import token_hex
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from fluxres import clock as clocks
 from fluxres import limits
 from fluxres.clock import FOREVER, Clock, Length, Time, seconds, ticks
-from fluxres.errors import FluxresError, HoldLapsed, StillHeld, StoreBusy, UsageError
+from fluxres.errors import FluxresError, HoldLapsed, StillHeld, StoreBusy, StoreConflict, UnknownGraph, UsageError
 from fluxres.model import giving_back, targets
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.store import claims
@@ -66,21 +66,12 @@ class ChildFence:
         if not self._uid:
             return  # it has no lease yet, and is taking one
         if self.loss is None:
-            self.loss = self._looked(db)
+            try:
+                leased(db, self._uid, self._name, self._mark, ticks(self._clock()))
+            except HoldLapsed as loss:
+                self.loss = loss
         if self.loss is not None:
             raise HoldLapsed(self.loss.message, where=self.loss.where, hint=self.loss.hint)
-
-    def _looked(self, db: Connection) -> HoldLapsed | None:
-        where, now = f"graph '{self._name}'", ticks(self._clock())
-        claim = claims.read(db, self._uid, where)
-        if claim is None or claim.lease is None or claim.lease.mark != self._mark:
-            hint = "what it held is its parent's again; begin anew"
-            return HoldLapsed("its lease was over, and its parent has ended it", where=where, hint=hint)
-        while claim is not None:
-            if claim.lease is not None and claim.lease.until <= now:
-                return claims.over(self._name, claim.lease.until)
-            claim = claims.read(db, claim.parent, f"graph '{claim.name}'")
-        return None
 
 
 class Child:
@@ -110,7 +101,7 @@ class Child:
         self.uid = row.uid
         self.on_loss: Callable[[], object] = lambda: None
         self._fence, self._command, self._life_s = fence, command, claim.lease.life_s
-        self._until = claim.lease.until
+        self._until, self._mark = claim.lease.until, claim.lease.mark
         wait_s = limits.LOCK_WAIT_SECONDS_DEFAULT
         self.graph: ResourceGraph = Attached(store, row.name, "full", command, wait_s, store.clock).graph
         self._is_over = threading.Event()
@@ -205,24 +196,12 @@ class Child:
         Errors: HoldLapsed if it was over, or if the job holds nothing any more; StoreBusy; StoreError.
         """
         wait_s = max(0.0, seconds(self._until) - self.store.clock())
-        now = self.store.clock()
-        with self.store.changing(self.name, "renew", wait_s) as rows:
-            row = rows.graph(self.name)
-            claim, standing = rows.claims.of(row), rows.claims.standing(row, ticks(now))
-            assert claim is not None  # the fence has seen it
-            assert claim.lease is not None
-            assert standing is not None
-            is_void = standing.lapsed is not None and not _holds(rows, row, claim.job, ticks(now))
-            if is_void:
-                rows.claims.end(row, claim, now, self._command or "child: end")
-            else:
-                lease = replace(claim.lease, until=ticks(now + self._life_s))
-                rows.claims.note(row, replace(claim, lease=lease))
-        if is_void:
-            self._fence.loss = HoldLapsed(str(standing.lapsed), where=f"graph '{self.name}'", hint="begin anew")
-            raise self._fence.loss
-        self._until = lease.until
-        if standing.lapsed is not None:
+        try:
+            self._until, lapsed = renew(self.store, self.name, self._mark, wait_s, self._command or "child: end")
+        except HoldLapsed as loss:
+            self._fence.loss = loss
+            raise
+        if lapsed is not None:
             with suppress(StillHeld):  # its jobs end first; nothing new starts
                 self.refresh()
 
@@ -248,10 +227,7 @@ class Child:
         Errors: StoreBusy, StoreError, HoldLapsed; the lease then ends by itself.
         """
         self._stop()
-        with self.store.changing(self.name, self._command or "child: detach", None) as rows:
-            row = rows.graph(self.name)
-            _, claim = rows.claims.parent(row)
-            rows.claims.note(row, replace(claim, lease=None))
+        detach(self.store, self.name, self._mark, self._command or "child: detach")
         self._fence.loss = HoldLapsed("it was detached", where=f"graph '{self.name}'", hint="open it again")
 
     def _stop(self) -> None:
@@ -313,26 +289,143 @@ def open_child(
     Errors: UnknownJob; InsufficientResources if the job holds nothing now, or `wanted` cannot be allocated; StoreBusy if another
         process has the lease; UsageError for a name that is taken; HoldLapsed if the parent has nothing to give any more.
     """
+    store, fence = open_store(url, clock=clock), ChildFence(clock)
+    who = os.uname().nodename, os.getpid()
+    asked = Opening(graph, job, wanted, duration_s, name, lease_s, who)
+    row, claim = begin(store, asked, command or "child: open")
+    assert claim.lease is not None
+    fence.begin(row, claim.lease)
+    store.fence = fence
+    return Child(store, row, claim, fence, command)
+
+
+class Opening(NamedTuple):
+    """What a child asks for as it begins; the arguments of `open_child`.
+
+    Args:
+        who: host and process that get the lease.
+    """
+
+    graph: str | None
+    job: str
+    wanted: Targets | Wanted | None
+    duration_s: Length | None
+    name: str | None
+    lease_s: float
+    who: tuple[str, int]
+
+
+def begin(
+    store: Store,
+    asked: Opening,
+    command: str,
+    user: str | None = None,
+    keep: Callable[[GraphRow, Claim], tuple[str, str] | None] = lambda _row, _claim: None,
+) -> tuple[GraphRow, Claim]:
+    """Begin to work on what a job holds.
+
+    Args:
+        user: for the journals; that of this process by default.
+        keep: makes a note to be written with it.
+
+    Returns: the graph of the child, and its claim with the lease. Errors: those of `open_child`.
+    """
+    job, wanted, lease_s = asked.job, asked.wanted, asked.lease_s
     if not isinstance(lease_s, int | float) or not limits.CHILD_LEASE_SECONDS_MIN <= lease_s <= limits.CHILD_LEASE_SECONDS_MAX:
         bounds = f"{limits.CHILD_LEASE_SECONDS_MIN:g} to {limits.CHILD_LEASE_SECONDS_MAX:g}"
         raise UsageError(f"lease_s: expected {bounds} seconds, got {lease_s!r}")
-    store, fence = open_store(url, clock=clock), ChildFence(clock)
-    said = command or "child: open"
-    with store.changing(graph, said, None) as rows:
-        above, _ = store.settled(rows, rows.graph(graph))
+    with store.changing(asked.graph, command, None) as rows:
+        above, _ = store.settled(rows, rows.graph(asked.graph))
         if wanted is not None:
-            with _changed(store, rows, above, said) as parent:
-                parent.allocate(wanted, job=job, duration_s=duration_s)
+            with _changed(store, rows, above, command, user) as parent:
+                parent.allocate(wanted, job=job, duration_s=asked.duration_s, user=user)
             above = rows.graph(above.name)
-        row = _part(store, rows, above, job, name or f"{above.name}.{job}", said)
+        row = _part(store, rows, above, job, asked.name or f"{above.name}.{job}", command)
         claim = rows.claims.of(row)
         assert claim is not None
-        lease = ChildLease(token_hex(8), os.uname().nodename, os.getpid(), lease_s, ticks(clock() + lease_s))
+        lease = ChildLease(token_hex(8), *asked.who, lease_s, ticks(store.clock() + lease_s))
         claim = replace(claim, lease=lease)
         rows.claims.note(row, claim)
-    fence.begin(row, lease)
-    store.fence = fence
-    return Child(store, row, claim, fence, command)
+        if (note := keep(row, claim)) is not None:
+            rows.db.put_note(*note)
+    return row, claim
+
+
+def renew(store: Store, name: str, mark: str, wait_s: float | None, command: str) -> tuple[int, str | None]:
+    """Renew the lease with this mark.
+
+    Returns: when it is over, in ticks, and why the graph allocates nothing now, if so: the parent has changed what the job holds.
+    Errors: HoldLapsed if the lease was over, or if the job holds nothing any more, in which case the child has ended.
+    """
+    now = store.clock()
+    with store.changing(name, "renew", wait_s) as rows:
+        row = rows.graph(name)
+        claim, standing = leased(rows.db, row.uid, name, mark, ticks(now)), rows.claims.standing(row, ticks(now))
+        assert claim.lease is not None
+        assert standing is not None
+        until = ticks(now + claim.lease.life_s)
+        if is_void := standing.lapsed is not None and not _holds(rows, row, claim.job, ticks(now)):
+            rows.claims.end(row, claim, now, command)
+        else:
+            rows.claims.note(row, replace(claim, lease=replace(claim.lease, until=until)))
+    if is_void:
+        raise HoldLapsed(str(standing.lapsed), where=f"graph '{name}'", hint="begin anew")
+    return until, standing.lapsed
+
+
+def detach(store: Store, name: str, mark: str, command: str) -> None:
+    """Give a lease back, and leave the graph, which then lasts as long as the job in the parent. Errors: HoldLapsed."""
+    with store.changing(name, command, None) as rows:
+        row = rows.graph(name)
+        claim = leased(rows.db, row.uid, name, mark, ticks(store.clock()))
+        rows.claims.note(row, replace(claim, lease=None))
+
+
+@contextmanager
+def gone(name: str, mark: str | None = "") -> Iterator[None]:
+    """The graph of a child that is not there any more was taken from it.
+
+    Args:
+        mark: of its lease; None if it is not a child that asks.
+
+    Errors: HoldLapsed.
+    """
+    try:
+        yield
+    except (UnknownGraph, StoreConflict) as error:
+        if mark is None:
+            raise
+        raise _taken(name) from error
+
+
+def require(store: Store, name: str, mark: str) -> None:
+    """Errors: HoldLapsed unless a graph has a lease with this mark; the caller has the lock of the store."""
+    with store.reading(name) as rows:
+        leased(rows.db, rows.graph(name).uid, name, mark, ticks(store.clock()))
+
+
+def _taken(name: str) -> HoldLapsed:
+    hint = "what it held is its parent's again; begin anew"
+    return HoldLapsed("its lease was over, and its parent has ended it", where=f"graph '{name}'", hint=hint)
+
+
+def leased(db: Connection, uid: str, name: str, mark: str, now: int) -> Claim:
+    """The claim of a graph whose lease has this mark, as long as the instances above it have theirs, too.
+
+    Args:
+        now: in ticks.
+
+    Errors: HoldLapsed; StoreError for damage.
+    """
+    where = f"graph '{name}'"
+    found = claim = claims.read(db, uid, where)
+    if found is None or claim is None or found.lease is None or found.lease.mark != mark:
+        raise _taken(name)
+    while claim is not None:
+        if claim.lease is not None and claim.lease.until <= now:
+            raise claims.over(name, claim.lease.until)
+        claim = claims.read(db, claim.parent, f"graph '{claim.name}'")
+    return found
 
 
 def _part(store: Store, rows: Rows, above: GraphRow, job: str, name: str, command: str) -> GraphRow:
@@ -385,13 +478,18 @@ def extend(pair: Both, end: Time | None, duration_s: Length | None) -> float:
     return max(span.end for span in pair.parent.set_end(pair.job, end, duration_s=duration_s).spans)
 
 
-def end(store: Store, name: str, command: str) -> None:
+def end(store: Store, name: str, command: str, mark: str | None = None) -> None:
     """End a child: its job in the parent is freed, and its graph is removed with those of all below it.
 
-    Errors: HoldLapsed if the parent was dropped; UsageError for a graph that is no child.
+    Args:
+        mark: of its lease, if that is to be looked at.
+
+    Errors: HoldLapsed, also if the parent was dropped; UsageError for a graph that is no child.
     """
     with store.changing(name, command, None) as rows:
         row = rows.graph(name)
+        if mark is not None:
+            leased(rows.db, row.uid, name, mark, ticks(store.clock()))
         above, claim = rows.claims.parent(row)
         rows.claims.end(row, claim, store.clock(), command)
     store.wake(above.name, ())
@@ -414,7 +512,7 @@ class Both(msgspec.Struct):
 
 
 @contextmanager
-def both(store: Store, name: str, command: str, user: str | None = None) -> Iterator[Both]:
+def both(store: Store, name: str, command: str, user: str | None = None, mark: str | None = None) -> Iterator[Both]:
     """Change what the job of a child holds in its parent; the graph of the child then becomes what the job holds.
 
     Both are written in one transaction, or neither.
@@ -422,11 +520,14 @@ def both(store: Store, name: str, command: str, user: str | None = None) -> Iter
     Args:
         name: of the graph of the child.
         user: for the journals; that of this process by default.
+        mark: of the lease of the child, if that is to be looked at.
 
     Errors: StillHeld if jobs of the child hold some of what goes; HoldLapsed; UsageError for a graph that is no child.
     """
     with store.changing(name, command, None) as rows:
         row = rows.graph(name)
+        if mark is not None:
+            leased(rows.db, row.uid, name, mark, ticks(store.clock()))
         above, claim = rows.claims.parent(row)
         with _changed(store, rows, above, command, user) as parent:
             if not _is_holder(parent, claim.job, parent.now()):

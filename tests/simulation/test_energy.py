@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from fluxres import limits
 from fluxres.cli.program import program
 from fluxres.clock import TICKS_PER_S
 from fluxres.errors import InputError, UsageError
@@ -75,8 +76,8 @@ def test_the_older_property_has_the_draw_of_one_core() -> None:
         ("100", "expected Idle:AllCores or Idle:Epsilon:AllCores, got '100'"),
         ("a:b", "expected watts, got 'a'"),
         ("100:90", "full_w: expected at least the 100 W of a node in use, got 90"),
-        ("-1:90", "idle_w: expected 0 to 1e+09, got -1.0"),
-        ("nan:90", "idle_w: expected 0 to 1e+09, got nan"),
+        ("-1:90", "idle_w: expected 0 to 1000000, got -1.0"),
+        ("nan:90", "idle_w: expected 0 to 1000000, got nan"),
     ],
 )
 def test_properties_that_are_no_powers(value: str, message: str) -> None:
@@ -102,6 +103,17 @@ def test_words_of_a_command_line_that_are_wrong(read: object, text: str, message
     with pytest.raises(UsageError) as raised:
         read(text)  # type: ignore[operator]
     assert raised.value.message == message
+
+
+def test_bounds_of_powers() -> None:
+    assert NodePower(0, limits.NODE_WATTS_MAX).full_w == limits.NODE_WATTS_MAX
+    with pytest.raises(UsageError, match="expected 0 to 1000000, got 1000001"):
+        NodePower(0, limits.NODE_WATTS_MAX + 1)
+    assert power_cap.parse(f"{limits.POWER_CAP_WATTS_MAX}W").steps == ((0.0, limits.POWER_CAP_WATTS_MAX),)
+    with pytest.raises(UsageError, match="expected 0 to 1000000000000 W"):
+        power_cap.parse("1001GW")
+    with pytest.raises(UsageError, match="10000000 nodes draw more than can be added up"):
+        simulate([_job(1, 0, 10)], Machine(of_number(10_000_000)), energy=Energy(NodePower(0, limits.NODE_WATTS_MAX)))
 
 
 def test_properties_of_nodes_are_used_without_any_option() -> None:
@@ -283,6 +295,12 @@ def test_a_job_starts_only_if_the_cap_holds_until_its_limit(machine: str, policy
     assert (result.energy.over_cap, result.energy.peak) == (0, 800 * MICROWATTS)
 
 
+def test_an_instance_ends_with_its_last_job_whatever_caps_follow() -> None:
+    cap = PowerCap(((0.0, 600.0), (1000.0, 500.0), (2000.0, None)))
+    result = simulate([_job(1, 0, 10, 2)], "node=4", energy=Energy(NODE, cap=cap))
+    assert [(row.begin_s, row.end_s) for row in result.instances] == [(0.0, 10.0)]
+
+
 def test_a_job_above_every_cap_is_refused() -> None:
     result = simulate([_job(1, 0, 10, 3), _job(2, 0, 10, 2)], "node=4", energy=Energy(NODE, cap=PowerCap(((0.0, 600.0),))))
     assert result.refusals.ids == [1]
@@ -317,8 +335,8 @@ def test_caps_that_cannot_be_kept(machine: str, watts: float, message: str) -> N
     [
         ("x", "expected watts such as 6.4kW, got 'x'"),
         ("1h=2kW,30m=1kW", "a cap from 1800 s on stands after one from 3600 s on"),
-        ("0=-1", "expected times up to 1e9 s and up to 1e12 W, got 0.0 and -1.0"),
-        ("0=nan", "expected times up to 1e9 s and up to 1e12 W, got 0.0 and nan"),
+        ("0=-1", "expected 0 to 1000000000000 W, got -1.0"),
+        ("0=nan", "expected 0 to 1000000000000 W, got nan"),
     ],
 )
 def test_texts_that_are_no_caps(text: str, message: str) -> None:

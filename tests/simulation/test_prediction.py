@@ -166,7 +166,7 @@ def test_what_a_predictor_raises_names_it() -> None:
         simulate(HISTORY, 8, prediction=Prediction(Broken()))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", [*range(60), 30332])  # the last one: a reservation dropped behind a kept one, on the graph
 def test_random_courses_are_as_the_oracle_says(seed: int) -> None:
     assert differences(seed) == []
 

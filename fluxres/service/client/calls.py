@@ -86,11 +86,11 @@ class Calls(Generic[A, S]):
 
     def find(self, criteria: str, at: Time | None = None) -> Call[RemoteSelection]:
         """Pools that meet the criteria, read page by page. Errors: InputError with the column."""
-        return (yield from self._selection("pools", criteria=criteria, at=_moment(at)))
+        return (yield from self._selection("pools", criteria=criteria, at=moment_of(at)))
 
     def available(self, at: Time | None = None, duration_s: Length | None = None) -> Call[RemoteSelection]:
         """Pools with units free at a moment or throughout a window."""
-        return (yield from self._selection("available", at=_moment(at), duration_s=length_of(duration_s)))
+        return (yield from self._selection("available", at=moment_of(at), duration_s=length_of(duration_s)))
 
     def page(self, operation: str, after: str | None, **query: Any) -> Call[tuple[list[RemotePool], str | None]]:
         """A page of pools, and what comes after it."""
@@ -106,7 +106,7 @@ class Calls(Generic[A, S]):
         hierarchy: str | None = None,
     ) -> Call[dict[str, int]]:
         """Available units by type in a subtree, including its top."""
-        given = {"path": where, "at": _moment(at), "duration_s": length_of(duration_s), "all": all, "hierarchy": hierarchy}
+        given = {"path": where, "at": moment_of(at), "duration_s": length_of(duration_s), "all": all, "hierarchy": hierarchy}
         found: dict[str, int] = (yield from self._get("aggregate", **given))["available"]
         return found
 
@@ -122,11 +122,11 @@ class Calls(Generic[A, S]):
 
     def allocation(self, job: str, at: Time | None = None) -> Call[A]:
         """What a job holds from now on, or at a moment. Errors: UnknownJob."""
-        return self._held(job, (yield from self._get("job", job=job, at=_moment(at)))["allocated"])
+        return self._held(job, (yield from self._get("job", job=job, at=moment_of(at)))["allocated"])
 
     def allocated(self, job: str, at: Time | None = None) -> Call[RemoteSelection]:
         """Pools with a record of a job. Errors: UnknownJob."""
-        spans = (yield from self._get("job", job=job, at=_moment(at)))["allocated"]
+        spans = (yield from self._get("job", job=job, at=moment_of(at)))["allocated"]
         return RemoteSelection([RemotePool(path, self._fetch) for path in sorted({one["path"] for one in spans})])
 
     def resource_set(self, job: str, scheduling: bool = False) -> Call[dict[str, Any]]:
@@ -295,7 +295,7 @@ class Calls(Generic[A, S]):
 
     def expire(self, before: Time | None = None, *, idempotency_key: str | None = None) -> Call[list[str]]:
         """Drop the records that ended by now, or by `before`; returns the jobs concerned."""
-        found: list[str] = (yield from self._post("expire", {"before": _moment(before)}, idempotency_key))["ended"]
+        found: list[str] = (yield from self._post("expire", {"before": moment_of(before)}, idempotency_key))["ended"]
         return found
 
     def set_state(self, where: Any, state: str, *, reason: str | None = None, idempotency_key: str | None = None) -> Call[None]:
@@ -435,7 +435,7 @@ class Calls(Generic[A, S]):
         return (yield send(of_graph(self.graph, operation), document, key=key or token_hex(16), **query)).document()
 
     def _question(self, operation: str, wanted: Any, at: Time | None, duration_s: Length | None, policy: str) -> Call[Any]:
-        body = {"wanted": names_of(wanted), "at": _moment(at), "duration_s": length_of(duration_s), "policy": policy}
+        body = {"wanted": names_of(wanted), "at": moment_of(at), "duration_s": length_of(duration_s), "policy": policy}
         return (yield post(of_graph(self.graph, operation), body)).document()
 
     def _selection(self, operation: str, **query: Any) -> Call[RemoteSelection]:
@@ -482,10 +482,10 @@ def _document_of(graph: ResourceGraph) -> bytes:
 
 
 def _window(start: Time | None, end: Time | None, duration_s: Length | None) -> dict[str, float | str | None]:
-    return {"start": _moment(start), "end": _moment(end), "duration_s": length_of(duration_s)}
+    return {"start": moment_of(start), "end": moment_of(end), "duration_s": length_of(duration_s)}
 
 
-def _moment(at: Time | None) -> float | str | None:
+def moment_of(at: Time | None) -> float | str | None:
     """A moment as JSON can say it: seconds, or text, which the server reads; infinity is ``-``."""
     if at is None or isinstance(at, str):
         return at

@@ -29,6 +29,7 @@ class Connection:
         user: who asks, for the journal of a server without tokens; the user that runs this process by default.
         keep: whether the connection stays open for the next request.
         follows: whether it goes to the server that leads, and waits for one.
+        headers: further ones of each request.
     """
 
     def __init__(
@@ -40,12 +41,13 @@ class Connection:
         *,
         keep: bool = True,
         follows: bool = True,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self.servers = Servers(at, follows=follows)
         self._keep = keep
         self._timeout_s = timeout_s
         self._thread = threading.local()
-        self._headers = common_headers(token, user)
+        self._headers = {**common_headers(token, user), **(headers or {})}
 
     def get(self, path: str, /, **query: Any) -> Reply:
         """Ask for a list. Errors: those of the server; StoreError if it cannot be reached."""

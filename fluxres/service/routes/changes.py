@@ -13,8 +13,9 @@ from fluxres.model import ResourceGraph, targets
 from fluxres.render import documents
 from fluxres.service import answers, requests, scopes, told
 from fluxres.service.access import Role
-from fluxres.service.replies import Asked, Keep, T, caller_of, json, keys_of, site_of
+from fluxres.service.replies import CHILD, Asked, Keep, T, caller_of, json, keys_of, site_of
 from fluxres.service.routes.questions import OfGraph
+from fluxres.store.child import gone
 
 SCHEDULER: Final = {"role": Role.SCHEDULER}
 ADMIN: Final = {"role": Role.ADMIN}
@@ -26,11 +27,13 @@ async def change(
     """Make a change once, and answer with the document that it returns."""
     said = f"{request.method} {request.url.path}" if command is None else command
     caller, site, expected = caller_of(request), site_of(request), request.headers.get("if-match")
+    mark = request.headers.get(CHILD)
 
     async def make(keep: Keep | None) -> tuple[bytes, str]:
         from msgspec.json import encode
 
-        return await site.change(graph, caller, said, expected, lambda g: encode(operation(g)), keep)
+        with gone(graph, mark):
+            return await site.change(graph, caller, said, expected, lambda g: encode(operation(g)), keep, mark)
 
     return json(kind, *await keys_of(request).once(request, make))
 

@@ -12,21 +12,23 @@ from litestar.params import JSONBody
 from fluxres.clock import FOREVER, seconds
 from fluxres.model import targets
 from fluxres.service import answers, requests
-from fluxres.service.replies import Asked, Keep, T, caller_of, json, keys_of, site_of
+from fluxres.service.replies import CHILD, Asked, Keep, T, caller_of, json, keys_of, site_of
 from fluxres.service.routes.changes import SCHEDULER
 from fluxres.service.routes.questions import OfGraph
-from fluxres.store import Store, child
+from fluxres.store import GraphRow, Store, child
 from fluxres.store.child import Both
+from fluxres.store.claims import Claim
 
 
 async def _once(request: Asked, graph: str, kind: type[T], operation: Callable[[Both], Any]) -> Response[T]:
     """Change both graphs once, and answer with the document that the operation returns."""
     caller, site, command = caller_of(request), site_of(request), f"{request.method} {request.url.path}"
     caller.require_whole("to change what a graph is a part of")
+    mark = request.headers.get(CHILD)
 
     async def make(keep: Keep | None) -> tuple[bytes, str]:
         def change(store: Store) -> bytes:
-            with child.both(store, graph, command, caller.name) as pair:
+            with child.gone(graph, mark), child.both(store, graph, command, caller.name, mark) as pair:
                 caller.require_graph(pair.parent.name)
                 body = msgspec.json.encode(operation(pair))
                 if keep is not None:
@@ -70,4 +72,85 @@ async def extend(request: Asked, graph: OfGraph, data: JSONBody[requests.ExtendC
     return await _once(request, graph, answers.NewEnd, operation)
 
 
-ROUTES: Final = (grow, shrink, extend)
+@post("/child/refresh", opt=SCHEDULER, status_code=200, operation_id="refreshChild")
+async def refresh(request: Asked, graph: OfGraph) -> Response[answers.Paths]:
+    """Take over what the parent has changed in what the job of this graph holds."""
+    return await _once(request, graph, answers.Paths, lambda _pair: {"paths": []})
+
+
+# -- the lease of a child that works through this server -------------------------------------------------------------------
+
+
+@post("/child/open", opt=SCHEDULER, status_code=201, operation_id="openChild")
+async def begin(request: Asked, graph: OfGraph, data: JSONBody[requests.OpenChild]) -> Response[answers.ChildLease]:
+    """Begin to work on what a job of this graph holds: on a graph of its own in the store, under a lease."""
+    caller, site, command = caller_of(request), site_of(request), f"{request.method} {request.url.path}"
+    caller.require_whole("a child")
+    if data.name is not None:
+        caller.require_graph(data.name)
+    asked = child.Opening(
+        graph, data.job, data.wanted, data.duration_s, data.name, data.lease_s, (data.host or caller.name, data.process)
+    )
+
+    async def make(keep: Keep | None) -> tuple[bytes, str]:
+        def change(store: Store) -> bytes:
+            def note(row: GraphRow, claim: Claim) -> tuple[str, str] | None:
+                caller.require_graph(row.name)
+                return None if keep is None else keep(_lease(row, claim), "")
+
+            return _lease(*child.begin(store, asked, command, caller.name, note))
+
+        return await site.in_store(graph, change), ""
+
+    body, _ = await keys_of(request).once(request, make)
+    return json(answers.ChildLease, body, status=201)
+
+
+def _lease(row: GraphRow, claim: Claim) -> bytes:
+    lease = claim.lease
+    assert lease is not None
+    facts = {"mark": lease.mark, "life_s": lease.life_s, "until": seconds(lease.until)}
+    return msgspec.json.encode({"graph": row.name, "parent": claim.name, "job": claim.job, **facts})
+
+
+@post("/child/renew", opt=SCHEDULER, status_code=200, operation_id="renewChild")
+async def renew(request: Asked, graph: OfGraph, data: JSONBody[requests.Leased]) -> Response[answers.Renewed]:
+    """Renew the lease of this graph; the child that has it does so several times in its life."""
+
+    def change(store: Store) -> dict[str, Any]:
+        until, lapsed = child.renew(store, graph, data.mark, None, "child: end")
+        return {"until": seconds(until), "lapsed": lapsed}
+
+    return json(answers.Renewed, await _leased(request, graph, change))
+
+
+@post("/child/detach", opt=SCHEDULER, status_code=200, operation_id="detachChild")
+async def detach(request: Asked, graph: OfGraph, data: JSONBody[requests.Leased]) -> Response[answers.Dropped]:
+    """Give the lease back; the graph stays as long as the job in the parent."""
+
+    def change(store: Store) -> dict[str, Any]:
+        child.detach(store, graph, data.mark, "child: detach")
+        return {"dropped": graph}
+
+    return json(answers.Dropped, await _leased(request, graph, change))
+
+
+@post("/child/end", opt=SCHEDULER, status_code=200, operation_id="endChild")
+async def end(request: Asked, graph: OfGraph, data: JSONBody[requests.Leased]) -> Response[answers.Dropped]:
+    """End the child: its job in the parent is freed, and its graph is removed."""
+
+    def change(store: Store) -> dict[str, Any]:
+        child.end(store, graph, "child: end", data.mark)
+        return {"dropped": graph}
+
+    return json(answers.Dropped, await _leased(request, graph, change))
+
+
+async def _leased(request: Asked, graph: str, change: Callable[[Store], dict[str, Any]]) -> dict[str, Any]:
+    """Change something of a child, which is gone if its lease was over. Errors: HoldLapsed."""
+    caller_of(request).require_whole("a child")
+    with child.gone(graph):
+        return await site_of(request).in_store(graph, change)
+
+
+ROUTES: Final = (begin, renew, refresh, grow, shrink, extend, detach, end)

@@ -20,10 +20,11 @@ from fluxres.model import ResourceGraph
 from fluxres.render import documents
 from fluxres.service import answers, requests
 from fluxres.service.access import Role
-from fluxres.service.replies import Asked, Keep, T, caller_of, json, keys_of, site_of
+from fluxres.service.replies import CHILD, Asked, Keep, T, caller_of, json, keys_of, site_of
 from fluxres.service.routes.changes import SCHEDULER
 from fluxres.service.routes.questions import PAGE, After, Limit, OfGraph
 from fluxres.service.site import Served
+from fluxres.store.child import gone
 from fluxres.syntax import fluid
 
 READ: Final = {"role": Role.READ_ONLY}
@@ -37,9 +38,10 @@ async def _made(
     caller, site = caller_of(request), site_of(request)
     caller.require_whole("an instance")
     site.leadership.require()
-    served = await site.work(lambda: site.served(graph))
-    said, expected = f"{request.method} {request.url.path}", request.headers.get("if-match")
-    return await site.change(graph, caller, said, expected, lambda g: operation(served, g), keep)
+    said, expected, mark = f"{request.method} {request.url.path}", request.headers.get("if-match"), request.headers.get(CHILD)
+    with gone(graph, mark):
+        served = await site.work(lambda: site.served(graph))
+        return await site.change(graph, caller, said, expected, lambda g: operation(served, g), keep, mark)
 
 
 async def _ask(request: Asked, graph: str, kind: type[T], address: str, question: Callable[[Instance], object]) -> Response[T]:

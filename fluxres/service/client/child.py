@@ -1,0 +1,203 @@
+"""A child whose parent is reached through a server only: its graph is in the store of the parent, and every change goes there.
+
+The server checks the mark of the lease within each change, so a child that is late changes nothing (rule N1).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from secrets import token_hex
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from fluxres import clock, limits
+from fluxres.clock import Length, Time
+from fluxres.errors import FluxresError, HoldLapsed
+from fluxres.service.client.addresses import addresses
+from fluxres.service.client.calls import chosen, length_of, moment_of
+from fluxres.service.client.connection import Connection
+from fluxres.service.client.graph import RemoteGraph, sent
+from fluxres.service.client.requests import of_graph
+from fluxres.service.client.store import is_server
+from fluxres.service.client.values import end_of, names_of
+from fluxres.store import child
+
+if TYPE_CHECKING:
+    from fluxres.store.child import Child
+
+_RENEWALS: Final = 3
+"""Of a lease in its life."""
+CHILD: Final = "fluxres-child"
+"""The header with the mark of the lease."""
+
+
+def open_child(url: str | None = None, **given: Any) -> Child | RemoteChild:
+    """Work on what a job of a graph holds, as an instance of its own: through the store of the parent, or through its server.
+
+    Args:
+        url: of the store (:func:`fluxres.store.child.open_child`, which has the other arguments), or of a server of it,
+            ``http://HOST:PORT``, with commas in between if there are several.
+    """
+    return begin(str(url), **given) if is_server(url) else child.open_child(url, **given)
+
+
+def begin(
+    url: str,
+    *,
+    graph: str | None = None,
+    job: str,
+    wanted: Any = None,
+    duration_s: Length | None = None,
+    name: str | None = None,
+    lease_s: float = limits.CHILD_LEASE_SECONDS_DEFAULT,
+    token: str | None = None,
+    timeout_s: float = 60.0,
+) -> RemoteChild:
+    """Work on what a job holds, through a server. The arguments and errors are those of `fluxres.open_child`."""
+    servers = addresses(url)
+    connection = Connection(servers, token, timeout_s)
+    try:
+        above = sent(connection, chosen(graph or servers[0].graph, str(servers[0])))
+        body = {
+            "job": job,
+            "wanted": None if wanted is None else names_of(wanted),
+            "duration_s": length_of(duration_s),
+            "name": name,
+            "lease_s": lease_s,
+            "host": os.uname().nodename,
+            "process": os.getpid(),
+        }
+        reply = connection.post(of_graph(above, "child/open"), body, key=token_hex(16))
+    finally:
+        connection.close()
+    return RemoteChild(url, reply.document(), token, timeout_s)
+
+
+class RemoteChild:
+    """What a job of a graph on a server holds, as a graph of its own there. It returns everything when the block ends.
+
+    Several threads may use it.
+
+    Args:
+        url: of the servers.
+        lease: as the server describes it.
+
+    Attributes:
+        graph: as one on a server: a change is in the journal of the server when it returns.
+        name: of the graph.
+        parent: name of the graph that it is a part of.
+        job: that holds its pools there.
+        on_loss: called by a thread when the lease has been lost.
+    """
+
+    def __init__(self, url: str, lease: dict[str, Any], token: str | None, timeout_s: float) -> None:
+        self.name, self.parent, self.job = str(lease["graph"]), str(lease["parent"]), str(lease["job"])
+        self.on_loss: Callable[[], object] = lambda: None
+        self._mark, self._life_s = str(lease["mark"]), float(lease["life_s"])
+        self._connection = Connection(addresses(url), token, timeout_s, headers={CHILD: self._mark})
+        self.graph = RemoteGraph(self._connection, self.name)
+        self._until = clock.stopwatch() + self._life_s
+        self.loss: HoldLapsed | None = None
+        """Why it changes nothing any more."""
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="fluxres-child", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> RemoteChild:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is None:
+            self.end()
+            return
+        with suppress(FluxresError):  # the error of the block says more, and the lease ends by itself
+            self.end()
+
+    def __repr__(self) -> str:
+        return f"<RemoteChild {self.name} of job {self.job} in {self.parent} at {self._connection.servers.at}>"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, or has lost its lease, and changes nothing any more."""
+        return self._is_over.is_set() or self.loss is not None
+
+    def require(self) -> None:
+        """Errors: HoldLapsed once the lease has been lost."""
+        if self.loss is not None:
+            raise HoldLapsed(self.loss.message, where=self.loss.where, hint=self.loss.hint)
+
+    def grow(self, wanted: Any, *, policy: str = "first") -> list[str]:
+        """Get more of the parent: pools by name, or what a request asks for there, until the job ends; returns the paths."""
+        return list(self._post("grow", {"wanted": names_of(wanted), "policy": policy})["paths"])
+
+    def shrink(self, wanted: Any) -> list[str]:
+        """Return pools to the parent, by name, with everything in them; returns their paths."""
+        return list(self._post("shrink", {"wanted": names_of(wanted)})["paths"])
+
+    def extend(self, end: Time | None = None, *, duration_s: Length | None = None) -> float:
+        """Move the end of the job in the parent; returns it in seconds, infinity for no end."""
+        found = self._post("extend", {"end": moment_of(end), "duration_s": length_of(duration_s)})
+        return end_of(found["end"])
+
+    def refresh(self) -> None:
+        """Take over what the parent has changed in what the job holds."""
+        self._post("refresh", {})
+
+    def renew(self) -> None:
+        """Renew the lease now; a thread does so several times in its life. Errors: HoldLapsed; StoreError."""
+        asked = clock.stopwatch()
+        found = self._post("renew", {"mark": self._mark})
+        self._until = asked + self._life_s
+        if found["lapsed"] is not None:
+            with suppress(FluxresError):  # its jobs end first; nothing new starts
+                self.refresh()
+
+    def end(self) -> None:
+        """End it: its job in the parent is freed, and its graph is removed. Nothing happens if it has ended already."""
+        was_over = self.is_over
+        self._stop()
+        try:
+            if not was_over:
+                with suppress(HoldLapsed):
+                    self._post("end", {"mark": self._mark})
+        finally:
+            self._connection.close()
+
+    def detach(self) -> None:
+        """Give the lease back, and leave the graph with its jobs, which then lasts as long as the job in the parent."""
+        self._stop()
+        self._post("detach", {"mark": self._mark})
+        self.loss = HoldLapsed("it was detached", where=f"graph '{self.name}'", hint="open it again")
+        self._connection.close()
+
+    def _post(self, operation: str, body: dict[str, Any]) -> Any:
+        self.require()
+        try:
+            reply = self._connection.post(of_graph(self.name, f"child/{operation}"), body, key=token_hex(16))
+        except HoldLapsed as loss:
+            if operation in ("renew", "end"):
+                self.loss = loss
+            raise
+        return reply.document()
+
+    def _stop(self) -> None:
+        self._is_over.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._is_over.wait(self._life_s / _RENEWALS):
+                with suppress(FluxresError):  # the server is busy or away: again until the lease is over
+                    self.renew()
+                if self.loss is None and self._until <= clock.stopwatch():
+                    hint = "what it held is its parent's again; begin anew"
+                    self.loss = HoldLapsed("its lease was over", where=f"graph '{self.name}'", hint=hint)
+                if self.loss is not None:
+                    self.on_loss()
+                    return
+        finally:
+            self._connection.close()  # that of this thread
