@@ -94,8 +94,14 @@ class Broker(ABC):
         """When a run that waits is expected to start; infinity if that is not known."""
 
     @abstractmethod
-    def release(self) -> None:
-        """Free everything that the run holds, and take its ticket out of the queue.  Errors: StoreError."""
+    def release(self, status: int | None = None) -> None:
+        """Free everything that the run holds, and take its ticket out of the queue.
+
+        Args:
+            status: exit status of the program, which others read with `fluxres wait`; None if it is not known.
+
+        Errors: StoreError.
+        """
 
 
 class StoreBroker(Broker):
@@ -149,8 +155,8 @@ class StoreBroker(Broker):
         graph = self.load()
         return waiting.Pass(graph).run(self.store.tickets(self.graph), only_estimate=True).starts.get(job)
 
-    def release(self) -> None:
-        desk.release(self.store, self.graph, self.mark, self.author)
+    def release(self, status: int | None = None) -> None:
+        desk.release(self.store, self.graph, self.mark, self.author, status)
 
 
 def look_every_s(broker: Broker) -> float:

@@ -6,7 +6,7 @@ A launcher does this itself where it can write to the store; otherwise a server 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -255,8 +255,12 @@ def spare(store: Store, attached: ResourceGraph, lease_s: float) -> None:
                 _renew(transaction, launch.mark, lease_s)
 
 
-def release(store: Store, name: str, mark: str, author: Author) -> None:
-    """Free what a run holds, and take its ticket out of the queue; nothing of its program runs any more."""
+def release(store: Store, name: str, mark: str, author: Author, status: int | None = None) -> None:
+    """Free what a run holds, and take its ticket out of the queue; nothing of its program runs any more.
+
+    Args:
+        status: exit status of the program; None if it did not run, or its launcher has died.
+    """
     with _writing(store, name, author) as transaction:
         graph = transaction.graph
         attendance = waiting.Attendance(transaction, store.path)
@@ -266,7 +270,7 @@ def release(store: Store, name: str, mark: str, author: Author) -> None:
                 transaction.tickets.remove(ticket)
         for job, launch in list(orphans.launched(graph)):
             if launch.mark == mark:
-                changes.free(graph, job, None, None, None)
+                changes.free(graph, job, None, None, None, status=status)
         attendance.end()
     attendance.tell()
     mailbox.discard(store.path, mark)
@@ -335,6 +339,15 @@ def launch_in(graph: ResourceGraph, log: Callable[[], Any], job: str) -> tuple[s
         if (launch := launch_of_event(entry.event)) is not None:
             return entry.event.get("user"), launch
     return None, None
+
+
+def status_in(log: Iterable[Any], job: str) -> int | None:
+    """The exit status of the program of a job that has ended, by what the journal has of the job; None if it is not known."""
+    for entry in reversed(list(log)):
+        if entry.event.get("event") == "free" and entry.event.get("job") == job:
+            found: int | None = entry.event.get("status")
+            return found
+    return None
 
 
 def freed(store: Store, name: str | None, graph: ResourceGraph) -> list[Ticket]:

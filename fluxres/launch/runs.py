@@ -202,10 +202,10 @@ class Run:
             setting.variables |= (ctest.spec_environment if is_ctest else canary.pool_environment)(file.name)
             yield tuple((ctest.with_spec_file if is_ctest else canary.with_pool_file)(self.order.argv, file.name))
 
-    def _release(self) -> None:
+    def _release(self, status: int | None = None) -> None:
         """Free what the job holds, and take its ticket out of the queue; nothing of the program runs any more."""
         cgroup.remove(self.broker.mark)
-        self.broker.release()
+        self.broker.release(status)
 
     def _until_s(self, start_s: float, end_s: float) -> float:
         """When the time of the program is over, by what it holds; infinity for no limit."""
@@ -243,15 +243,15 @@ class Run:
             self._loop.turn()
         if self._has_given_terminal:
             self._terminal.take_back(self._crew.program)
+        status = program.status_of(number) if number else lifeline.exit_code(self._status)
         try:
-            self._release()
+            self._release(status)
         except FluxresError as error:
             how = "when its lease is over" if self.broker.is_served else "by the next command"
             reporter.note(f"what job {self._job} holds is freed {how}: {error}")
         if number:
             reporter.note(f"{order.argv[0] or repr('')}: {os.strerror(number)}")
-            return program.status_of(number)
-        return lifeline.exit_code(self._status)
+        return status
 
     def _heard(self) -> None:
         """A message of the guardian, or its end."""

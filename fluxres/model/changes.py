@@ -225,6 +225,7 @@ def free(
     end: int | None,
     slots: int = 0,
     reason: str = "",
+    status: int | None = None,
 ) -> Batch | list[Piece]:
     """Free what a job holds, and return what was freed.
 
@@ -233,11 +234,12 @@ def free(
         start, end: window in ticks; None for no bound.
         slots: number of slots freed, if a request selected the pools.
         reason: why, if the job did not free them itself.
+        status: exit status of the program, if the job was one that has ended.
     """
     refuse_reservation(graph, job)
     pieces = plans.free(graph.records, job, named, start, end)
     structure = graph.structure
-    tell(graph, lambda: events.free(structure, job, named, start, end, slots, reason=reason), len(named or ()))
+    tell(graph, lambda: events.free(structure, job, named, start, end, slots, reason=reason, status=status), len(named or ()))
     graph.records.free(pieces, job, slots)
     graph.revision += 1
     refill(graph)

@@ -149,15 +149,18 @@ def free(
     *,
     implied: bool = False,
     reason: str = "",
+    status: int | None = None,
 ) -> Event:
     """A job frees pools; None for pools is everything, None for start and end all of the time.
 
     Args:
         implied: whether implied units are freed without the pool above.
         reason: why, if the job did not free them itself.
+        status: exit status of the program, if the job was one that has ended.
     """
     pools = None if targets is None else _named(structure, targets)
     more = {**_slots(slots), **({"implied": True} if implied else {}), **({"reason": reason} if reason else {})}
+    more |= {} if status is None else {"status": status}
     return {"event": "free", "job": job, "pools": pools, "start": start, "end": _end(end), **more}
 
 

@@ -70,7 +70,8 @@ def _allocate(event: Mapping[str, Any]) -> str:
 
 
 def _free(event: Mapping[str, Any]) -> str:
-    return _allocate(event) + (f" ({event['reason']})" if event.get("reason") else "")
+    why = event.get("reason") or ("" if event.get("status") is None else f"exit status {event['status']}")
+    return _allocate(event) + (f" ({why})" if why else "")
 
 
 def _allocate_all(event: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -57,9 +57,10 @@ class Renew(Body):
 
 
 class EndRun(Body):
-    """A run, by its mark: it holds nothing and waits for nothing afterwards."""
+    """A run, by its mark: it holds nothing and waits for nothing afterwards; the exit status of its program, if known."""
 
     mark: str
+    status: Annotated[int, msgspec.Meta(ge=0, le=255)] | None = None
     command: str = ""
 
 

@@ -256,6 +256,29 @@ class Site:
         Returns: what the operation returns, and the revision after it.
         Errors: those of the operation; RevisionConflict; Unavailable; nothing is changed then. InDoubt.
         """
+        before = self._open.get(name)
+        try:
+            made = await self._change(name, caller, command, expected, operation, keep, mark)
+        except StoreConflict:
+            if self.child is not None:
+                raise
+            # Another process dropped the graph, and nothing was changed; perhaps there is one of this name again.
+            if self._open.get(name) is before:
+                await self.run(self._asking, lambda: self.forget(name))
+            made = await self._change(name, caller, command, expected, operation, keep, mark)
+        self.pulse.feel()
+        return made
+
+    async def _change(
+        self,
+        name: str,
+        caller: Caller,
+        command: str,
+        expected: str | None,
+        operation: Callable[[ResourceGraph], T],
+        keep: Callable[[T, str], tuple[str, str]] | None,
+        mark: str | None,
+    ) -> tuple[T, str]:
         found = self._open.get(name)
         served = await self.run(self._asking, lambda: self.served(name)) if found is None else found
         graph = served.graph
@@ -278,8 +301,10 @@ class Site:
             try:
                 made: tuple[T, str] = await served.writer.submit(make)
             except StoreError as error:
-                raise await self._to_answer(error, has_key=keep is not None) from error
-            self.pulse.feel()
+                refusal = await self._to_answer(error, has_key=keep is not None)
+                if refusal is error:
+                    raise
+                raise refusal from error
             return made
 
     async def _to_answer(self, error: StoreError, *, has_key: bool) -> FluxresError:

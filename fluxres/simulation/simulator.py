@@ -613,6 +613,13 @@ class Simulator:
             self.events.push(moment, FOLLOW, follower)
 
     def _submit_job(self, site: Site, job: Submission) -> None:
+        if self.feedback is not None:
+            if self.feedback.is_early(job):
+                self._announce(site)
+                return
+            for dependent in self.feedback.submitted(job, self.clock.now):
+                self._to_follow += 1
+                self.events.push(self.clock.now, FOLLOW, dependent)
         if site.place >= 0:
             self._submitted += 1
             self._numbered += job.number

@@ -158,5 +158,5 @@ class PlannerMachine(RuleBasedStateMachine):
         assert {problem.split(":")[0] for problem in planner.check()} == {f"pool {v}" for v in half_whole}
 
 
-PlannerMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+PlannerMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestPlanner = PlannerMachine.TestCase

@@ -72,7 +72,7 @@ class ModelMachine(RuleBasedStateMachine):
 
 TestModelMachine = ModelMachine.TestCase
 TestModelMachine.settings = settings(
-    max_examples=40,
+    max_examples=24,
     stateful_step_count=25,
     deadline=None,
     # No explanations: with a history of a hundred choices they take longer than the search itself.

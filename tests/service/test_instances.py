@@ -250,6 +250,29 @@ def test_time_passes_without_calls_also_after_a_restart(tmp_path: Path) -> None:
         assert told.count("start") == told.count("clean") == 2
 
 
+def test_a_graph_that_another_process_dropped_stops_no_other_one(tmp_path: Path) -> None:
+    url = f"sqlite://{tmp_path}/site.db"
+    for name in ("first", "second"):
+        fluxres.save(fluxres.load({**DEMO, "name": name}), url)
+    with running(url) as server:
+        for name in ("first", "second"):
+            with fluxres.connect(server.url, graph=name) as graph:
+                graph.create_instance("main").submit("slot/node", duration_s=1.5)
+        open_store(url).drop("first", command="graphs drop")
+        until = time.monotonic() + 20
+        while "advance" not in [one.get("what") for one in server.answers("GET", "/v1/graphs/second/log")[1]["log"]]:
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        assert server.answers("GET", "/v1/graphs/first/instances")[0] == 404
+        fluxres.save(fluxres.load({**DEMO, "name": "first"}), url)
+        body = json.dumps({"name": "main"}).encode()
+        assert server.answers("POST", "/v1/graphs/first/instances", body)[0] == 201
+        open_store(url).drop("first", command="graphs drop")
+        fluxres.save(fluxres.load({**DEMO, "name": "first"}), url)
+        assert server.answers("POST", "/v1/graphs/first/instances", body)[0] in (201, 503)
+        assert server.stop()[1].count("WARNING") <= 3
+
+
 def test_a_standby_takes_the_instances_over(tmp_path: Path) -> None:
     store = demo_store(tmp_path)
     with running(store, "--lease", "1") as first, running(store, "--lease", "1") as second:

@@ -327,10 +327,13 @@ def test_hosts_stand_in_the_middle_of_their_rows_where_these_are_high() -> None:
 
 def test_counts_have_no_fractions_on_their_axis() -> None:
     pytest.importorskip("matplotlib")
-    course = Course("few", np.arange(3.0), {"jobs waiting": np.array([8.0, 3.0])}, {})
     for is_whole in (False, True):
-        (chart,) = over_time([course], [Quantity("jobs waiting", is_whole=is_whole)], 2.0)
-        assert ("2.5" in texts(chart.svg.decode())) is not is_whole
+        shown: list[str] = []
+        for most in (1.0, 3.0, 8.0):
+            course = Course("few", np.arange(3.0) * 20, {"jobs waiting": np.array([most, 1.0])}, {})
+            (chart,) = over_time([course], [Quantity("jobs waiting", is_whole=is_whole)], 40.0)
+            shown += texts(chart.svg.decode())
+        assert any("." in text for text in shown) is not is_whole
 
 
 def test_settings_that_refuse_other_jobs_are_marked(page: Write, tmp_path: Path) -> None:

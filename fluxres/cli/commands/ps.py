@@ -58,16 +58,24 @@ def _queue(settings: Settings, graph: ResourceGraph) -> tuple[list[Ticket], dict
 @click.command("wait", cls=Command, outputs=PLAIN_OUTPUTS)
 @click.argument("jobs", nargs=-1, required=True, metavar="JOB...", shell_complete=completing.job)
 @click.pass_obj
-def wait_command(settings: Settings, jobs: tuple[str, ...]) -> None:
-    """Wait until jobs of run and shell end, those that wait for resources included."""
-    from fluxres.launch import control, identity
+def wait_command(settings: Settings, jobs: tuple[str, ...]) -> int:
+    """Wait until jobs of run and shell end, those that wait for resources included.
+
+    The exit status is the largest of their programs; 1 for a job that was lost, canceled before it ran, or freed by others.
+    """
+    from fluxres.launch import control, desk, identity
 
     launches = [launch for job in jobs if (launch := _launch(settings, job)[1]) is not None]
     control.wait_for([launch for launch in launches if launch.host == identity.host()])
     if any(launch.host != identity.host() for launch in launches):
         _wait_for_others(settings, jobs)
     reading(settings)  # this frees what is left of a job that was killed
-    answer(settings, document=lambda: {"ended": list(jobs)}, lines=lambda _style: [])
+    opened = source(settings)
+    statuses = {job: desk.status_in(opened.log(settings.graph, job=job), job) for job in jobs}
+    for job in (job for job, status in statuses.items() if status is None):
+        note(f"the exit status of job {job} is not known: it did not run, was lost, or others freed what it held")
+    answer(settings, document=lambda: {"ended": list(jobs), "statuses": statuses}, lines=lambda _style: [])
+    return max(1 if status is None else status for status in statuses.values())
 
 
 def _wait_for_others(settings: Settings, jobs: Sequence[str]) -> None:

@@ -152,8 +152,8 @@ class ServerBroker(Broker):
             return self._server.queue(self.graph)[1].get(job)
         return None
 
-    def release(self) -> None:
-        self._patiently(lambda: self._post("end", {"mark": self.mark}))
+    def release(self, status: int | None = None) -> None:
+        self._patiently(lambda: self._post("end", {"mark": self.mark, "status": status}))
 
     def _post(self, operation: str, body: dict[str, Any], key: str | None = None) -> Standing:
         said = {**body, "command": self.author.command}

@@ -13,7 +13,7 @@ from litestar import Response, get, post
 from litestar.params import JSONBody, QueryParameter
 from msgspec.json import encode
 
-from fluxres.errors import UsageError
+from fluxres.errors import Unavailable, UsageError
 from fluxres.instance import Instance, State
 from fluxres.instance.saved import require_policy
 from fluxres.model import ResourceGraph
@@ -41,7 +41,13 @@ async def _made(
     said, expected, mark = f"{request.method} {request.url.path}", request.headers.get("if-match"), request.headers.get(CHILD)
     with gone(graph, mark):
         served = await site.work(lambda: site.served(graph))
-        return await site.change(graph, caller, said, expected, lambda g: operation(served, g), keep, mark)
+
+        def current(g: ResourceGraph) -> bytes:
+            if g is not served.graph:
+                raise Unavailable("the graph was replaced just now", hint="send the request again", retry_after_s=1)
+            return operation(served, g)
+
+        return await site.change(graph, caller, said, expected, current, keep, mark)
 
 
 async def _ask(request: Asked, graph: str, kind: type[T], address: str, question: Callable[[Instance], object]) -> Response[T]:

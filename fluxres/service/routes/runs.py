@@ -86,7 +86,7 @@ async def end(request: Asked, graph: OfGraph, data: JSONBody[requests.EndRun]) -
     _require_mark(data.mark)
 
     def operation(store: Store, author: Author) -> dict[str, Any]:
-        desk.release(store, graph, data.mark, author)
+        desk.release(store, graph, data.mark, author, data.status)
         return _document(desk.GONE)
 
     return await _once(request, graph, answers.Standing, data.command, operation)
