@@ -60,7 +60,12 @@ class Served:
         graph: attached to its store.
         store: of the graph.
         epoch: returns that of the lead of this server.
+
+    Attributes:
+        spared_in: the epoch for which the caretaker has spared the runs of the graph.
     """
+
+    spared_in: int | None = None
 
     def __init__(self, graph: ResourceGraph, store: Store, epoch: Callable[[], int]) -> None:
         self.graph = graph

@@ -273,6 +273,18 @@ def test_a_graph_that_another_process_dropped_stops_no_other_one(tmp_path: Path)
         assert server.stop()[1].count("WARNING") <= 3
 
 
+def test_what_an_instance_did_is_not_undone(shared: Server, tmp_path: Path) -> None:
+    name = f"g{next(_names)}"
+    shared.connection().make(Request("POST", f"/v1/graphs?name={name}", json.dumps(DEMO).encode()))
+    with fluxres.connect(shared.url, graph=name) as graph:
+        top = graph.create_instance("main")
+        job = top.submit("slot/node", duration_s=1000)
+        status, document = shared.answers("POST", f"/v1/graphs/{name}/undo", b"{}")
+        assert (status, document["message"]) == (400, "the last change was one of an instance, which keeps it")
+        assert top.job(job).pools
+        assert top.check() == []
+
+
 def test_a_standby_takes_the_instances_over(tmp_path: Path) -> None:
     store = demo_store(tmp_path)
     with running(store, "--lease", "1") as first, running(store, "--lease", "1") as second:
