@@ -926,6 +926,8 @@ class Simulator:
                     self._settle_one(other, passed=False)
         if self._families:
             if self._balance.is_needed:
+                if self._is_stepped:
+                    self._settle_one(site, passed=passed)  # a decision that is due keeps others from taking its jobs
                 self._balance_around(site)
             if self._elastic.is_needed and self._elastic.period_s is None:
                 self._resize(site.parent)
