@@ -147,7 +147,8 @@ async def _of_edge(request: Asked, graph: str, data: requests.OneEdge, operation
 @post("/undo", opt=ADMIN, status_code=200, operation_id="undo")
 async def undo(request: Asked, graph: OfGraph, data: JSONBody[requests.Undo]) -> Response[answers.Undone]:
     """Put back the state before the last change of the graph; with `redo`, what an undo took away."""
-    caller, site, command = caller_of(request), site_of(request), f"{request.method} {request.url.path}"
+    caller, site = caller_of(request), site_of(request)
+    command = data.command or f"{request.method} {request.url.path}"
     caller.require_whole("to undo changes")
     expected = request.headers.get("if-match")
 
