@@ -36,7 +36,7 @@ from fluxres.instance import audit, parts, pool_states, recording, states
 from fluxres.instance import dependencies as deps
 from fluxres.instance.choice import fastest, make_inventory
 from fluxres.instance.counted import CountedInventory
-from fluxres.instance.dependencies import Dependencies, Verdict
+from fluxres.instance.dependencies import AnyDependency, Dependencies, Verdict
 from fluxres.instance.graph_inventory import GraphInventory
 from fluxres.instance.holding import KEPT_TICKS, OVERTIME_S, Holdings
 from fluxres.instance.inventory import Ask, Hold, Inventory, NotUniform, requested_units
@@ -290,7 +290,7 @@ class Instance(Tabular):
         urgency: int = URGENCY_DEFAULT,
         name: str | None = None,
         user: str | None = None,
-        dependencies: Iterable[Dependency | str | Mapping[str, Any]] = (),
+        dependencies: AnyDependency | Iterable[AnyDependency] = (),
         payload: Any = None,
         account: str | None = None,
         qos: str | None = None,
@@ -315,7 +315,7 @@ class Instance(Tabular):
         request = wanted if isinstance(wanted, Request) else as_request(wanted)
         length = matching.length(self._graph, request) if duration_s is None else _duration(duration_s)
         charged = Charged(user, account, qos, partition if partition is not None else request.queue)
-        return self.submit_request(request, length, now, urgency, name, user, dependencies, payload, charged)
+        return self.submit_request(request, length, now, urgency, name, user, deps.listed(dependencies), payload, charged)
 
     def submit_request(
         self,

@@ -210,13 +210,22 @@ class Site:
         """
         return f'"{self.boot}-{graph.number}-{graph.revision}"'
 
-    def _require(self, graph: ResourceGraph, expected: str | None) -> None:
+    def require_revision(self, graph: ResourceGraph, expected: str | None) -> None:
+        """Errors: RevisionConflict unless the graph has one of the revisions in an If-Match header."""
         if expected is None or expected.strip() == "*":
             return
         present = self.revision(graph)
         if present not in [one.strip().removeprefix("W/") for one in expected.split(",")]:
             message = f"the graph is at revision {present}, not at {expected}"
             raise RevisionConflict(message, hint="ask again, and decide on what is there now")
+
+    def require_stored_revision(self, name: str, expected: str | None) -> None:
+        """As `require_revision`, for the stored state, within a change of the store. Errors: RevisionConflict."""
+        if expected is not None:
+            graph = self.served(name).graph
+            graph.refresh()
+            with graph.lock:
+                self.require_revision(graph, expected)
 
     # -- work --------------------------------------------------------------------------------------------------------
 
@@ -264,8 +273,8 @@ class Site:
         before = self._open.get(name)
         try:
             made = await self._change(name, caller, command, expected, operation, keep, mark)
-        except StoreConflict:
-            if self.child is not None:
+        except StoreConflict as error:
+            if self.child is not None or isinstance(error, RevisionConflict):
                 raise
             # Another process dropped the graph, and nothing was changed; perhaps there is one of this name again.
             if self._open.get(name) is before:
@@ -293,7 +302,7 @@ class Site:
             with served.tap.serving(caller, limit), graph.batch(command=command, user=caller.name):
                 if mark is not None:
                     child.require(self.store, name, mark)
-                self._require(graph, expected)
+                self.require_revision(graph, expected)
                 generation = graph.generation
                 found, revision = limit.run(lambda: operation(graph)), self.revision(graph)
                 if graph.generation != generation:

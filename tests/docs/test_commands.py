@@ -263,7 +263,7 @@ def test_a_document_that_shows_something_else_is_noticed(text: str, tmp_path: Pa
 
 
 @pytest.mark.usefixtures("clone")
-def test_a_command_that_fails_is_noticed_when_output_is_put_into_a_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_of_a_failing_command_is_not_put_unnoticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UPDATE_GOLDEN", "1")
     document = tmp_path / "wrong.md"
     document.write_text("```console\n$ echo 1; false\n```\n", encoding="utf-8")

@@ -16,6 +16,7 @@ import pytest
 
 import fluxres
 from fluxres import limits
+from fluxres.errors import UsageError
 from fluxres.instance import State
 from fluxres.service.client.requests import Request, of_graph, post
 from fluxres.service.instances import Instances
@@ -271,6 +272,20 @@ def test_a_graph_that_another_process_dropped_stops_no_other_one(tmp_path: Path)
         fluxres.save(fluxres.load({**DEMO, "name": "first"}), url)
         assert server.answers("POST", "/v1/graphs/first/instances", body)[0] in (201, 503)
         assert server.stop()[1].count("WARNING") <= 3
+
+
+@pytest.mark.parametrize("given", [{"name": "x" * 10_000}, {"user": "a\nb"}])
+def test_names_in_instances_have_bounds(shared: Server, given: dict[str, str]) -> None:
+    name = f"g{next(_names)}"
+    shared.connection().make(Request("POST", f"/v1/graphs?name={name}", json.dumps(DEMO).encode()))
+    with fluxres.connect(shared.url, graph=name) as graph:
+        top = graph.create_instance("main")
+        with pytest.raises(UsageError, match="printable"):
+            top.submit("slot/node", **given)
+        job = top.submit("slot/node")
+        with pytest.raises(UsageError, match="printable"):
+            top.exception(job, "x" * 10_000, severity=5)
+        assert len(top.jobs()) == 1
 
 
 def test_what_an_instance_did_is_not_undone(shared: Server, tmp_path: Path) -> None:
