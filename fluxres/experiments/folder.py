@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +24,7 @@ from fluxres import __version__, clock
 from fluxres.errors import InputError, StoreBusy, StoreError, UsageError
 from fluxres.experiments import parts
 from fluxres.experiments.execution import METRICS, Outcome
-from fluxres.experiments.study import Run, Study, load
+from fluxres.experiments.study import Run, Study, default_of, load
 from fluxres.instance.policy import IN_FILE
 from fluxres.store.lock import writer_lock
 
@@ -206,45 +206,63 @@ def _identity(study: Study) -> dict[str, Any]:
 
 
 def _plain(study: Study) -> Any:
-    """The page with its defaults, and with absolute paths."""
-    values: Any = _without_nulls(msgspec.to_builtins(study.page))
-    values["machine"] = _absolute(values["machine"], study.folder)
-    entries = values["workload"] if isinstance(values["workload"], list) else [values["workload"]]
+    """The page with its defaults, and with absolute paths, such that it says the same in any folder."""
+    values: Any = _written(study.page)
+    folder = study.folder
+    expected = [each[name] for each in values.get("expect", ()) for name in ("of", "against") if isinstance(each.get(name), dict)]
+    settings = [*values.get("cases", {}).values(), values.get("baseline", {}), *expected]
+    for each in (values, *settings):
+        each.update({path: _placed(path, value, folder) for path, value in each.items() if path not in _OF_SETTINGS})
     vary = values.get("vary", {})
-    if "machine" in vary:
-        vary["machine"] = [_absolute(value, study.folder) for value in vary["machine"]]
-    if "workload.file" in vary:
-        vary["workload.file"] = [str((study.folder / value).resolve()) for value in vary["workload.file"]]
-    if isinstance(values.get("accounting"), str):
-        values["accounting"] = str((study.folder / values["accounting"]).resolve())
-    if "accounting" in vary:
-        vary["accounting"] = [
-            str((study.folder / each).resolve()) if isinstance(each, str) else each for each in vary["accounting"]
-        ]
-    for holder, key in ((values.get("hierarchy", {}), "queue_policy"), (vary, "hierarchy.queue_policy")):
-        if key in holder:
-            holder[key] = _placed_policies(holder[key], study.folder)
-    for entry in [*entries, *vary.get("workload", ())]:
-        if isinstance(entry, dict) and "file" in entry:
-            entry["file"] = str((study.folder / entry["file"]).resolve())
-        if isinstance(entry, dict) and "model" in entry:
-            entry["model"] = parts.placed_model(entry["model"], study.folder)
+    vary.update({path: [_placed(path, value, folder) for value in given] for path, given in vary.items()})
     return values
 
 
-def _placed_policies(given: Any, folder: Path) -> Any:
-    if isinstance(given, list):
-        return [_placed_policies(each, folder) for each in given]
-    found = IN_FILE.fullmatch(given) if isinstance(given, str) else None
+_OF_SETTINGS: Final = ("vary", "cases", "baseline", "expect")
+
+
+def _written(value: Any) -> Any:
+    """A part of the page as plain values, without what is empty by default; what the page contains as it is stays so."""
+    if isinstance(value, msgspec.Struct):
+        named = {field.encode_name: (getattr(value, field.name), default_of(field)) for field in msgspec.structs.fields(value)}
+        return {key: _written(own) for key, (own, default) in named.items() if own not in (None, {}, []) or own != default}
+    if isinstance(value, dict):
+        return {key: _written(each) for key, each in value.items()}
+    return [_written(each) for each in value] if isinstance(value, list) else msgspec.to_builtins(value)
+
+
+def _placed(path: str, value: Any, folder: Path) -> Any:
+    """A value at a path of the page, with the paths of files in it resolved."""
+    name = ".".join(word for word in path.split(".") if not word.isdecimal())
+    if isinstance(value, list):
+        return [_placed(name, each, folder) for each in value]
+    if isinstance(value, dict):
+        return value if name in _FILES else {key: _placed(f"{name}.{key}", each, folder) for key, each in value.items()}
+    if name in _FILES and isinstance(value, str):
+        return _FILES[name](value, folder)
+    return value
+
+
+def _policy(given: str, folder: Path) -> str:
+    found = IN_FILE.fullmatch(given)
     return given if found is None else f"{(folder / found['file']).resolve()}{given[found.end('file') :]}"
 
 
-def _absolute(given: Any, folder: Path) -> Any:
+def _machine(given: str, folder: Path) -> str:
     path = parts.machine_file(given, folder)
     return given if path is None else str(path.resolve())
 
 
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nulls(each) for key, each in value.items() if each is not None and each not in ({}, [])}
-    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
+def _file(given: str, folder: Path) -> str:
+    return str((folder / given).resolve())
+
+
+_FILES: Final[dict[str, Callable[[str, Path], str]]] = {
+    "machine": _machine,
+    "workload.file": _file,
+    "workload.model": parts.placed_model,
+    "hierarchy.queue_policy": _policy,
+    "disturbances.events": _file,
+    "accounting": _file,
+}
+"""What names a file, by its path in the page, and how it is resolved."""

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from fluxres.documents.document import plural
+from fluxres.experiments import real
 from fluxres.experiments.charts import spread
 from fluxres.experiments.comparison import (
     USE,
@@ -23,7 +24,7 @@ from fluxres.experiments.comparison import (
     warnings,
 )
 from fluxres.experiments.figures import FIGURES, Scale, columns, counted, number, scale, title
-from fluxres.experiments.study import DisturbancesEntry, label, readable, value_text
+from fluxres.experiments.study import StudyDocument, default_of, label, readable, value_text
 from fluxres.experiments.style import Chart, schemes
 from fluxres.instance.accounting import Accounting
 
@@ -54,6 +55,7 @@ def page(
         _section("Pairs of settings", _PAIRS + pairs) if (pairs := _pairs(found)) else "",
         _section("Published values", _PUBLISHED + _expected(theirs)) if theirs else "",
         _section("Guards of these results", _GUARDS + _expected(guards)) if guards else "",
+        _section("Simulated and real", _REAL + both) if (both := _real(found)) else "",
         _section("Over time", _OVER_TIME + _images(over_time)) if over_time else "",
         _section("Allocation over time", _GANTTS + _captioned(gantts)) if gantts else "",
         _section("Scheduler levels", levels) if levels else "",
@@ -82,6 +84,11 @@ _PUBLISHED: Final = (
 _PAIRS: Final = (
     "<p>Ratio of the setting of the row to that of the column, between runs with the same seed, then averaged; bold if its 95 %"
     " confidence interval does not contain 1. pairs.csv has all metrics.</p>"
+)
+_REAL: Final = (
+    "<p>The same instances and jobs as processes on the computer of this study, beside the simulation: from the begin of the"
+    " first instance to the end of the last job. A simulation has the costs that the page gives it, and a core for each"
+    " instance.</p>"
 )
 _CLASSES: Final = (
     "<p>Means over the runs of a setting. Sizes in units of the machine; run times as they were. classes.csv of each run also has"
@@ -332,6 +339,37 @@ def _all(found: Comparison) -> str:
     return _table("All metrics", [*_settings(found), *(title(name, scales[name]) for name in names)], rows, len(_settings(found)))
 
 
+def _real(found: Comparison) -> str:
+    """A table of the settings that were run in processes as well; empty if none were."""
+    made = real.pairs(found)
+    if not made:
+        return ""
+    headings = [
+        *_settings(found),
+        "jobs completed (number)",
+        "simulated (s)",
+        "real (s)",
+        "of which boot (s)",
+        "real / simulated (×)",
+        "processors (number)",
+        "load (number)",
+    ]
+    rows = [
+        [
+            *_names(found, each.row),
+            f"{each.real.completed:,}",
+            number(each.simulated_s),
+            number(each.real.makespan_s),
+            number(each.real.boot_s),
+            number(each.ratio),
+            str(each.real.processors),
+            number(each.real.load),
+        ]
+        for each in made
+    ]
+    return _table("Simulated and real", headings, rows, len(_settings(found)))
+
+
 def _failures(failed: dict[str, str]) -> str:
     return _table("Failed runs", ["run", "error"], [[escape(key), escape(error)] for key, error in failed.items()], 2)
 
@@ -351,12 +389,13 @@ def _provenance(found: Comparison, history: Sequence[Mapping[str, str]]) -> str:
         ("workload", _entry(found, "workload", given.workload)),
         ("schedulers", _entry(found, "hierarchy", given.hierarchy)),
         ("cost of a decision", _entry(found, "cost", given.cost)),
-        *((name, text) for name, text in _conditions(found) if text),
+        *_conditions(found),
         ("seeds", seeds),
         (
             "varied",
             "; ".join(f"{path}: {', '.join(map(readable, values))}" for path, values in study.varied.items()) or "nothing",
         ),
+        *((f"case {name}", _case(values)) for name, values in given.cases.items()),
         ("fluxres", ", ".join(versions)),
     ]
     rows += [("made", f"{each['begun']}: {each['command']}") for each in history]
@@ -370,15 +409,31 @@ def _provenance(found: Comparison, history: Sequence[Mapping[str, str]]) -> str:
     return f"<div class=wide tabindex=0 role=region aria-label=Provenance><table class=facts><tbody>{cells}</tbody></table></div>"
 
 
+_STATED: Final = frozenset(
+    {"version", "name", "title", "machine", "workload", "hierarchy", "cost", "unit", "repeats", "seed"}
+    | {"vary", "cases", "labels", "baseline", "metrics", "expect"}
+)
+"""The entries of a page that are named elsewhere in the report."""
+
+_TITLES: Final = {"event_order": "order of events", "trim": "jobs left out", "stop": "repeated until"}
+
+
 def _conditions(found: Comparison) -> Iterator[tuple[str, str]]:
-    """What else a run depends on, where it is not the default."""
+    """What else a run depends on, where it is not the default, in the order of the page."""
     given = found.study.page
-    yield "inventory", _entry(found, "inventory", given.inventory) if given.inventory != "auto" else ""
-    yield "order of events", _entry(found, "event_order", given.event_order) if given.event_order != "sequential" else ""
-    yield "disturbances", _entry(found, "disturbances", given.disturbances) if given.disturbances != DisturbancesEntry() else ""
-    yield "prediction", _entry(found, "prediction", given.prediction) if given.prediction is not None else ""
-    yield "feedback", _entry(found, "feedback", given.feedback) if given.feedback != "none" else ""
-    yield "accounting", _accounting(found, given.accounting)
+    for field in msgspec.structs.fields(StudyDocument):
+        value = getattr(given, field.name)
+        if field.name not in _STATED and value != default_of(field):
+            name = _TITLES.get(field.name, field.name.replace("_", " "))
+            yield name, _accounting(found, value) if field.name == "accounting" else _entry(found, field.name, value)
+        elif field.name == "energy" and any(row.figures.get("energy_j") for row in found.rows) and not _varies(found, "energy"):
+            yield "energy", "by the properties of the nodes"
+
+
+def _varies(found: Comparison, path: str) -> bool:
+    """Whether a part of the page is one of the settings, or belongs to a case."""
+    names = [*found.study.varied, *(name for case in found.study.page.cases.values() for name in case)]
+    return any(name == path or name.startswith(f"{path}.") for name in names)
 
 
 def _accounting(found: Comparison, given: Accounting | str | None) -> str:
@@ -403,23 +458,35 @@ def _entry(found: Comparison, path: str, given: object) -> str:
     varied = {name.removeprefix(f"{path}.") for name in found.study.varied if name == path or name.startswith(f"{path}.")}
     if path in varied:
         return "varied"
+    if isinstance(given, list):
+        return "; ".join(f"level {level}: {_entry(found, f'{path}.{level}', each)}" for level, each in enumerate(given))
     if not isinstance(given, msgspec.Struct):
-        return str(msgspec.to_builtins(given))
-    return ", ".join(f"{key}: {_flat(value)}" for key, value in _said(given).items() if key not in varied)
+        return str(given)
+    return ", ".join(f"{key}: {_flat(value)}" for key, value in _said(given).items() if key not in varied) or "defaults"
+
+
+def _case(values: Mapping[str, object]) -> str:
+    return ", ".join(f"{path}: {_flat(value)}" for path, value in values.items()) or "as the page says"
 
 
 _UNSAID: Final[tuple[Any, ...]] = (None, {}, [], False, 0.0, 1.0)
 
 
 def _said(given: msgspec.Struct) -> dict[str, Any]:
-    found = {field.encode_name: (getattr(given, field.name), field.default) for field in msgspec.structs.fields(given)}
+    found = {field.encode_name: (getattr(given, field.name), default_of(field)) for field in msgspec.structs.fields(given)}
     return {key: value for key, (value, default) in found.items() if value not in _UNSAID or value != default}
 
 
 def _flat(value: object) -> str:
     if isinstance(value, msgspec.Struct):
-        return "{" + ", ".join(f"{key}: {_flat(each)}" for key, each in _said(value).items()) + "}"
-    return value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else value_text(value)
+        value = _said(value)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_flat(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list) and any(isinstance(each, msgspec.Struct | dict) for each in value):
+        return "[" + ", ".join(map(_flat, value)) + "]"
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+    return "null" if value is None else value if isinstance(value, str) else value_text(value)
 
 
 # -- pictures ----------------------------------------------------------------------------------------------------------

@@ -456,6 +456,11 @@ def value_text(value: object) -> str:
     return Path(text).name.split(".")[0] if _FILE.search(text) else text
 
 
+def default_of(field: msgspec.structs.FieldInfo) -> object:
+    """The value of a key that a page leaves out."""
+    return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+
+
 def load(path: str | Path) -> Study:
     """Read a study and expand its runs; looks at nothing but the page itself (see `checks.check`).
 

@@ -40,7 +40,7 @@ def placed(s: Structure, other: Structure, at: str | None) -> tuple[Structure, i
             raise MergeConflict(
                 f"{root} '/{other.hierarchy}' and {s.kind_of(0).type} '/{s.hierarchy}' have no common ancestor",
                 where=f"/{other.hierarchy}",
-                hint="name the path of the graph to merge it at",
+                hint="give the path that it gets there: `--as PATH`, in Python at=",
             )
         return other, -1
     path = at.rstrip("/") if auxiliary(s, at) else _path_of(s, at)

@@ -7,7 +7,7 @@ it.  Of inactive jobs only the outcome is kept (whether they succeeded, and whet
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, Final
 
@@ -18,7 +18,13 @@ from fluxres.instance.job import AFTER, ANY, BEGIN, OK, SCHEMES, SINGLETON, Depe
 from fluxres.instance.states import RUNNING, State
 from fluxres.syntax import fluid
 
+AnyDependency = Dependency | str | Mapping[str, Any]
 _ALIASES: Final = {"afterstart": AFTER}
+
+
+def listed(given: AnyDependency | Iterable[AnyDependency]) -> Iterable[AnyDependency]:
+    """Dependencies as a list; one alone is a list of one."""
+    return (given,) if isinstance(given, Dependency | str | Mapping) else given
 
 
 class Verdict(Enum):

@@ -37,7 +37,7 @@ from fluxres.instance import audit, parts, pool_states, recording, states
 from fluxres.instance import dependencies as deps
 from fluxres.instance.choice import fastest, make_inventory
 from fluxres.instance.counted import CountedInventory
-from fluxres.instance.dependencies import Dependencies, Verdict
+from fluxres.instance.dependencies import AnyDependency, Dependencies, Verdict
 from fluxres.instance.graph_inventory import GraphInventory
 from fluxres.instance.holding import KEPT_TICKS, OVERTIME_S, Holdings
 from fluxres.instance.inventory import Ask, Hold, Inventory, NotUniform, requested_units
@@ -297,7 +297,7 @@ class Instance(Tabular):
         urgency: int = URGENCY_DEFAULT,
         name: str | None = None,
         user: str | None = None,
-        dependencies: Iterable[Dependency | str | Mapping[str, Any]] = (),
+        dependencies: AnyDependency | Iterable[AnyDependency] = (),
         payload: Any = None,
         account: str | None = None,
         qos: str | None = None,
@@ -331,7 +331,8 @@ class Instance(Tabular):
         chosen = None
         if sizes is not None:
             chosen = of_limits(request, {size: _duration(each) for size, each in sizes.items()}, is_malleable=is_malleable)
-        return self.submit_request(request, length, now, urgency, name, user, dependencies, payload, charged, sizes=chosen)
+        wanted_first = deps.listed(dependencies)
+        return self.submit_request(request, length, now, urgency, name, user, wanted_first, payload, charged, sizes=chosen)
 
     def submit_request(  # noqa: PLR0913, PLR0917 - one value each, for callers with millions of jobs
         self,

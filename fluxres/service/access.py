@@ -87,10 +87,18 @@ class Caller:
             parts = ", ".join(self.paths)
             raise Forbidden(f"token '{self.name}' is for {parts} only", hint=f"{what} needs a token for the entire graph")
 
+    def covers(self, path: str) -> bool:
+        """Whether a pool is in the parts that the token is for."""
+        return self.paths is None or any(path == top or path.startswith(f"{top}/") for top in self.paths)
+
     def require_path(self, path: str) -> None:
         """Errors: Forbidden for a pool outside of the parts that the token is for."""
-        if self.paths is not None and not any(path == top or path.startswith(f"{top}/") for top in self.paths):
-            raise Forbidden(f"token '{self.name}' is for {', '.join(self.paths)} only", where=path)
+        self.require_paths([path], path)
+
+    def require_paths(self, paths: Iterable[str], where: str) -> None:
+        """Errors: Forbidden if one of some pools, which are not told, is outside of the parts that the token is for."""
+        if self.paths is not None and not all(map(self.covers, paths)):
+            raise Forbidden(f"token '{self.name}' is for {', '.join(self.paths)} only", where=where)
 
 
 LOCAL: Final = Caller("local", Role.ADMIN)

@@ -112,7 +112,7 @@ async def _before(request: Asked) -> None:
 def require_allowed(request: Asked) -> None:
     """Refuse what the role or the graphs of a token do not allow, and changes where another server leads.
 
-    Errors: Forbidden, NotLeader.
+    Errors: Forbidden, NotLeader; UsageError for a condition that would not be kept.
     """
     role = request.route_handler.opt.get("role")
     if role is None:
@@ -123,6 +123,8 @@ def require_allowed(request: Asked) -> None:
     if graph is not None:
         caller.require_graph(graph)
         site_of(request).require_served(graph)
+    if "if-match" in request.headers and not request.route_handler.opt.get("is_by_revision", True):
+        raise UsageError("this cannot be made on one revision only", where="If-Match", hint="send it without that header")
     mark = request.headers.get(LEASE)
     if role is not Role.READ_ONLY or mark is not None:
         site_of(request).leadership.require(mark)

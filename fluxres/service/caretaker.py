@@ -63,10 +63,11 @@ class Caretaker:
         self._thread.join()
 
     def spare(self, served: Served) -> None:
-        """When a graph is opened, or this server begins to lead.
+        """When a graph is opened, or this server begins to lead: once, since runs may have shorter leases from then on.
 
         Leases could not be renewed before, and a server that was killed has left its sockets.
         """
+        served.spared_in = self._site.leadership.epoch
         with suppress(FluxresError):
             mailbox.sweep(mailbox.folder_of(self._site.store.path))
             served.catch_up()
@@ -75,16 +76,14 @@ class Caretaker:
         self.look(served.name, limits.RUN_LEASE_SECONDS_DEFAULT)
 
     def _run(self) -> None:
-        epoch = 0
         while not self._is_closed:
             self._news.wait(_LOOK_EVERY_S if len(self._site.exchange) else _QUIET_S)
             self._news.clear()
             leadership = self._site.leadership
             if not leadership.is_leading:
                 continue
-            if epoch != leadership.epoch:
-                epoch = leadership.epoch
-                for served in self._site.open_graphs:
+            for served in self._site.open_graphs:
+                if served.spared_in != leadership.epoch:
                     self.spare(served)
             with suppress(FluxresError):  # a store that is busy, or away
                 self._site.store.settle()

@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from fluxres import clock
-from fluxres.errors import FluxresError
+from fluxres.errors import FluxresError, UnknownGraph
 from fluxres.model import ResourceGraph
 from fluxres.service.access import Caller, Role
 from fluxres.store import journal
@@ -47,10 +47,10 @@ class Pulse:
 
     async def run(self) -> None:
         """Go on until it is cancelled."""
-        epoch = None
+        epoch, has_failed = None, False
         while True:
             try:
-                async with asyncio.timeout(self._pause()):
+                async with asyncio.timeout(_LOOK_EVERY_S if has_failed else self._pause()):
                     await self._news.wait()
             except TimeoutError:
                 pass
@@ -63,10 +63,11 @@ class Pulse:
                 if epoch != leadership.epoch:
                     await self._site.work(self._open_all)
                     epoch = leadership.epoch
-                for served in self._site.open_graphs:
-                    await self._advance(served)
             except FluxresError as error:  # a store that is busy, or away: it is tried again
                 _log.warning("instances: %s", error)
+            has_failed = False
+            for served in self._site.open_graphs:
+                has_failed = not await self._advance(served) or has_failed
 
     def _pause(self) -> float:
         found = [due for served in self._site.open_graphs if (due := served.instances.next_due()) is not None]
@@ -81,10 +82,23 @@ class Pulse:
             if self._site.child is None or name == self._site.child.name:
                 self._site.served(name).instances.names()
 
-    async def _advance(self, served: Served) -> None:
+    async def _advance(self, served: Served) -> bool:
+        """Advance the instances of one graph, whatever ails another one; returns whether that could be done."""
+        is_done = True
         for name in served.instances.due(clock.system()):
 
             def operation(graph: ResourceGraph, name: str = name) -> None:
-                served.instances.operate(graph, name, "", lambda _instance: None)
+                if graph is served.graph:  # else it was replaced, and so were its instances
+                    served.instances.operate(graph, name, "", lambda _instance: None)
 
-            await self._site.change(served.name, self._caller, _COMMAND, None, operation)
+            try:
+                await self._site.change(served.name, self._caller, _COMMAND, None, operation)
+            except UnknownGraph:
+                return True  # it was dropped
+            except FluxresError as error:  # a store that is busy, or away: it is tried again
+                is_done = False
+                _log.warning("instances: %s", error)
+            except Exception:  # noqa: BLE001 - a mistake in one of them is no end of the others
+                is_done = False
+                _log.exception("instance '%s' of graph '%s'", name, served.name)
+        return is_done

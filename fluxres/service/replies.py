@@ -24,6 +24,8 @@ Asked = Request[Any, Any, Any]
 JSON: Final = "application/json"
 CHILD: Final = "fluxres-child"
 """A header with the mark of the lease of a child, which its changes need."""
+UNCONDITIONAL: Final = {"is_by_revision": False}
+"""Of routes that are no change of the graph in memory, and cannot be made on one revision of it only."""
 _encode: Final = msgspec.json.Encoder().encode
 
 

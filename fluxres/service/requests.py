@@ -261,6 +261,7 @@ class Undo(Body):
     """The last change is undone; with `redo`, the last undo."""
 
     redo: bool = False
+    command: str = ""
 
 
 class OpenChild(Body):

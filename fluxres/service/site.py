@@ -60,7 +60,12 @@ class Served:
         graph: attached to its store.
         store: of the graph.
         epoch: returns that of the lead of this server.
+
+    Attributes:
+        spared_in: the epoch for which the caretaker has spared the runs of the graph.
     """
+
+    spared_in: int | None = None
 
     def __init__(self, graph: ResourceGraph, store: Store, epoch: Callable[[], int]) -> None:
         self.graph = graph
@@ -205,13 +210,22 @@ class Site:
         """
         return f'"{self.boot}-{graph.number}-{graph.revision}"'
 
-    def _require(self, graph: ResourceGraph, expected: str | None) -> None:
+    def require_revision(self, graph: ResourceGraph, expected: str | None) -> None:
+        """Errors: RevisionConflict unless the graph has one of the revisions in an If-Match header."""
         if expected is None or expected.strip() == "*":
             return
         present = self.revision(graph)
         if present not in [one.strip().removeprefix("W/") for one in expected.split(",")]:
             message = f"the graph is at revision {present}, not at {expected}"
             raise RevisionConflict(message, hint="ask again, and decide on what is there now")
+
+    def require_stored_revision(self, name: str, expected: str | None) -> None:
+        """As `require_revision`, for the stored state, within a change of the store. Errors: RevisionConflict."""
+        if expected is not None:
+            graph = self.served(name).graph
+            graph.refresh()
+            with graph.lock:
+                self.require_revision(graph, expected)
 
     # -- work --------------------------------------------------------------------------------------------------------
 
@@ -256,6 +270,29 @@ class Site:
         Returns: what the operation returns, and the revision after it.
         Errors: those of the operation; RevisionConflict; Unavailable; nothing is changed then. InDoubt.
         """
+        before = self._open.get(name)
+        try:
+            made = await self._change(name, caller, command, expected, operation, keep, mark)
+        except StoreConflict as error:
+            if self.child is not None or isinstance(error, RevisionConflict):
+                raise
+            # Another process dropped the graph, and nothing was changed; perhaps there is one of this name again.
+            if self._open.get(name) is before:
+                await self.run(self._asking, lambda: self.forget(name))
+            made = await self._change(name, caller, command, expected, operation, keep, mark)
+        self.pulse.feel()
+        return made
+
+    async def _change(
+        self,
+        name: str,
+        caller: Caller,
+        command: str,
+        expected: str | None,
+        operation: Callable[[ResourceGraph], T],
+        keep: Callable[[T, str], tuple[str, str]] | None,
+        mark: str | None,
+    ) -> tuple[T, str]:
         found = self._open.get(name)
         served = await self.run(self._asking, lambda: self.served(name)) if found is None else found
         graph = served.graph
@@ -265,7 +302,7 @@ class Site:
             with served.tap.serving(caller, limit), graph.batch(command=command, user=caller.name):
                 if mark is not None:
                     child.require(self.store, name, mark)
-                self._require(graph, expected)
+                self.require_revision(graph, expected)
                 generation = graph.generation
                 found, revision = limit.run(lambda: operation(graph)), self.revision(graph)
                 if graph.generation != generation:
@@ -278,8 +315,10 @@ class Site:
             try:
                 made: tuple[T, str] = await served.writer.submit(make)
             except StoreError as error:
-                raise await self._to_answer(error, has_key=keep is not None) from error
-            self.pulse.feel()
+                refusal = await self._to_answer(error, has_key=keep is not None)
+                if refusal is error:
+                    raise
+                raise refusal from error
             return made
 
     async def _to_answer(self, error: StoreError, *, has_key: bool) -> FluxresError:

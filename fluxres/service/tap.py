@@ -80,8 +80,8 @@ def _require_within(graph: ResourceGraph, event: Event, caller: Caller) -> None:
     if _is_over(graph, event):
         return  # it ends what has ended
     if kind == "release" or (kind in ("free", "set_end") and event.get("pools") is None) or kind == "commit":
-        for path in _held(graph, event):
-            caller.require_path(path)
+        what = f"stage '{event['stage']}'" if kind in ("commit", "release") else f"job '{event['job']}'"
+        caller.require_paths(_held(graph, event), what)
     elif kind == "expire":
         caller.require_whole("to expire records before their time")
     elif kind == "renew":

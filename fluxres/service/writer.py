@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
+from fluxres.errors import Unavailable
 from fluxres.model.attachment import Attachment
 
 TOGETHER_MAX: Final = 64
@@ -37,9 +38,11 @@ class Writer:
         self._thread.start()
 
     def submit(self, change: Callable[[], Any]) -> Answer:
-        """What a change returns, once it is committed."""
+        """What a change returns, once it is committed. Errors: Unavailable if the graph was closed."""
         answer = asyncio.get_running_loop().create_future()
         with self._work:
+            if self._is_closed:
+                raise Unavailable("the graph was replaced just now", hint="send the request again", retry_after_s=1)
             self._waiting.append((change, answer))
             if len(self._waiting) == 1:
                 self._work.notify()

@@ -18,7 +18,7 @@ import numpy as np
 from fluxres.clock import FOREVER, seconds, ticks
 from fluxres.documents.document import Place
 from fluxres.documents.source import Source
-from fluxres.errors import FluxresError, InputError, InsufficientResources, UsageError
+from fluxres.errors import FluxresError, InfeasibleRequest, InputError, InsufficientResources, UsageError
 from fluxres.instance.job import URGENCY_HELD
 from fluxres.instance.states import PENDING, State
 from fluxres.model import targets
@@ -169,7 +169,7 @@ class External:
                 name=booking.name,
                 payload=booking,
             )
-        except (InsufficientResources, UsageError) as error:
+        except (InfeasibleRequest, InsufficientResources, UsageError) as error:
             self.notes[f"reservation {booking.name or booking.wanted}: {error.message}"] += 1
 
     def _on_job(self, event: ExternalEvent) -> None:

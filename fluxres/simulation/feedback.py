@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from fluxres.clock import ticks
 from fluxres.errors import InputError, UsageError
+from fluxres.instance.job import BEGIN
 from fluxres.simulation.workload import Submission
 from fluxres.syntax import duration as durations
 
@@ -103,6 +104,9 @@ class Feedback:
     def __init__(self, jobs: Sequence[Submission], kind: str, notes: Counter[str]) -> None:
         gap = require_kind(kind)
         self._jobs = jobs
+        self._to_come = {str(job.id) for job in jobs} if any(job.dependencies for job in jobs) else set()
+        """The ids that jobs may depend on, of those that have not been submitted."""
+        self._dependent: defaultdict[str, list[Submission]] = defaultdict(list)
         self._waits = by_think_times(jobs, notes) if gap is None else by_sessions(jobs, gap, notes)
         self.first = [job for at, job in enumerate(jobs) if at not in self._waits]
         """The jobs that are submitted at the time of the workload."""
@@ -115,6 +119,19 @@ class Feedback:
                 self._followers[place].append(at)
         for place in sorted(self._followers):
             self._places[str(jobs[place].id)].append(place)
+
+    def is_early(self, job: Submission) -> bool:
+        """Whether a job waits for the submission of one that it depends on; `submitted` returns it then."""
+        named = (value for scheme, _, value in (each.partition(":") for each in job.dependencies) if scheme != BEGIN)
+        missing = next((value for value in named if value in self._to_come), None)
+        if missing is not None:
+            self._dependent[missing].append(job)
+        return missing is not None
+
+    def submitted(self, job: Submission, now: int) -> list[Submission]:
+        """The jobs that have waited for the submission of this one."""
+        self._to_come.discard(str(job.id))
+        return [each._replace(submit=now) for each in self._dependent.pop(str(job.id), ())]
 
     def ended(self, job: int | str, now: int) -> list[tuple[int, Submission]]:
         """The jobs that are submitted because this one has ended, in whatever way, and the moments."""
@@ -143,6 +160,6 @@ def require_kind(kind: str) -> int | None:
     if name != "sessions" or (rest and (key != "gap" or not equals)):
         raise UsageError(f"expected think, sessions or sessions:gap=D, got {kind!r:.80}", where="feedback")
     try:
-        return ticks(durations.parse(value) if rest else GAP_S)
+        return ticks(durations.read(value) if rest else GAP_S)
     except InputError as error:
         raise UsageError(f"gap: {error.message}", where="feedback") from None

@@ -662,6 +662,13 @@ class Simulator:
             self.events.push(moment, FOLLOW, follower)
 
     def _submit_job(self, site: Site, job: Submission) -> None:
+        if self.feedback is not None:
+            if self.feedback.is_early(job):
+                self._announce(site)
+                return
+            for dependent in self.feedback.submitted(job, self.clock.now):
+                self._to_follow += 1
+                self.events.push(self.clock.now, FOLLOW, dependent)
         if site.place >= 0:
             self._submitted += 1
             self._numbered += job.number
@@ -974,6 +981,8 @@ class Simulator:
                     self._settle_one(other, passed=False)
         if self._families:
             if self._balance.is_needed:
+                if self._is_stepped:
+                    self._settle_one(site, passed=passed)  # a decision that is due keeps others from taking its jobs
                 self._balance_around(site)
             if self._elastic.is_needed and self._elastic.period_s is None:
                 self._resize(site.parent)

@@ -501,9 +501,9 @@ def open(  # noqa: A001 - it is what one does with a store
         raise UsageError(f"durability: expected 'full' or 'normal', got {durability!r}")
     text = None if store is None else os.fspath(store)
     if text is not None and not is_store_url(text):
-        raise UsageError(
-            "not the address of a store", where=text, hint="`fluxres.load` reads files; a store is sqlite:///path.db"
-        )
+        is_server = text.startswith(("http://", "https://"))
+        hint = "`fluxres.connect` is for servers" if is_server else "`fluxres.load` reads files; a store is sqlite:///path.db"
+        raise UsageError("not the address of a store", where=text, hint=hint)
     wait_s = limits.LOCK_WAIT_SECONDS_DEFAULT if wait_s is None else wait_s
     opened = open_store(text, clock=clock, notify=notify)
     return Attached(opened, name, durability, command, wait_s, clock).graph

@@ -336,7 +336,20 @@ def _replaced(path: Path) -> Iterator[BinaryIO]:
             raise StoreError(said, where=str(path), hint="check the directory, its permissions, and the free space") from None
 
 
-def require_new(path: Path, *, replace: bool) -> None:
-    """Errors: UsageError for a file that exists."""
+def require_new(path: Path, store: Path, *, replace: bool) -> None:
+    """Refuse a file that may not be written.
+
+    Args:
+        store: the file of the store, which is not replaced by what is in it; nor are those beside it.
+
+    Errors: UsageError for a file that exists; StoreError for one whose directory does not.
+    """
+    real = path.resolve()
+    if real in {store.with_name(store.name + suffix) for suffix in ("", "-journal", "-wal", "-shm", ".lock")}:
+        raise UsageError("is the store itself", where=str(path), hint="name another file")
+    if not real.parent.is_dir():
+        raise StoreError("there is no such directory", where=str(path.parent), hint="make it, or name another file")
+    if path.is_dir():
+        raise UsageError("is a directory", where=str(path), hint="name a file in it")
     if path.exists() and not replace:
         raise UsageError("exists already", where=str(path), hint="name another file, or replace it with --replace")

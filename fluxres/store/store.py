@@ -8,7 +8,7 @@ it also writes a new snapshot, so that no later command has to replay more than 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -968,6 +968,8 @@ class Store:
         command: str = "",
         wait_s: float | None = None,
         user: str | None = None,
+        require: Callable[[], None] | None = None,
+        note: Callable[[list[Entry]], tuple[str, str]] | None = None,
     ) -> list[Entry]:
         """Put back the state before the last change of a graph, as a new change.
 
@@ -977,11 +979,15 @@ class Store:
             name: of the graph; the default one if None.
             redo: undo an undo, and nothing else.
             user: who undoes it, for the journal; the user of this process by default.
+            require: called when nobody else can change the graph any more; its error prevents the change.
+            note: makes a note, name and text, that is written with the change.
 
         Returns: the events of the change that was undone.
         Errors: UsageError if the last change cannot be undone; UnknownGraph; StoreError.
         """
         with self.changing(name, command, wait_s) as rows:
+            if require is not None:
+                require()
             row = rows.graph(name)
             graph, undone = rows.previous(row, self.clock)
             last = undone[-1].event
@@ -989,12 +995,17 @@ class Store:
                 said = "was not an undo" if redo else "was itself an undo"
                 hint = "`fluxres undo` undoes it" if redo else "`fluxres undo --redo` brings back what it undid"
                 raise UsageError(f"the last change {said}", where=f"graph '{row.name}'", hint=hint)
+            if any(entry.event["event"] == "instance" for entry in undone):
+                hint = "cancel its jobs, or close it"
+                raise UsageError("the last change was one of an instance, which keeps it", where=f"graph '{row.name}'", hint=hint)
             # Stages never share an id, and the next one must not get that of an undone one.
             stages_made = rows.read(row).records.stages_made if any(e.event["event"] == "stage" for e in undone) else 0
             graph.records.stages_made = max(graph.records.stages_made, stages_made)
             what = {"first": undone[0].seq, "last": undone[-1].seq, "undone": last.get("undone", undone[-1].command)}
             event = {"event": "redo" if redo else "undo", **what}
             rows.append(row, graph, [event], self.clock(), command, user=user)
+            if note is not None:
+                rows.db.put_note(*note(undone))
         self.wake(row.name, mailbox.marks(graph))
         return undone
 

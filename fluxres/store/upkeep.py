@@ -213,7 +213,7 @@ def dump_to(store: Store, path: Path, *, replace: bool = False, on_progress: OnP
 
     Errors: UsageError for a file that exists; StoreError.
     """
-    dump.require_new(path, replace=replace)
+    dump.require_new(path, store.database.path, replace=replace)
     with store.reading(None) as rows:
         return dump.write(path, rows, store.clock(), on_progress)
 
@@ -254,7 +254,7 @@ def back_up(store: Store, path: Path, *, replace: bool = False, on_progress: OnP
 
     Errors: UsageError for a file that exists; StoreError.
     """
-    dump.require_new(path, replace=replace)
+    dump.require_new(path, store.database.path, replace=replace)
     part = path.with_name(f".{path.name[:100]}.{os.getpid()}")
     try:
         with temporary(*(part.with_name(part.name + suffix) for suffix in ("", "-journal", "-wal", "-shm", ".lock"))):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
@@ -86,13 +87,39 @@ def parse(text: str) -> StoreUrl | ServerUrl:
     scheme, colon, rest = text.partition(":")
     if not colon or "/" in scheme or Path(text).exists():
         return StoreUrl(_absolute(text, text))
+    if (meant := _meant(scheme, rest)) is not None:
+        raise StoreError("is no address of a store", where=_bare(text), hint=f"did you mean {_bare(meant)}?")
     if scheme in _SERVERS:
         return _server(text)
     if scheme not in SCHEMES:
         known = "sqlite:///path/to/file.db, postgresql://user@host/name, etcd://host/prefix and http://host:port"
-        raise StoreError(f"unknown store scheme '{scheme}'", where=text, hint=f"known: {known}")
+        if scheme in ("http", "https"):
+            hint = "`--store` takes it for most commands, `fluxres.connect` in Python"
+            raise StoreError("is the address of a server, and not of a store", where=_bare(text), hint=hint)
+        raise StoreError(f"unknown store scheme '{scheme}'", where=_bare(text), hint=f"known: {known}")
     address, _, query = rest.partition("?")
     return StoreUrl(_absolute(_file(unquote(address)), text), _graph(query, text))
+
+
+def _meant(scheme: str, rest: str) -> str | None:
+    """What was meant by an address with another name of a scheme, with too few slashes, or without a scheme.
+
+    >>> _meant("postgres", "//db/site"), _meant("etcd", "/db:2379/site"), _meant("db", "7390")
+    ('postgresql://db/site', 'etcd://db:2379/site', 'http://db:7390')
+    """
+    known = "postgresql" if scheme in ("postgres", "pgsql") else scheme
+    if known in (*_SERVERS, "http", "https"):
+        return None if known == scheme and rest.startswith("//") else f"{known}://{rest.lstrip('/')}"
+    return f"http://{scheme}:{rest}" if rest.partition("/")[0].isdecimal() and known not in SCHEMES else None
+
+
+def _bare(text: str) -> str:
+    """An address without its password.
+
+    >>> _bare("postgres://ada:top/secret@db/site")
+    'postgres://ada@db/site'
+    """
+    return re.sub(r":[^/@][^@]*@", "@", text)
 
 
 def _server(text: str) -> ServerUrl:

@@ -178,8 +178,8 @@ def check_commands(document: Path, run: Callable[[str, int], subprocess.Complete
         if "UPDATE_GOLDEN" in os.environ and not alike(command.output, done.stdout):
             text, typed = document.read_text(encoding="utf-8"), "$ " + command.text.replace("\n", "\n> ") + "\n"
             document.write_text(text.replace(typed + command.output, typed + done.stdout, 1), encoding="utf-8")
-            continue
-        assert alike(command.output, done.stdout), f"{place}\nexpected:\n{command.output}\ngot:\n{done.stdout}"
+        else:
+            assert alike(command.output, done.stdout), f"{place}\nexpected:\n{command.output}\ngot:\n{done.stdout}"
         wanted = number < len(shown) and shown[number].text == "echo $?"
         assert status == 0 or wanted, f"{place}\nended with status {status}:\n{done.stdout}"
 
@@ -259,6 +259,15 @@ def test_a_document_that_shows_something_else_is_noticed(text: str, tmp_path: Pa
     document = tmp_path / "wrong.md"
     document.write_text(text, encoding="utf-8")
     with pytest.raises(AssertionError, match=r"wrong\.md:[23]: \$ "):
+        check_commands(document)
+
+
+@pytest.mark.usefixtures("clone")
+def test_output_of_a_failing_command_is_not_put_unnoticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UPDATE_GOLDEN", "1")
+    document = tmp_path / "wrong.md"
+    document.write_text("```console\n$ echo 1; false\n```\n", encoding="utf-8")
+    with pytest.raises(AssertionError, match="ended with status 1"):
         check_commands(document)
 
 

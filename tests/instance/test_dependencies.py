@@ -25,6 +25,13 @@ def test_parse() -> None:
             parse(wrong)
 
 
+def test_one_dependency_needs_no_list() -> None:
+    instance, _ = on_nodes(2)
+    first = instance.submit("slot=1/node")
+    for one in (f"afterok:{first.id}", {"scheme": "afterok", "value": str(first.id)}, Dependency("afterok", first.id)):
+        assert instance.submit("slot=1/node", dependencies=one).dependencies == (Dependency("afterok", first.id),)
+
+
 @pytest.mark.parametrize(
     ("scheme", "status", "result"),
     [

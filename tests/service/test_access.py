@@ -169,6 +169,29 @@ def test_a_part_gets_and_frees_its_own_pools_only(ask: Send) -> None:
         ask("ops", "free", {"job": "theirs"})
 
 
+def test_a_part_is_not_told_of_the_rest(ask: Send) -> None:
+    ask("ops", "allocate", {"wanted": "/demo/rack1/node1", "job": "both"})
+    try:
+        told = [
+            ask("rack0", "why", {"wanted": "slot=8/node"}),
+            ask("rack0", "grow", {"job": "both", "wanted": "/demo/rack0/node1"}),
+            ask("rack0", "grow", {"job": "both", "wanted": "/demo/rack0/node2"}),
+            ask("rack0", "shrink", {"job": "both", "wanted": "/demo/rack0/node2"}),
+            ask("rack0", "free", {"job": "both", "wanted": ["/demo/rack0/node1"]}),
+        ]
+        assert [status for status, _ in told] == [200] * 5
+        told += [
+            ask("rack0", "free", {"job": "both"}),
+            ask("rack0", "extend", {"job": "both", "duration_s": 60}),
+            ask("rack0", "job?job=both"),
+            ask("rack0", "resource_set?job=both"),
+        ]
+        assert [status for status, _ in told[5:]] == [403] * 4
+        assert "rack1" not in str(told)
+    finally:
+        ask("ops", "free", {"job": "both"})
+
+
 def test_a_part_does_not_end_what_others_hold_by_events(ask: Send) -> None:
     _, granted = ask("ops", "allocate", {"wanted": "/demo/rack1/node1", "job": "theirs", "duration_s": 3600})
     start = round(granted["start"] * 1e6)  # type: ignore[operator]

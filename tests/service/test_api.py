@@ -294,6 +294,19 @@ def test_a_key_has_a_bound(graph: Graph) -> None:
     assert (status, document["error"]) == (400, "usage")
 
 
+def test_undo_and_copy_are_conditional_too_and_others_say_so(graph: Graph) -> None:
+    _, _, headers = graph("jobs")
+    now = graph("tag", {"wanted": "/demo/rack0", "key": "k"}, if_match=headers["etag"])[2]
+    for operation, body in (("undo", {}), ("copy", {"name": "part"})):
+        status, document, _ = graph(operation, body, if_match=headers["etag"])
+        assert (status, document["error"]) == (412, "revision"), operation
+    assert graph("undo", {}, if_match=now["etag"])[0] == 200
+    for operation, body in (("end", {"mark": "ab" * 12}), ("child/open", {"job": "j1", "wanted": "slot=1/node"})):
+        status, document, _ = graph(operation, body, if_match=now["etag"])
+        assert (status, document["where"]) == (400, "If-Match"), operation
+    assert graph("jobs")[1]["count"] == 0
+
+
 def test_a_conditional_change_is_made_on_its_revision_only(graph: Graph) -> None:
     _, _, headers = graph("jobs")
     first = graph("allocate", {"wanted": "slot=1/node", "job": "j1"}, if_match=headers["etag"])

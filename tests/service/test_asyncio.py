@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
+import socket
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from pathlib import Path
@@ -206,6 +207,21 @@ def test_a_change_without_an_answer_is_in_doubt_and_a_question_is_not(server: Se
                 assert not isinstance(refused.value, fluxres.InDoubt)  # it was never sent
 
     run(main())
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_server_that_is_not_there_is_reported_without_what_asyncio_says(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "PAUSE_S", 0)
+    with socket.socket() as bound:  # and listens to nobody
+        bound.bind(("127.0.0.1", 0))
+        url = f"http://{host}:{bound.getsockname()[1]}"
+
+        async def main() -> None:
+            said = rf"^{url}: the server cannot be reached: (Connection refused|no address of localhost answers) \(is"
+            with pytest.raises(fluxres.StoreError, match=said):
+                await fluxres.aconnect(url)
+
+        run(main())
 
 
 def test_a_graph_that_is_closed_ends_its_streams_and_says_so(server: Server) -> None:

@@ -86,7 +86,23 @@ def test_the_journal_has_the_command_and_who_gave_it(shared: Server) -> None:
     assert last.user
 
 
-@pytest.mark.parametrize("line", ["store check", "save copy.db", "store compact", "merge x.yaml"])
+def test_undo_is_in_the_journal_as_the_command_that_it_was(shared: Server) -> None:
+    for line in (["unlink", "/demo/rack1"], ["undo"]):
+        words = ["--store", shared.url, "--graph", "spare", *line]
+        assert CliRunner().invoke(program, words).exit_code == 0
+        assert RemoteStore(shared.url).log("spare", limit=1)[0].command == f"fluxres {' '.join(words)}"
+
+
+def test_a_graph_of_a_server_is_saved_as_a_file(shared: Server, tmp_path: Path) -> None:
+    for name in ("spare.yaml", "spare.json.gz"):
+        done = CliRunner().invoke(program, ["--store", shared.url, "--graph", "spare", "save", str(tmp_path / name)])
+        assert done.exit_code == 0, done.output
+        assert fluxres.load(tmp_path / name).find("type=node").paths() == fluxres.load(DEMO).find("type=node").paths()
+
+
+@pytest.mark.parametrize(
+    "line", ["store check", "save copy.db", "save spare.yaml --changed-only", "store compact", "merge x.yaml"]
+)
 def test_what_a_server_does_not_do_is_refused(shared: Server, line: str) -> None:
     before = len(RemoteStore(shared.url).log())
     result = CliRunner().invoke(program, ["--store", shared.url, *line.split()])

@@ -16,6 +16,7 @@ import pytest
 
 import fluxres
 from fluxres import limits
+from fluxres.errors import UsageError
 from fluxres.instance import State
 from fluxres.service.client.requests import Request, of_graph, post
 from fluxres.service.instances import Instances
@@ -248,6 +249,55 @@ def test_time_passes_without_calls_also_after_a_restart(tmp_path: Path) -> None:
         assert [graph.instance("main").job(one).result for one in ids] == ["timeout", "timeout"]
         told = [part["name"] for one in graph.log() if one["event"] == "instance" for part in one["parts"]]
         assert told.count("start") == told.count("clean") == 2
+
+
+def test_a_graph_that_another_process_dropped_stops_no_other_one(tmp_path: Path) -> None:
+    url = f"sqlite://{tmp_path}/site.db"
+    for name in ("first", "second"):
+        fluxres.save(fluxres.load({**DEMO, "name": name}), url)
+    with running(url) as server:
+        for name in ("first", "second"):
+            with fluxres.connect(server.url, graph=name) as graph:
+                graph.create_instance("main").submit("slot/node", duration_s=1.5)
+        open_store(url).drop("first", command="graphs drop")
+        until = time.monotonic() + 20
+        while "advance" not in [one.get("what") for one in server.answers("GET", "/v1/graphs/second/log")[1]["log"]]:
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        assert server.answers("GET", "/v1/graphs/first/instances")[0] == 404
+        fluxres.save(fluxres.load({**DEMO, "name": "first"}), url)
+        body = json.dumps({"name": "main"}).encode()
+        assert server.answers("POST", "/v1/graphs/first/instances", body)[0] == 201
+        open_store(url).drop("first", command="graphs drop")
+        fluxres.save(fluxres.load({**DEMO, "name": "first"}), url)
+        assert server.answers("POST", "/v1/graphs/first/instances", body)[0] in (201, 503)
+        assert server.stop()[1].count("WARNING") <= 3
+
+
+@pytest.mark.parametrize("given", [{"name": "x" * 10_000}, {"user": "a\nb"}])
+def test_names_in_instances_have_bounds(shared: Server, given: dict[str, str]) -> None:
+    name = f"g{next(_names)}"
+    shared.connection().make(Request("POST", f"/v1/graphs?name={name}", json.dumps(DEMO).encode()))
+    with fluxres.connect(shared.url, graph=name) as graph:
+        top = graph.create_instance("main")
+        with pytest.raises(UsageError, match="printable"):
+            top.submit("slot/node", **given)
+        job = top.submit("slot/node")
+        with pytest.raises(UsageError, match="printable"):
+            top.exception(job, "x" * 10_000, severity=5)
+        assert len(top.jobs()) == 1
+
+
+def test_what_an_instance_did_is_not_undone(shared: Server, tmp_path: Path) -> None:
+    name = f"g{next(_names)}"
+    shared.connection().make(Request("POST", f"/v1/graphs?name={name}", json.dumps(DEMO).encode()))
+    with fluxres.connect(shared.url, graph=name) as graph:
+        top = graph.create_instance("main")
+        job = top.submit("slot/node", duration_s=1000)
+        status, document = shared.answers("POST", f"/v1/graphs/{name}/undo", b"{}")
+        assert (status, document["message"]) == (400, "the last change was one of an instance, which keeps it")
+        assert top.job(job).pools
+        assert top.check() == []
 
 
 def test_a_standby_takes_the_instances_over(tmp_path: Path) -> None:

@@ -12,16 +12,20 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
+from queue import Queue
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
+import fluxres
 from fluxres import limits
 from fluxres.allocation.facts import Launch
 from fluxres.clock import TICKS_PER_S, seconds
 from fluxres.errors import FluxresError, Forbidden, StoreError, UsageError
 from fluxres.launch import desk, identity
+from fluxres.service.caretaker import Caretaker
 from fluxres.service.client.broker import ServerBroker
 from fluxres.service.client.requests import of_graph
 from fluxres.service.client.store import RemoteStore
@@ -290,6 +294,28 @@ def test_what_another_machine_holds_ends_with_its_lease(shared: Shared) -> None:
     log = open_store(str(shared.place.store)).log(job="r1")
     assert [(one.event["event"], one.event.get("reason")) for one in log][-1] == ("free", "its lease is over")
     assert shared.post("renew", {"mark": MARK})["state"] == "gone"
+
+
+def test_leases_are_spared_once_for_each_lead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    spared, rounds = list[int](), Queue[None]()
+    monkeypatch.setattr(desk, "spare", lambda *_given: spared.append(lead.epoch))
+    lead = SimpleNamespace(is_leading=True, epoch=3)
+    graph = fluxres.load({"fluxres": 1, "name": "ws", "resources": [{"type": "node"}]}, clock=time.time)
+    served = SimpleNamespace(
+        name="ws", graph=graph, spared_in=None, catch_up=lambda: None, refresh=lambda: rounds.put(None), instances=None
+    )
+    store = SimpleNamespace(path=tmp_path / "site.db", settle=lambda: None, tickets=lambda _name: [])
+    caretaker = Caretaker(SimpleNamespace(leadership=lead, open_graphs=[served], store=store, exchange=()))  # type: ignore[arg-type]
+    caretaker.spare(served)  # type: ignore[arg-type]
+    caretaker.start()
+    rounds.get(timeout=20)
+    assert spared == [3]  # a lease that a run got since then stays
+    lead.epoch = 4
+    caretaker.look("ws")
+    rounds.get(timeout=20)
+    rounds.get(timeout=20)
+    caretaker.close()
+    assert spared == [3, 4]
 
 
 def test_a_machine_with_the_name_of_this_one_is_another_one(shared: Shared) -> None:

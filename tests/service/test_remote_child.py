@@ -51,6 +51,9 @@ def test_a_child_grows_shrinks_extends_and_ends(server: Server) -> None:
         fluxres.connect(server.url, graph="part")
     with pytest.raises(HoldLapsed):
         child.graph.allocate("slot=1/core", job="late")
+    with pytest.raises(HoldLapsed, match="it has ended"):
+        child.grow("slot=1/node")
+    child.end()  # once more
     child.graph.close()
 
 

@@ -15,6 +15,7 @@ from fluxres import limits
 from fluxres.cli.program import program
 from fluxres.errors import KeyReused, LimitExceeded
 from fluxres.service.client.requests import Request, of_graph, post, send
+from fluxres.store import open_store
 from tests.service.conftest import DEMO, Server, demo_store, running
 from tests.service.test_access import FILE, WORDS
 
@@ -72,6 +73,20 @@ def test_a_graph_is_merged_only_by_who_may_see_it(guarded: Server) -> None:
         ("merge", "ops", "POST /v1/graphs/demo/merge"),
         ("unlink", "ops", "POST /v1/graphs/demo/unlink"),
     ]
+
+
+def test_an_undo_that_is_sent_again_to_the_next_server_undoes_nothing_else(tmp_path: Path) -> None:
+    url, key = demo_store(tmp_path), "0123456789"
+    with running(url) as first:
+        connection = first.connection()
+        connection.post(of_graph("demo", "tag"), {"wanted": "/demo/rack0", "key": "k"})
+        answer = connection.post(of_graph("demo", "undo"), {}, key=key).document()
+        connection.post(of_graph("demo", "allocate"), {"wanted": "/demo/rack0/node0", "job": "j1"})
+        first.process.kill()
+        first.process.wait()
+    with running(url) as second:
+        assert second.connection().post(of_graph("demo", "undo"), {}, key=key).document() == answer
+    assert open_store(url).load("demo").jobs() == ["j1"]
 
 
 def test_changes_of_the_machine_reach_streams_and_can_be_undone(server: Server) -> None:

@@ -20,7 +20,7 @@ from fluxres.errors import StoreBusy, StoreError, UsageError
 from fluxres.experiments import campaign
 from fluxres.experiments.execution import METRICS
 from fluxres.experiments.folder import ERROR, ResultsFolder
-from fluxres.experiments.study import Run
+from fluxres.experiments.study import Run, load
 from tests.simulation.conftest import SMALL, Write, start
 
 SLOW = """\
@@ -44,7 +44,7 @@ def test_several_processes_produce_the_same_files_as_one(page: Write, tmp_path: 
     several = campaign.run(page(SMALL), tmp_path / "b", processes=3)
     assert alone == several == campaign.Campaign(4, 0, {})
     assert files(tmp_path / "a") == files(tmp_path / "b")
-    assert len(files(tmp_path / "a")) == 4 * 5  # runs, and the files of each
+    assert len(files(tmp_path / "a")) == 4 * 6  # runs, and the files of each
     assert fractions == sorted(fractions)
 
 
@@ -282,3 +282,40 @@ def test_a_process_that_receives_no_run_exits_without_a_traceback() -> None:
     for error, said in (("EOFError", ""), ("BrokenPipeError", ""), ("KeyError", "KeyError: 'nothing'")):
         found = subprocess.run([sys.executable, "-c", call.format(error)], capture_output=True, text=True, check=True)
         assert found.stderr.strip() == said
+
+
+PLACED = """
+fluxres-experiment: 1
+name: placed
+machine: node=4
+workload: {file: jobs.yaml}
+disturbances: {events: events.yaml}
+energy: {idle_w: 100, full_w: 200, cap: [{at_s: 0, watts: 900}, {at_s: 50, watts: null}]}
+cases:
+  nothing: {}
+  other jobs: {workload.file: more.yaml, energy.cap: null}
+  other machine: {machine: four.yaml, disturbances: {events: none.yaml}}
+baseline: {case: nothing}
+expect: [{metric: jobs, of: {case: nothing}, range: [1, 1]}]
+"""
+
+
+def test_the_page_of_the_results_says_the_same_in_any_folder(page: Write, tmp_path: Path) -> None:
+    study = page(PLACED)
+    for name, text in {
+        "jobs.yaml": "[{request: -N4, run: 5, duration: 9}]",
+        "more.yaml": "[{request: -N1, run: 5, duration: 9}, {request: -N2, run: 5, duration: 9}]",
+        "events.yaml": "[{at: 90, down: node0}]",
+        "none.yaml": "[{at: 95, down: node1}]",
+        "four.yaml": "{fluxres: 1, name: four, resources: [{type: node, count: 4}]}",
+    }.items():
+        (study.folder / name).write_text(text, encoding="utf-8")
+    campaign.run(study, tmp_path / "a")
+    again = ResultsFolder(tmp_path / "a").study()
+    assert [(run.key, run.settings) for run in again.runs] == [(run.key, run.settings) for run in study.runs]
+    (tmp_path / "away").mkdir()
+    moved = (tmp_path / "a" / "study.yaml").replace(tmp_path / "away" / "study.yaml")
+    campaign.run(load(moved), tmp_path / "b")
+    for run in study.runs:
+        first, second = (json.loads((tmp_path / name / "runs" / run.key / "metrics.json").read_bytes()) for name in "ab")
+        assert first["metrics"] == second["metrics"]

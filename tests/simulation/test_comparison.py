@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -115,6 +117,64 @@ def test_a_report_says_why_jobs_did_not_run_and_what_a_run_depends_on(page: Writ
     ):
         assert f"<th scope=row>{key}</th><td>{value}</td>" in text
     assert study.shown[-2:] == ["goodput", "interruptions"]
+
+
+POWERED = """
+fluxres-experiment: 1
+name: powered
+machine: node=4
+workload: {ensemble: {jobs: 4, run_s: 10}}
+energy: {idle_w: 100, full_w: 200, cap: [{at_s: 0, watts: 1000}, {at_s: 1234567.5, watts: null}]}
+feedback: think
+trim: {warm_up: 0.25}
+cases:
+  limits: {}
+  predicted: {prediction: {predictor: perfect}, hierarchy.queue_policy: fcfs, cost: {fixed_s: 1.0e-5}}
+"""
+LEVELS = """
+fluxres-experiment: 1
+name: levels
+machine: node=2/core=2
+unit: core
+workload: {ensemble: {jobs: 4, run_s: 1}}
+hierarchy: {topology: 2}
+cost: [{fixed_s: 0.01, boot: {messages: 2}}, none]
+"""
+DRAWING = """
+fluxres-experiment: 1
+name: drawing
+machine:
+  fluxres: 1
+  name: m
+  resources: [{type: node, count: 2, properties: {wattage_per_state: "100:200"}}]
+workload: {ensemble: {jobs: 1, run_s: 1}}
+"""
+FACTS = {
+    "energy": "idle_w: 100, full_w: 200, cap: [{at_s: 0, watts: 1000}, {at_s: 1234567.5, watts: null}]",
+    "feedback": "think",
+    "jobs left out": "warm_up: 0.25",
+    "case limits": "as the page says",
+    "case predicted": "prediction: {predictor: perfect}, hierarchy.queue_policy: fcfs, cost: {fixed_s: 1e-05}",
+}
+
+
+def facts(study: Study, folder: Path) -> dict[str, str]:
+    """How a report says that its results were made."""
+    campaign.run(study, folder)
+    report.write(study, ResultsFolder(folder))
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    return {key: unescape(value) for key, value in re.findall(r"<th scope=row>(.*?)</th><td>(.*?)</td>", text)}
+
+
+def test_a_report_names_every_setting(page: Write, tmp_path: Path) -> None:
+    assert facts(page(POWERED), tmp_path / "a").items() >= FACTS.items()
+    levels = facts(page(LEVELS), tmp_path / "b")
+    assert levels["cost of a decision"] == "level 0: fixed_s: 0.01, boot: {messages: 2}; level 1: none"
+    assert "energy" not in levels
+
+
+def test_a_report_says_that_nodes_themselves_say_what_they_draw(page: Write, tmp_path: Path) -> None:
+    assert facts(page(DRAWING), tmp_path / "a")["energy"] == "by the properties of the nodes"
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,12 @@ from fluxres.documents.source import Source
 from fluxres.errors import InputError, InsufficientResources, UnknownPool, UsageError
 from fluxres.instance import Instance
 from fluxres.simulation import external
+from fluxres.simulation.energy import Energy
 from fluxres.simulation.external import Booking, Disturbances, ExternalEvent
 from fluxres.simulation.failures import Failures, parse
 from fluxres.simulation.machine import Machine, of_number, of_shape
+from fluxres.simulation.node_power import NodePower
+from fluxres.simulation.power_cap import PowerCap
 from fluxres.simulation.simulator import SimulatedClock, Simulator
 from fluxres.simulation.workload import Submission
 from tests.simulation.disturbances import differences
@@ -179,3 +182,11 @@ def test_a_requeued_job_keeps_its_id_and_place() -> None:
     top.up("node0")
     top.finish(first)
     assert (first.result, second.state.name, top.check()) == ("completed", "RUN", [])
+
+
+def test_a_reservation_that_a_power_cap_never_allows_is_noted_and_the_run_goes_on() -> None:
+    event = ExternalEvent(0, "reserve", Booking(2, 3 * S, 5 * S, "class"))
+    energy = Energy(NodePower(100, 200), cap=PowerCap(((0.0, 300.0),)))
+    made = Simulator(Machine(of_shape("node=2")), disturbances=Disturbances([event]), energy=energy)
+    result = made.run([_job(1, 10, submit=1)])
+    assert (len(result.notes), result.metrics.jobs) == (1, 1)

@@ -64,6 +64,25 @@ def test_failed_stopped_canceled_and_refused_jobs_are_followed_too() -> None:
     assert len(result.refusals) == 1
 
 
+@pytest.mark.parametrize("order", ["sequential", "batched"])
+def test_a_job_is_not_submitted_before_those_that_it_depends_on(order: str) -> None:
+    jobs = [
+        job(1, 0, 50),
+        job(2, 5, 10, previous=1, think=5),
+        job(3, 6, 10, dependencies=("afterok:2",)),
+        job(4, 7, 10, dependencies=("afterok:5",)),
+        job(5, 8, 10),
+    ]
+    found = times(simulate(jobs, 4, event_order=order, feedback="think"))
+    assert found == {1: (0, 0), 2: (55, 55), 3: (55, 65), 5: (8, 8), 4: (8, 18)}
+
+
+def test_jobs_that_wait_for_the_submission_of_each_other_are_left() -> None:
+    jobs = [job(1, 0, 50, dependencies=("afterok:2",)), job(2, 5, 10, previous=1)]
+    result = simulate(jobs, 4, feedback="think")
+    assert (times(result), result.left) == ({}, 2)
+
+
 def _machine() -> object:
     from fluxres.simulation.machine import Machine, of_number
 
@@ -109,7 +128,7 @@ def test_waits_that_a_trace_does_not_have_are_noted() -> None:
     assert result.notes == {"waits that the trace does not have count as 0": 2}
 
 
-@pytest.mark.parametrize("text", ["yes", "think:gap=1m", "sessions:1m", "sessions:gap=soon", "sessions:gap"])
+@pytest.mark.parametrize("text", ["yes", "think:gap=1m", "sessions:1m", "sessions:gap=soon", "sessions:gap", "sessions:gap="])
 def test_wrong_words(text: str) -> None:
     with pytest.raises(UsageError, match=r"expected think|gap:"):
         simulate([job(1, 0, 10)], 4, feedback=text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -20,6 +21,7 @@ from fluxres.simulation.external import Disturbances, ExternalEvent
 from fluxres.simulation.hierarchy import Hierarchy
 from fluxres.simulation.machine import of_number, of_shape
 from fluxres.simulation.overheads import LevelCost, Overheads
+from fluxres.simulation.prediction import Prediction
 from fluxres.simulation.simulator import EVENT_ORDERS, Result, simulate
 from fluxres.simulation.slots import Slots, Start
 from fluxres.simulation.workload import Submission, Workload
@@ -178,3 +180,20 @@ def test_costs_of_a_page() -> None:
     for wrong in ({}, {"fixed_s": 1, "measured": {}}):
         with pytest.raises(UsageError, match=r"cost\.1: expected one of fixed_s, fitted and measured"):
             page(["none", wrong])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"cost": LevelCost(None, Overheads(event_s=0.1))},
+        {"cost": LevelCost(Fitted(start_s=0.001), Overheads(launch_s=0.001))},
+        {"cost": "fixed:0.001"},
+        {"event_order": "batched"},
+        {"prediction": Prediction("requested")},
+    ],
+)
+def test_a_job_that_its_instance_is_about_to_start_is_not_stolen(settings: dict[str, Any]) -> None:
+    work = [job(0, 0, 5, 1, 5), job(1, 1, 5, 1, 5), job(2, 10, 5, 1, 5)]
+    result = simulate(work, 4, hierarchy=Hierarchy((2,), ("fcfs",), balance="steal"), **settings)
+    assert result.schedule is not None
+    assert [(int(start), number) for _, (start, number) in sorted(starts(result).items())] == [(0, 1), (1, 2), (10, 1)]

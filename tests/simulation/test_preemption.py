@@ -14,7 +14,7 @@ from fluxres.instance import Instance, Job
 from fluxres.instance.accounting import Accounting, load
 from fluxres.simulation import Submission, simulate
 from fluxres.simulation.attempts import Checkpoint
-from fluxres.simulation.external import Disturbances
+from fluxres.simulation.external import Disturbances, ExternalEvent
 from fluxres.simulation.machine import of_shape
 from tests.instance.machines import ManualClock
 from tests.simulation.preempted import Kept, Ran, course
@@ -176,3 +176,12 @@ metrics: [makespan_s]
         "requeue",
         "cancel",
     ]
+
+
+@pytest.mark.parametrize("inventory", ["named", "graph"])
+def test_a_job_that_waits_again_after_a_failure_preempts_at_that_moment(inventory: str) -> None:
+    jobs = [job(1, 0, 10, 1, "high"), job(2, 0, 10, 1, "low")]
+    failure = Disturbances([ExternalEvent(4 * S, "down", "node0"), ExternalEvent(6 * S, "up", "node0")], "requeue")
+    settings = {"queue_policy": "fcfs", "inventory": inventory, "disturbances": failure}
+    found = ran(jobs, rules(), machine=of_shape("node=2"), **settings)
+    assert found == {1: ([(0, 4), (4, 14)], True), 2: ([(0, 4), (6, 16)], True)}

@@ -377,6 +377,8 @@ def test_a_fork_must_open_the_graph_again(graph: ResourceGraph, path: str) -> No
 def test_what_is_not_a_store_cannot_be_opened(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not the address of a store"):
         fluxres.open("cluster.yaml")
+    with pytest.raises(UsageError, match="is for servers"):
+        fluxres.open("http://127.0.0.1:7390")
     with pytest.raises(UnknownGraph):
         fluxres.open(tmp_path / "none.db")
     with pytest.raises(UsageError, match="durability"):

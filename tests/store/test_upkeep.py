@@ -48,6 +48,21 @@ def test_a_sound_store_has_no_problems(store: Store) -> None:
     assert upkeep.check(store) == (["demo", "other"], [])
 
 
+def test_a_store_is_not_replaced_by_its_own_dump_or_backup(tmp_path: Path) -> None:
+    store = open_store(f"sqlite://{tmp_path}/site.db", clock=fixed(0))
+    populate(store)
+    (tmp_path / "link").symlink_to(tmp_path)
+    for write in (upkeep.dump_to, upkeep.back_up):
+        for name in ("site.db", "site.db-wal", "link/site.db"):
+            with pytest.raises(UsageError, match=rf"{name}: is the store itself \(name another file"):
+                write(store, tmp_path / name, replace=True)
+        with pytest.raises(UsageError, match="is a directory"):
+            write(store, tmp_path, replace=True)
+        with pytest.raises(StoreError, match=f"^{tmp_path}/nowhere: there is no such directory"):
+            write(store, tmp_path / "nowhere" / "b.db")
+    assert upkeep.check(store) == (["demo", "other"], [])
+
+
 @pytest.mark.parametrize("there", KINDS)
 def test_rule_s1_a_dump_restores_a_store_of_any_kind(
     url: str, store: Store, there: str, empty: Callable[[str], str], tmp_path: Path

@@ -13,7 +13,7 @@ from fluxres.cli.program import Command, Group
 from fluxres.cli.progress import progress
 from fluxres.cli.settings import TABLE_OUTPUTS, Settings, no_output
 from fluxres.cli.sources import read_description, source_options, steps_to_read
-from fluxres.cli.stores import answer_report, note_supply, reading, save_file, source, store
+from fluxres.cli.stores import answer_report, note_supply, reading, save_file, server, source, store
 from fluxres.documents.document import plural
 from fluxres.errors import MergeConflict, StoreError, UsageError
 from fluxres.render.text import Column, when
@@ -183,6 +183,7 @@ def save_command(
     compressed.
     """
     from fluxres.store.files import save_stored
+    from fluxres.store.url import is_store_url
 
     if path is not None:
         if changed_only:
@@ -191,6 +192,9 @@ def save_command(
         report = save_file(part, dest, format_name, replace=replace, strict=strict)
         note_supply(part)
         answer_report(settings, report)
+        return
+    if server(settings) is not None and not changed_only and dest != "-" and not is_store_url(dest):
+        answer_report(settings, save_file(reading(settings), dest, format_name, replace=replace, strict=strict))
         return
     if dest == "-":
         if changed_only:

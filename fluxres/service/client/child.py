@@ -163,6 +163,7 @@ class RemoteChild:
             if not was_over:
                 with suppress(HoldLapsed):
                     self._post("end", {"mark": self._mark})
+                self.loss = HoldLapsed("it has ended", where=f"graph '{self.name}'", hint="begin anew")
         finally:
             self._connection.close()
 

@@ -60,14 +60,15 @@ class InstanceCalls:
         urgency: int = 16,
         name: str | None = None,
         user: str | None = None,
-        dependencies: Iterable[str] = (),
+        dependencies: str | Iterable[str] = (),
         payload: Any = None,
         partition: str | None = None,
         idempotency_key: str | None = None,
     ) -> Call[RemoteJob]:
         """Submit a job; it may have started when this returns. Errors: InfeasibleRequest, UsageError, InputError."""
         given = {"wanted": names_of(wanted), "duration_s": length_of(duration_s), "urgency": urgency, "name": name, "user": user}
-        more = {"dependencies": list(dependencies), "payload": payload, "partition": partition}
+        after = [dependencies] if isinstance(dependencies, str) else list(dependencies)
+        more = {"dependencies": after, "payload": payload, "partition": partition}
         return RemoteJob((yield from self._post("submit", {**given, **more}, idempotency_key)))
 
     def cancel(self, job: AnyJob, note: str = "", *, idempotency_key: str | None = None) -> Call[RemoteJob]:

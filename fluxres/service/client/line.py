@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import AsyncGenerator, Mapping
 from typing import Final, NamedTuple
 
@@ -42,7 +44,10 @@ class Line:
             from ssl import create_default_context
 
             context = create_default_context()
-        return cls(at, *await asyncio.open_connection(at.host, at.port, ssl=context))
+        try:
+            return cls(at, *await asyncio.open_connection(at.host, at.port, ssl=context))
+        except OSError as error:
+            raise _plain(error, at) from None
 
     @property
     def may_stay(self) -> bool:
@@ -112,3 +117,12 @@ class Line:
             raise ConnectionError("the server sent more than one answer")
         assert not isinstance(event, type)
         return event
+
+
+def _plain(error: OSError, at: Address) -> OSError:
+    """The error for a connection that was not made, without the addresses that asyncio puts into its text."""
+    if isinstance(error, ConnectionError) and error.errno:
+        return OSError(error.errno, os.strerror(error.errno))  # of the same class
+    if type(error) is OSError and error.errno is None:  # several, one for each address of the host
+        return ConnectionRefusedError(errno.ECONNREFUSED, f"no address of {at.host} answers")
+    return error

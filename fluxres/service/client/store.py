@@ -152,7 +152,7 @@ class RemoteStore:
 
     def undo(self, name: str | None = None, *, redo: bool = False, command: str = "", wait_s: float | None = None) -> list[Entry]:
         """Put back the state before the last change; returns the events that were undone."""
-        reply = self.connection.post(of_graph(self.name_of(name), "undo"), {"redo": redo}, key=token_hex(16))
+        reply = self.connection.post(of_graph(self.name_of(name), "undo"), {"redo": redo, "command": command}, key=token_hex(16))
         return [_entry(one) for one in reply.document()["undone"]]
 
     def drop(self, name: str, *, command: str = "", wait_s: float | None = None) -> None:

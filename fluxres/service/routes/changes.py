@@ -45,6 +45,12 @@ def _require_unused(graph: ResourceGraph, jobs: Iterable[str]) -> None:
             raise UsageError("holds resources already", where=f"job '{job}'", hint="choose another id, or send grow: true")
 
 
+def _left(request: Asked, graph: ResourceGraph, job: str) -> list[dict[str, Any]]:
+    """What a job still holds, as far as the token is for it."""
+    caller = caller_of(request)
+    return [span for span in documents.left(graph, job) if caller.covers(span["path"])]
+
+
 @post("/allocate", opt=SCHEDULER, status_code=200, operation_id="allocate")
 async def allocate(request: Asked, graph: OfGraph, data: JSONBody[requests.Allocate]) -> Response[answers.Granted]:
     """Allocate pools, or what a request asks for, to a job; with `or_reserve` at the earliest start if not now."""
@@ -95,7 +101,7 @@ async def free(request: Asked, graph: OfGraph, data: JSONBody[requests.Free]) ->
 
     def operation(g: ResourceGraph) -> dict[str, Any]:
         g.free(data.job, data.wanted, start=data.start, end=data.end)
-        return {"job": data.job, "left": documents.left(g, data.job)}
+        return {"job": data.job, "left": _left(request, g, data.job)}
 
     return await change(request, graph, answers.Left, operation)
 
@@ -121,7 +127,7 @@ async def shrink(request: Asked, graph: OfGraph, data: JSONBody[requests.Shrink]
         return {
             "job": data.job,
             "taken": [documents.span(span) for span in taken.spans],
-            "left": documents.left(g, data.job),
+            "left": _left(request, g, data.job),
         }
 
     return await change(request, graph, answers.Shrunk, operation)
@@ -133,7 +139,7 @@ async def extend(request: Asked, graph: OfGraph, data: JSONBody[requests.Extend]
 
     def operation(g: ResourceGraph) -> dict[str, Any]:
         g.set_end(data.job, data.end, duration_s=data.duration_s)
-        return {"job": data.job, "held": documents.left(g, data.job)}
+        return {"job": data.job, "held": _left(request, g, data.job)}
 
     return await change(request, graph, answers.Extended, operation)
 

@@ -12,7 +12,7 @@ from litestar.params import JSONBody
 from fluxres.clock import FOREVER, seconds
 from fluxres.model import targets
 from fluxres.service import answers, requests
-from fluxres.service.replies import CHILD, Asked, Keep, T, caller_of, json, keys_of, site_of
+from fluxres.service.replies import CHILD, UNCONDITIONAL, Asked, Keep, T, caller_of, json, keys_of, site_of
 from fluxres.service.routes.changes import SCHEDULER
 from fluxres.service.routes.questions import OfGraph
 from fluxres.store import GraphRow, Store, child
@@ -41,7 +41,7 @@ async def _once(request: Asked, graph: str, kind: type[T], operation: Callable[[
     return json(kind, body)
 
 
-@post("/child/grow", opt=SCHEDULER, status_code=200, operation_id="growChild")
+@post("/child/grow", opt=SCHEDULER | UNCONDITIONAL, status_code=200, operation_id="growChild")
 async def grow(request: Asked, graph: OfGraph, data: JSONBody[requests.GrowChild]) -> Response[answers.Paths]:
     """Get more of the graph that this one is a part of: pools by name, or what a request asks for there."""
 
@@ -51,7 +51,7 @@ async def grow(request: Asked, graph: OfGraph, data: JSONBody[requests.GrowChild
     return await _once(request, graph, answers.Paths, operation)
 
 
-@post("/child/shrink", opt=SCHEDULER, status_code=200, operation_id="shrinkChild")
+@post("/child/shrink", opt=SCHEDULER | UNCONDITIONAL, status_code=200, operation_id="shrinkChild")
 async def shrink(request: Asked, graph: OfGraph, data: JSONBody[requests.ShrinkChild]) -> Response[answers.Paths]:
     """Return pools, by name, to the graph that this one is a part of."""
 
@@ -61,7 +61,7 @@ async def shrink(request: Asked, graph: OfGraph, data: JSONBody[requests.ShrinkC
     return await _once(request, graph, answers.Paths, operation)
 
 
-@post("/child/extend", opt=SCHEDULER, status_code=200, operation_id="extendChild")
+@post("/child/extend", opt=SCHEDULER | UNCONDITIONAL, status_code=200, operation_id="extendChild")
 async def extend(request: Asked, graph: OfGraph, data: JSONBody[requests.ExtendChild]) -> Response[answers.NewEnd]:
     """Move the end of the job, in the other graph, that this graph is a part of."""
 
@@ -72,7 +72,7 @@ async def extend(request: Asked, graph: OfGraph, data: JSONBody[requests.ExtendC
     return await _once(request, graph, answers.NewEnd, operation)
 
 
-@post("/child/refresh", opt=SCHEDULER, status_code=200, operation_id="refreshChild")
+@post("/child/refresh", opt=SCHEDULER | UNCONDITIONAL, status_code=200, operation_id="refreshChild")
 async def refresh(request: Asked, graph: OfGraph) -> Response[answers.Paths]:
     """Take over what the parent has changed in what the job of this graph holds."""
     return await _once(request, graph, answers.Paths, lambda _pair: {"paths": []})
@@ -81,7 +81,7 @@ async def refresh(request: Asked, graph: OfGraph) -> Response[answers.Paths]:
 # -- the lease of a child that works through this server -------------------------------------------------------------------
 
 
-@post("/child/open", opt=SCHEDULER, status_code=201, operation_id="openChild")
+@post("/child/open", opt=SCHEDULER | UNCONDITIONAL, status_code=201, operation_id="openChild")
 async def begin(request: Asked, graph: OfGraph, data: JSONBody[requests.OpenChild]) -> Response[answers.ChildLease]:
     """Begin to work on what a job of this graph holds: on a graph of its own in the store, under a lease."""
     caller, site, command = caller_of(request), site_of(request), f"{request.method} {request.url.path}"
@@ -113,7 +113,7 @@ def _lease(row: GraphRow, claim: Claim) -> bytes:
     return msgspec.json.encode({"graph": row.name, "parent": claim.name, "job": claim.job, **facts})
 
 
-@post("/child/renew", opt=SCHEDULER, status_code=200, operation_id="renewChild")
+@post("/child/renew", opt=SCHEDULER | UNCONDITIONAL, status_code=200, operation_id="renewChild")
 async def renew(request: Asked, graph: OfGraph, data: JSONBody[requests.Leased]) -> Response[answers.Renewed]:
     """Renew the lease of this graph; the child that has it does so several times in its life."""
 
@@ -124,7 +124,7 @@ async def renew(request: Asked, graph: OfGraph, data: JSONBody[requests.Leased])
     return json(answers.Renewed, await _leased(request, graph, change))
 
 
-@post("/child/detach", opt=SCHEDULER, status_code=200, operation_id="detachChild")
+@post("/child/detach", opt=SCHEDULER | UNCONDITIONAL, status_code=200, operation_id="detachChild")
 async def detach(request: Asked, graph: OfGraph, data: JSONBody[requests.Leased]) -> Response[answers.Dropped]:
     """Give the lease back; the graph stays as long as the job in the parent."""
 
@@ -135,7 +135,7 @@ async def detach(request: Asked, graph: OfGraph, data: JSONBody[requests.Leased]
     return json(answers.Dropped, await _leased(request, graph, change))
 
 
-@post("/child/end", opt=SCHEDULER, status_code=200, operation_id="endChild")
+@post("/child/end", opt=SCHEDULER | UNCONDITIONAL, status_code=200, operation_id="endChild")
 async def end(request: Asked, graph: OfGraph, data: JSONBody[requests.Leased]) -> Response[answers.Dropped]:
     """End the child: its job in the parent is freed, and its graph is removed."""
 

@@ -15,7 +15,7 @@ from fluxres.render import documents
 from fluxres.service import answers, requests
 from fluxres.service.access import Role
 from fluxres.service.described import DocumentFormat, described
-from fluxres.service.replies import Asked, caller_of, json, keys_of, site_of
+from fluxres.service.replies import UNCONDITIONAL, Asked, caller_of, json, keys_of, site_of
 from fluxres.service.routes.questions import READ, MaybeText, OfGraph
 from fluxres.store import Held, encoding, records
 from fluxres.store.files import bytes_of
@@ -40,7 +40,7 @@ async def graphs(request: Asked) -> Response[answers.Graphs]:
 
 @post(
     "/graphs",
-    opt={"role": Role.ADMIN, "body": limits.SERVICE_DOCUMENT_BYTES_MAX},
+    opt=ADMIN | UNCONDITIONAL | {"body": limits.SERVICE_DOCUMENT_BYTES_MAX},
     operation_id="load",
     status_code=201,
 )
@@ -76,7 +76,7 @@ async def summary(request: Asked, graph: OfGraph) -> Response[answers.Summary]:
     return json(answers.Summary, *await site_of(request).ask(graph, documents.summary))
 
 
-@post("/use", opt=ADMIN, operation_id="use", status_code=200)
+@post("/use", opt=ADMIN | UNCONDITIONAL, operation_id="use", status_code=200)
 async def use(request: Asked, graph: OfGraph) -> Response[answers.InUse]:
     """Make this graph the one in use: that of requests and commands that name none."""
     caller_of(request).require_whole("to choose a graph")
@@ -85,7 +85,7 @@ async def use(request: Asked, graph: OfGraph) -> Response[answers.InUse]:
     return json(answers.InUse, {"in_use": graph})
 
 
-@delete("/", opt=ADMIN, operation_id="drop", status_code=200)
+@delete("/", opt=ADMIN | UNCONDITIONAL, operation_id="drop", status_code=200)
 async def drop(request: Asked, graph: OfGraph) -> Response[answers.Dropped]:
     """Remove a graph from the store, with its jobs and its journal."""
     caller_of(request).require_whole("to drop a graph")
@@ -105,6 +105,7 @@ async def copy(request: Asked, graph: OfGraph, data: JSONBody[requests.Copy]) ->
     site, command = site_of(request), f"{request.method} {request.url.path}"
 
     def question(g: ResourceGraph) -> tuple[ResourceGraph, float]:
+        site.require_revision(g, request.headers.get("if-match"))
         return g.copy(data.path, job=data.job, at=data.at), seconds(g.window(data.at, None)[0])
 
     (made, since), _ = await site.ask(graph, question)

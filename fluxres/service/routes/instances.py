@@ -13,10 +13,10 @@ from litestar import Response, get, post
 from litestar.params import JSONBody, QueryParameter
 from msgspec.json import encode
 
-from fluxres.errors import UsageError
+from fluxres.errors import Unavailable, UsageError
 from fluxres.instance import Instance, State
 from fluxres.instance.saved import require_policy
-from fluxres.model import ResourceGraph
+from fluxres.model import ResourceGraph, targets
 from fluxres.render import documents
 from fluxres.service import answers, requests
 from fluxres.service.access import Role
@@ -41,7 +41,13 @@ async def _made(
     said, expected, mark = f"{request.method} {request.url.path}", request.headers.get("if-match"), request.headers.get(CHILD)
     with gone(graph, mark):
         served = await site.work(lambda: site.served(graph))
-        return await site.change(graph, caller, said, expected, lambda g: operation(served, g), keep, mark)
+
+        def current(g: ResourceGraph) -> bytes:
+            if g is not served.graph:
+                raise Unavailable("the graph was replaced just now", hint="send the request again", retry_after_s=1)
+            return operation(served, g)
+
+        return await site.change(graph, caller, said, expected, current, keep, mark)
 
 
 async def _ask(request: Asked, graph: str, kind: type[T], address: str, question: Callable[[Instance], object]) -> Response[T]:
@@ -75,6 +81,11 @@ async def _of_job(
         return documents.instance_job(one.job(data.job))
 
     return await _change(request, graph, answers.InstanceJob, data, change)
+
+
+def _note(text: str) -> str:
+    """A reason, which may be empty. Errors: UsageError."""
+    return targets.label(text or None, "note") or ""
 
 
 @get("/instances", opt=READ, operation_id="instances")
@@ -159,8 +170,9 @@ async def submit(request: Asked, graph: OfGraph, data: JSONBody[requests.Submit]
 
     def operation(one: Instance) -> dict[str, Any]:
         given: dict[str, Any] = {"duration_s": data.duration_s, "urgency": data.urgency, "dependencies": data.dependencies}
-        who = caller.name if data.user is None else data.user
-        made = one.submit(data.wanted, **given, name=data.name, user=who, payload=data.payload, partition=data.partition)
+        who = caller.name if data.user is None else targets.label(data.user, "user")
+        named = targets.label(data.name, "name")
+        made = one.submit(data.wanted, **given, name=named, user=who, payload=data.payload, partition=data.partition)
         return documents.instance_job(made)
 
     return await _change(request, graph, answers.InstanceJob, data, operation)
@@ -169,7 +181,8 @@ async def submit(request: Asked, graph: OfGraph, data: JSONBody[requests.Submit]
 @post("/instance/cancel", opt=SCHEDULER, status_code=200, operation_id="cancelJob")
 async def cancel(request: Asked, graph: OfGraph, data: JSONBody[requests.CancelJob]) -> Response[answers.InstanceJob]:
     """End a job that waits or runs, with all jobs in its child."""
-    return await _of_job(request, graph, data, lambda one: one.cancel(data.job, data.note))
+    note = _note(data.note)
+    return await _of_job(request, graph, data, lambda one: one.cancel(data.job, note))
 
 
 @post("/instance/finish", opt=SCHEDULER, status_code=200, operation_id="finishJob")
@@ -181,13 +194,15 @@ async def finish(request: Asked, graph: OfGraph, data: JSONBody[requests.FinishJ
 @post("/instance/exception", opt=SCHEDULER, status_code=200, operation_id="raiseException")
 async def exception(request: Asked, graph: OfGraph, data: JSONBody[requests.Raise]) -> Response[answers.InstanceJob]:
     """Raise an exception on a job (RFC 21)."""
-    return await _of_job(request, graph, data, lambda one: one.exception(data.job, data.kind, data.severity, data.note))
+    kind, note = targets.label(data.kind, "kind") or "", _note(data.note)
+    return await _of_job(request, graph, data, lambda one: one.exception(data.job, kind, data.severity, note))
 
 
 @post("/instance/requeue", opt=SCHEDULER, status_code=200, operation_id="requeueJob")
 async def requeue(request: Asked, graph: OfGraph, data: JSONBody[requests.CancelJob]) -> Response[answers.InstanceJob]:
     """Stop a running job, which waits again."""
-    return await _of_job(request, graph, data, lambda one: one.requeue(data.job, data.note))
+    note = _note(data.note)
+    return await _of_job(request, graph, data, lambda one: one.requeue(data.job, note))
 
 
 @post("/instance/set_urgency", opt=SCHEDULER, status_code=200, operation_id="setUrgency")

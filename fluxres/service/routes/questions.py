@@ -68,7 +68,10 @@ async def why(request: Asked, graph: OfGraph, data: JSONBody[requests.Question])
 
     def question(g: ResourceGraph) -> dict[str, Any]:
         refusal = g.why_not(scopes.restricted(g, caller, data.wanted), data.at, data.duration_s, data.policy)
-        return refusals.document(refusal) | {"sentences": [] if refusal is None else refusal.sentences()}
+        document = refusals.document(refusal)
+        for cause in (cause for part in document["parts"] for cause in part["causes"]):
+            cause["pools"] = list(filter(caller.covers, cause["pools"]))
+        return document | {"sentences": [] if refusal is None else refusal.sentences()}
 
     return json(answers.Refusal, *await site_of(request).ask(graph, question))
 
@@ -273,8 +276,7 @@ async def one_job(request: Asked, graph: OfGraph, job: Text, at: At = None) -> R
         if not found:
             raise UsageError("the job holds nothing then", where=f"job '{job}'", hint="the log has its history")
         view = found[0]
-        for v in view.holding.vertices.tolist():
-            caller.require_path(g.structure.accounts.where(v))
+        caller.require_paths(map(g.structure.accounts.where, view.holding.vertices.tolist()), f"job '{job}'")
         planned = jobs.waits(g, [view], window[0]) if view.state == jobs.PLANNED else []
         spans = documents.spans(g, sorted({*view.holding.vertices.tolist()}), *window, job)
         waits_for = [blocker for wait in planned for blocker in wait.blockers]
@@ -296,8 +298,7 @@ async def resource_set(
 
     def question(g: ResourceGraph) -> dict[str, Any]:
         held = g.allocation(job, at)
-        for one in held.pools:
-            caller.require_path(one.where)
+        caller.require_paths((one.where for one in held.pools), f"job '{job}'")
         return held.R(scheduling)
 
     return json(answers.ResourceSet, *await site_of(request).ask(graph, question))

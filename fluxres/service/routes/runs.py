@@ -21,7 +21,7 @@ from fluxres.launch.desk import Application, Author
 from fluxres.model import ResourceGraph, targets
 from fluxres.service import answers, requests
 from fluxres.service.access import Caller, Role
-from fluxres.service.replies import Asked, T, caller_of, json, keys_of, site_of
+from fluxres.service.replies import UNCONDITIONAL, Asked, T, caller_of, json, keys_of, site_of
 from fluxres.service.routes.changes import SCHEDULER
 from fluxres.service.routes.questions import READ, OfGraph
 from fluxres.service.routes.streams import MEDIA_TYPE, pushed
@@ -46,7 +46,7 @@ async def _once(
     return json(kind, await keys_of(request).once(request, make))
 
 
-@post("/run", opt=SCHEDULER, status_code=200, operation_id="run")
+@post("/run", opt=SCHEDULER | UNCONDITIONAL, status_code=200, operation_id="run")
 async def run(request: Asked, graph: OfGraph, data: JSONBody[requests.Run]) -> Response[answers.Standing]:
     """Allocate to a job that lives by processes, or queue its request. The job ends with its processes, or with its lease.
 
@@ -66,7 +66,7 @@ async def run(request: Asked, graph: OfGraph, data: JSONBody[requests.Run]) -> R
     return await _once(request, graph, answers.Standing, data.command, operation)
 
 
-@post("/renew", opt=SCHEDULER, status_code=200, operation_id="renew")
+@post("/renew", opt=SCHEDULER | UNCONDITIONAL, status_code=200, operation_id="renew")
 async def renew(request: Asked, graph: OfGraph, data: JSONBody[requests.Renew]) -> Response[answers.Standing]:
     """Renew the lease of a run, and say how it stands."""
     _require_mark(data.mark)
@@ -80,7 +80,7 @@ async def renew(request: Asked, graph: OfGraph, data: JSONBody[requests.Renew]) 
     )
 
 
-@post("/end", opt=SCHEDULER, status_code=200, operation_id="end")
+@post("/end", opt=SCHEDULER | UNCONDITIONAL, status_code=200, operation_id="end")
 async def end(request: Asked, graph: OfGraph, data: JSONBody[requests.EndRun]) -> Response[answers.Standing]:
     """Free what a run holds, or take its request out of the queue."""
     _require_mark(data.mark)
@@ -92,7 +92,7 @@ async def end(request: Asked, graph: OfGraph, data: JSONBody[requests.EndRun]) -
     return await _once(request, graph, answers.Standing, data.command, operation)
 
 
-@post("/cancel", opt=SCHEDULER, status_code=200, operation_id="cancel")
+@post("/cancel", opt=SCHEDULER | UNCONDITIONAL, status_code=200, operation_id="cancel")
 async def cancel(request: Asked, graph: OfGraph, data: JSONBody[requests.Cancel]) -> Response[answers.Canceled]:
     """Have the launcher of a job end its program, or take its request out of the queue; only for one's own jobs."""
     caller, is_open = caller_of(request), request.app.state.gate.access.is_open

@@ -19,6 +19,7 @@ from fluxres.service.described import DocumentFormat, described
 from fluxres.service.replies import Asked, Keep, T, caller_of, json, keys_of, site_of
 from fluxres.service.routes.changes import change
 from fluxres.service.routes.questions import READ, OfGraph
+from fluxres.store import Entry, Store
 
 ADMIN: Final = {"role": Role.ADMIN}
 _A_DOCUMENT: Final = {"body": limits.SERVICE_DOCUMENT_BYTES_MAX}
@@ -146,14 +147,31 @@ async def _of_edge(request: Asked, graph: str, data: requests.OneEdge, operation
 @post("/undo", opt=ADMIN, status_code=200, operation_id="undo")
 async def undo(request: Asked, graph: OfGraph, data: JSONBody[requests.Undo]) -> Response[answers.Undone]:
     """Put back the state before the last change of the graph; with `redo`, what an undo took away."""
-    caller, site, command = caller_of(request), site_of(request), f"{request.method} {request.url.path}"
+    caller, site = caller_of(request), site_of(request)
+    command = data.command or f"{request.method} {request.url.path}"
     caller.require_whole("to undo changes")
+    expected = request.headers.get("if-match")
 
-    async def make(_keep: Keep | None) -> dict[str, Any]:
-        found = await site.in_store(graph, lambda store: store.undo(graph, redo=data.redo, command=command, user=caller.name))
-        return {"undone": [documents.entry(one) for one in found]}
+    def body(undone: list[Entry]) -> bytes:
+        return msgspec.json.encode({"undone": [documents.entry(one) for one in undone]})
 
-    return json(answers.Undone, await keys_of(request).once(request, make))
+    async def make(keep: Keep | None) -> tuple[bytes, str]:
+        def operation(store: Store) -> bytes:
+            return body(
+                store.undo(
+                    graph,
+                    redo=data.redo,
+                    command=command,
+                    user=caller.name,
+                    require=lambda: site.require_stored_revision(graph, expected),
+                    note=None if keep is None else lambda undone: keep(body(undone), ""),
+                )
+            )
+
+        return await site.in_store(graph, operation), ""
+
+    found, _ = await keys_of(request).once(request, make)
+    return json(answers.Undone, found)
 
 
 ROUTES: Final = (merge, apply, diff, unlink, move, add_edge, set_edge, remove_edge, undo)
