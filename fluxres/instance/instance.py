@@ -331,8 +331,8 @@ class Instance(Tabular):
         chosen = None
         if sizes is not None:
             chosen = of_limits(request, {size: _duration(each) for size, each in sizes.items()}, is_malleable=is_malleable)
-        wanted_first = deps.listed(dependencies)
-        return self.submit_request(request, length, now, urgency, name, user, wanted_first, payload, charged, sizes=chosen)
+        waits_for = deps.listed(dependencies)
+        return self.submit_request(request, length, now, urgency, name, user, waits_for, payload, charged, sizes=chosen)
 
     def submit_request(  # noqa: PLR0913, PLR0917 - one value each, for callers with millions of jobs
         self,
