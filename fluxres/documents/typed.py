@@ -96,7 +96,19 @@ def nearest(word: str, known: list[str]) -> str:
 
 def _bounds(kind: Any) -> str:
     low, high = kind.ge, kind.le
-    return (f" >= {low}" if low is not None else "") + (f" and <= {high}" if high is not None and low != 0 else "")
+    said = [f">= {low}"] if low is not None else [f"> {kind.gt}"] if kind.gt is not None else []
+    said += [f"<= {high}"] if high is not None and low != 0 else [f"< {kind.lt}"] if kind.lt is not None else []
+    return " " + " and ".join(said) if said else ""
+
+
+def _is_within(kind: Any, value: Any) -> bool:
+    """Whether a number is between the bounds of its type; NaN is not."""
+    return (
+        (kind.ge is None or value >= kind.ge)
+        and (kind.gt is None or value > kind.gt)
+        and (kind.le is None or value <= kind.le)
+        and (kind.lt is None or value < kind.lt)
+    )
 
 
 def _beyond(kind: Any, value: Any) -> str:
@@ -271,7 +283,7 @@ class _Walk:
                     return self._fail(path, lambda: (f"expected {_describe(whole)}, got {shown(value)}", hint))
             case inspect.IntType() | inspect.FloatType():
                 above = kind.le is not None and value > kind.le
-                if (kind.ge is not None and not value >= kind.ge) or (kind.le is not None and not value <= kind.le):
+                if not _is_within(kind, value):
                     said = f"expected {_describe(whole)}{_beyond(kind, value)}, got {shown(value)}"
                     return self._fail(path, lambda: (said, ""), limit=above)
             case inspect.StrType():

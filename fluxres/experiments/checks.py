@@ -43,6 +43,8 @@ def _check_run(seen: dict[bytes, Any], study: Study, run: Run) -> None:
     disturbed = (page.machine, page.unit, page.disturbances)
     _once(seen, study, run, "disturbances", disturbed, lambda: parts.disturbances(run, machine))
     _once(seen, study, run, "energy", (page.machine, page.unit, page.energy), lambda: _energy(run, machine))
+    worked = (page.machine, page.unit, page.cost, page.disturbances, page.energy, page.prediction, page.hierarchy)
+    _once(seen, study, run, "cost", worked, lambda: _work(run, machine, levels))
     _once(seen, study, run, "accounting", (page.accounting, levels.levels > 1), lambda: _accounting(run, levels))
     _once(seen, study, run, "prediction", page.prediction, lambda: parts.prediction(run))
     _once(seen, study, run, "feedback", (page.feedback, levels.levels > 1), lambda: _feedback(run, levels))
@@ -78,6 +80,21 @@ def _inventory(run: Run, machine: Machine) -> None:
 
 def _energy(run: Run, machine: Machine) -> None:
     with_fleet(machine, parts.energy(run.page.energy))
+
+
+def _work(run: Run, machine: Machine, levels: Hierarchy) -> None:
+    """Refuse work of instances beside their decisions where the simulator does not model it."""
+    if not levels.starts_per_node and all(each.overheads.is_nothing for each in parts.costs(run.page.cost)):
+        return
+    _, fleet = with_fleet(machine, parts.energy(run.page.energy))
+    there = {
+        "disturbances": next(iter(parts.disturbances(run, machine).events), None),
+        "energy": fleet,
+        "prediction": run.page.prediction,
+    }
+    if names := [name for name, what in there.items() if what is not None]:
+        text = "of instances only decisions may take time beside " + " and ".join(names)
+        raise UsageError(text, hint="leave out starts_per_node, and all costs but that of decisions")
 
 
 def _accounting(run: Run, levels: Hierarchy) -> None:

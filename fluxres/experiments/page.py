@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from fluxres.documents.document import plural
+from fluxres.experiments import real
 from fluxres.experiments.charts import spread
 from fluxres.experiments.comparison import (
     USE,
@@ -54,6 +55,7 @@ def page(
         _section("Pairs of settings", _PAIRS + pairs) if (pairs := _pairs(found)) else "",
         _section("Published values", _PUBLISHED + _expected(theirs)) if theirs else "",
         _section("Guards of these results", _GUARDS + _expected(guards)) if guards else "",
+        _section("Simulated and real", _REAL + both) if (both := _real(found)) else "",
         _section("Over time", _OVER_TIME + _images(over_time)) if over_time else "",
         _section("Allocation over time", _GANTTS + _captioned(gantts)) if gantts else "",
         _section("Scheduler levels", levels) if levels else "",
@@ -82,6 +84,11 @@ _PUBLISHED: Final = (
 _PAIRS: Final = (
     "<p>Ratio of the setting of the row to that of the column, between runs with the same seed, then averaged; bold if its 95 %"
     " confidence interval does not contain 1. pairs.csv has all metrics.</p>"
+)
+_REAL: Final = (
+    "<p>The same instances and jobs as processes on the computer of this study, beside the simulation: from the begin of the"
+    " first instance to the end of the last job. A simulation has the costs that the page gives it, and a core for each"
+    " instance.</p>"
 )
 _CLASSES: Final = (
     "<p>Means over the runs of a setting. Sizes in units of the machine; run times as they were. classes.csv of each run also has"
@@ -330,6 +337,37 @@ def _all(found: Comparison) -> str:
     scales = _scales(found, names)
     rows = [[*_names(found, row), *(_cell(row.figures.get(name), scales[name]) for name in names)] for row in found.rows]
     return _table("All metrics", [*_settings(found), *(title(name, scales[name]) for name in names)], rows, len(_settings(found)))
+
+
+def _real(found: Comparison) -> str:
+    """A table of the settings that were run in processes as well; empty if none were."""
+    made = real.pairs(found)
+    if not made:
+        return ""
+    headings = [
+        *_settings(found),
+        "jobs completed (number)",
+        "simulated (s)",
+        "real (s)",
+        "of which boot (s)",
+        "real / simulated (×)",
+        "processors (number)",
+        "load (number)",
+    ]
+    rows = [
+        [
+            *_names(found, each.row),
+            f"{each.real.completed:,}",
+            number(each.simulated_s),
+            number(each.real.makespan_s),
+            number(each.real.boot_s),
+            number(each.ratio),
+            str(each.real.processors),
+            number(each.real.load),
+        ]
+        for each in made
+    ]
+    return _table("Simulated and real", headings, rows, len(_settings(found)))
 
 
 def _failures(failed: dict[str, str]) -> str:

@@ -365,6 +365,9 @@ class GraphInventory:
 
     def finish(self, key: int, claim: Hold, now: int) -> None:
         self.running.release(claim)
+        if isinstance(claim, GraphHold) and claim.generation != self.graph.generation:  # it grew or shrank: for `ids`
+            known = self.vertices(claim) or [v for v, _ in recording.existing(self.graph, self._expired.get(key, []))]
+            claim.vertices, claim.generation = np.array(known, np.int32), self.graph.generation
         self._disputed.pop(key, None)
         self._expired.pop(key, None)
         self._free(key)

@@ -103,5 +103,5 @@ def parse(text: str) -> Checkpoint:
             raise UsageError(
                 f"expected parts such as save=5m, got {pair!r:.80}", where="checkpoint", hint="interval, save, restart"
             )
-        found[name] = durations.parse(value)
+        found[name] = durations.read(value)
     return Checkpoint(found.get("interval"), found.get("save", 0.0), found.get("restart", 0.0))

@@ -57,9 +57,8 @@ class Failures:
     def require(self, structure: Structure) -> None:
         """Errors: UsageError for a machine that does not have pools of the type, or only one with units that have no names."""
         if self.each not in structure.types:
-            raise UsageError(
-                f"the machine has no {self.each!r:.80}", where="failures", hint=f"it has {', '.join(structure.types)}"
-            )
+            there = f"it has {', '.join(structure.types)}: choose one with each=TYPE, or give a machine with nodes: node=100"
+            raise UsageError(f"the machine has no {self.each!r:.80}", where="failures", hint=there)
         if (structure.size[structure.of_type(self.each)] > 1).any():
             raise UsageError(
                 f"units of one {self.each} do not fail one by one", where="failures", hint="give a machine with names: node=100"
@@ -104,7 +103,7 @@ def parse(text: str, seed: int = 0) -> Failures:
         name, equals, value = pair.partition("=")
         try:
             if name in ("mtbf", "mttr"):
-                found[f"{name}_s"] = durations.parse(value)
+                found[f"{name}_s"] = durations.read(value)
             elif name in ("shape", "repair_shape"):
                 found[name] = float(value)
             elif name == "each":

@@ -160,6 +160,6 @@ def require_kind(kind: str) -> int | None:
     if name != "sessions" or (rest and (key != "gap" or not equals)):
         raise UsageError(f"expected think, sessions or sessions:gap=D, got {kind!r:.80}", where="feedback")
     try:
-        return ticks(durations.parse(value) if rest else GAP_S)
+        return ticks(durations.read(value) if rest else GAP_S)
     except InputError as error:
         raise UsageError(f"gap: {error.message}", where="feedback") from None

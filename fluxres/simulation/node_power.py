@@ -57,9 +57,8 @@ class NodePower:
             if value is not None and not 0 <= value <= limits.NODE_WATTS_MAX:
                 raise UsageError(f"{name}: expected 0 to {limits.NODE_WATTS_MAX}, got {value!r:.80}", where="energy")
         if self.full_w < self.at_epsilon_w:
-            raise UsageError(
-                f"full_w: expected at least the {self.at_epsilon_w:g} W of a node in use, got {self.full_w:g}", where="energy"
-            )
+            name = "idle_w" if self.epsilon_w is None else "epsilon_w"
+            raise UsageError(f"full_w: expected at least {name}, {self.at_epsilon_w:g} W, got {self.full_w:g}", where="energy")
 
     @property
     def at_epsilon_w(self) -> float:

@@ -197,7 +197,7 @@ def parse(text: str) -> PowerCap:
     for pair in text.split(","):
         at, _, value = pair.partition("=")
         try:
-            steps.append((durations.parse(at), None if value == "none" else _watts(value)))
+            steps.append((durations.read(at), None if value == "none" else _watts(value)))
         except FluxresError as error:
             raise UsageError(error.message, where="power cap", hint=error.hint) from None
     return PowerCap(tuple(steps))

@@ -113,9 +113,11 @@ def parse(text: str) -> PowerSaving:
                 hint=", ".join((*_TIMES, *_COUNTS)),
             )
         try:
-            found[_TIMES.get(name) or _COUNTS[name]] = durations.parse(value) if name in _TIMES else int(value)
-        except (ValueError, FluxresError) as error:
-            raise UsageError(f"{name}: {error}", where="power saving") from None
+            found[_TIMES.get(name) or _COUNTS[name]] = durations.read(value) if name in _TIMES else int(value)
+        except FluxresError as error:
+            raise UsageError(f"{name}: {error.message}", where="power saving") from None
+        except ValueError:
+            raise UsageError(f"{name}: expected a whole number, got {value!r:.80}", where="power saving") from None
     if "suspend_time_s" not in found:
         raise UsageError(f"expected suspend_time as well, got {text!r:.80}", where="power saving")
     return PowerSaving(**found)  # type: ignore[arg-type]  # counts are whole, times are not

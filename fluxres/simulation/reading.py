@@ -125,6 +125,8 @@ def model_values(name: str, text: str) -> tuple[dict[str, Any], float | None]:
     for key, value in parameters.items():
         field = key if key in known else f"{key}_s"
         if field not in known:
+            if not known:
+                raise UsageError(f"{name} has no parameters", where="workload", hint="those of a class are its annotations")
             there = [*(each.removesuffix("_s") for each in known), *["days"] * (name in BY_DAYS)]
             raise UsageError(f"{name} has no {key!r:.80}", where="workload", hint=f"it has {', '.join(there)}")
         given[field] = _value(
@@ -159,7 +161,7 @@ def _value(kind: str, text: str, where: str, *, is_time: bool) -> Any:
         return text
     try:
         if is_time:
-            return durations.parse(text)
+            return durations.read(text)
         return int(text) if kind == "int" and len(text) < 19 else float(text)
     except (ValueError, InputError):
         raise UsageError(f"expected {'a duration' if is_time else 'a number'}, got {text!r:.80}", where=where) from None

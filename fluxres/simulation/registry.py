@@ -76,7 +76,7 @@ def _value(text: str, field: str, parameter: Parameter, where: str) -> Any:
         return text
     try:
         if field.endswith("_s"):
-            return durations.parse(text)
+            return durations.read(text)
         number = float(text)
         return int(number) if number.is_integer() else number
     except (ValueError, OverflowError, InputError):

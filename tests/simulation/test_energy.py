@@ -75,7 +75,7 @@ def test_the_older_property_has_the_draw_of_one_core() -> None:
     [
         ("100", "expected Idle:AllCores or Idle:Epsilon:AllCores, got '100'"),
         ("a:b", "expected watts, got 'a'"),
-        ("100:90", "full_w: expected at least the 100 W of a node in use, got 90"),
+        ("100:90", "full_w: expected at least idle_w, 100 W, got 90"),
         ("-1:90", "idle_w: expected 0 to 1000000, got -1.0"),
         ("nan:90", "idle_w: expected 0 to 1000000, got nan"),
     ],
@@ -95,7 +95,10 @@ def test_properties_that_are_no_powers(value: str, message: str) -> None:
         (node_power.parse, "idle=100,fool=1", "expected watts such as idle=100, got 'fool=1'"),
         (power_saving.parse, "resume=1m", "expected suspend_time as well, got 'resume=1m'"),
         (power_saving.parse, "suspend_time=1m,x=1", "expected parts such as suspend_time=10m, got 'x=1'"),
-        (power_saving.parse, "suspend_time=1m,keep=1.5", "keep: invalid literal for int() with base 10: '1.5'"),
+        (power_saving.parse, "suspend_time=1m,keep=1.5", "keep: expected a whole number, got '1.5'"),
+        (power_saving.parse, "suspend_time=", "suspend_time: expected a duration, got ''"),
+        (node_power.parse, "idle=100,full=50", "full_w: expected at least idle_w, 100 W, got 50"),
+        (node_power.parse, "idle=9,epsilon=100,full=50", "full_w: expected at least epsilon_w, 100 W, got 50"),
         (power_saving.parse, "suspend_time=1m,keep=-1", "keep_idle: expected 0 to 1e9, got -1"),
     ],
 )

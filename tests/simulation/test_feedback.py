@@ -128,7 +128,7 @@ def test_waits_that_a_trace_does_not_have_are_noted() -> None:
     assert result.notes == {"waits that the trace does not have count as 0": 2}
 
 
-@pytest.mark.parametrize("text", ["yes", "think:gap=1m", "sessions:1m", "sessions:gap=soon", "sessions:gap"])
+@pytest.mark.parametrize("text", ["yes", "think:gap=1m", "sessions:1m", "sessions:gap=soon", "sessions:gap", "sessions:gap="])
 def test_wrong_words(text: str) -> None:
     with pytest.raises(UsageError, match=r"expected think|gap:"):
         simulate([job(1, 0, 10)], 4, feedback=text)

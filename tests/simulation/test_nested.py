@@ -12,7 +12,9 @@ from fluxres.documents.source import Source
 from fluxres.errors import InfeasibleRequest, UsageError
 from fluxres.simulation import balance, jobspecs
 from fluxres.simulation.hierarchy import Hierarchy
-from fluxres.simulation.machine import of_number, of_shape
+from fluxres.simulation.machine import Machine, of_number, of_shape
+from fluxres.simulation.numbering import Translated
+from fluxres.simulation.schedule import Finished
 from fluxres.simulation.simulator import EVENT_ORDERS, Result, simulate
 from fluxres.simulation.workload import Submission, Workload
 from fluxres.syntax.jobspec import as_request
@@ -133,6 +135,29 @@ def test_waiting_jobs_are_dealt_anew_by_load() -> None:
 def test_a_job_that_is_dealt_anew_does_not_start_before_because_another_one_has_gone(seed: int) -> None:
     # In these cases an older job waits behind a newer one, with which it was dealt before.
     assert differences(seed, "counted") == []
+
+
+class Numbers:
+    """A sink of the units of each job."""
+
+    def __init__(self) -> None:
+        self.found: dict[int | str, str] = {}
+
+    def add(self, job: Finished) -> None:
+        self.found[job.id] = job.allocated()
+
+    def close(self) -> None:
+        """No-op: nothing is buffered."""
+
+
+@pytest.mark.parametrize("inventory", ["auto", "graph"])
+def test_jobs_of_an_instance_that_grew_have_their_unit_numbers(inventory: str) -> None:
+    work = [job(0, 0, 10, 1, 10), job(1, 1, 20, 1, 20), job(2, 2, 10, 2, 10)]
+    machine, sink = Machine(of_shape("node=4")), Numbers()
+    whole = Translated(sink, machine.graph.structure, machine.unit)
+    levels = Hierarchy((2,), ("fcfs",), larger="up", elastic="demand")
+    simulate(work, machine, hierarchy=levels, inventory=inventory, sinks=[whole])
+    assert sink.found == {0: "0", 1: "2", 2: "1,3"}
 
 
 def test_jobs_that_others_depend_on_stay() -> None:

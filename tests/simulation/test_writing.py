@@ -153,16 +153,21 @@ def test_models_of_other_packages_are_found_by_entry_point(tmp_path: Path, monke
         "from dataclasses import dataclass\nfrom fluxres.simulation import Submission\n\n@dataclass\nclass Steady:\n"
         "    jobs: int\n    gap_s: float = 1.0\n    seed: int = 0\n\n    def __iter__(self):\n"
         "        return (Submission(n, round(n * self.gap_s * 1e6), 1, 1, 1) for n in range(self.jobs))\n"
+        "\nclass Bare:\n    def __init__(self, jobs=1, seed=0):\n        pass\n"
     )
     info = tmp_path / "steady-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: steady\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[fluxres.workload_models]\nsteady = steady:Steady\nabsent = steady:Absent\n")
+    (info / "entry_points.txt").write_text(
+        "[fluxres.workload_models]\nsteady = steady:Steady\nabsent = steady:Absent\nbare = steady:Bare\n"
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
     assert [job.submit for job in reading.read("steady:jobs=3,gap=2s")] == [0, 2 * S, 4 * S]
     assert {"lublin", "resample", "steady"} <= set(reading.models())
     with pytest.raises(UsageError, match="steady has no 'size'"):
         reading.read("steady:jobs=3,size=2")
+    with pytest.raises(UsageError, match="bare has no parameters"):
+        reading.read("bare:jobs=3")
     with pytest.raises(UsageError, match="workload absent: cannot be imported: AttributeError"):
         reading.read("absent:jobs=1")
     sys.modules.pop("steady", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fluxres.experiments.comparison import Checked, Comparison, Estimate
+    from fluxres.experiments.real import Pair, Wanted
     from fluxres.experiments.study import Study
+    from fluxres.launch.hierarchy import Ensemble
     from fluxres.render.text import Style
 
 NOT_AS_EXPECTED = 1
@@ -46,13 +49,19 @@ def experiment_command(ctx: click.Context) -> None:
 )
 @click.option("--cluster", metavar="ADDRESS", help="Run on this dask.distributed scheduler.")
 @click.option("--check", "checks", is_flag=True, help="Compare the results with the study's expected values.")
+@click.option("--real", "is_real", is_flag=True, help="Run each setting in processes as well, on this machine, and compare.")
 @click.pass_obj
-def run(settings: Settings, study: Path, out: Path, processes: int | None, cluster: str | None, checks: bool) -> int:
+def run(
+    settings: Settings, study: Path, out: Path, processes: int | None, cluster: str | None, checks: bool, is_real: bool
+) -> int:
     """Run every run of a study that is not yet in DIR, and write the report.
 
     It can be interrupted at any time; the same command continues with the remaining runs.
     """
-    return make_runs(settings, _study(study), out, processes=processes, cluster=cluster, checks=checks)
+    read = _study(study)
+    if is_real:
+        _require_real(read)
+    return make_runs(settings, read, out, processes=processes, cluster=cluster, checks=checks, is_real=is_real)
 
 
 def make_runs(
@@ -65,12 +74,14 @@ def make_runs(
     checks: bool = False,
     keeps: bool = True,
     head: Sequence[str] = (),
+    is_real: bool = False,
 ) -> int:
     """Make the runs of a study that are missing, and report them.
 
     Args:
         checks: compare with the expected values.
         head: lines before the table.
+        is_real: the first run of each setting is made in processes as well.
         keeps: the directory stays, so it gets a report.
     """
     from fluxres.experiments import campaign
@@ -95,7 +106,56 @@ def make_runs(
             raise
     for key, error in ended.failed.items():
         note(f"run {key} failed: {error}")
+    if is_real:
+        _run_really(study, out)
     return _report(settings, study, out, made=ended.made, kept=ended.kept, checks=checks, keeps=keeps, head=head)
+
+
+def _require_real(study: Study) -> None:
+    """Refuse a study of which a setting cannot be run in processes, before anything is run."""
+    from fluxres.experiments import real
+    from fluxres.launch import hierarchy
+
+    for each in (run for run in study.runs if run.repeat == 0):
+        wanted = real.wanted(each)
+        hierarchy.check(wanted.machine.graph, wanted.hierarchy, _ensemble(wanted), inventory=wanted.inventory)
+
+
+def _run_really(study: Study, out: Path) -> None:
+    """Run the first run of each setting in processes, one after the other."""
+    from fluxres.experiments import real
+    from fluxres.experiments.folder import ResultsFolder
+    from fluxres.launch import hierarchy
+
+    folder = ResultsFolder(out)
+    runs = [run for run in study.runs if run.repeat == 0 and folder.is_done(run)]
+    with progress(len(runs), "real runs") as shown:
+        for done, run in enumerate(runs):
+            shown.done, shown.text = done, run.key
+            place = folder.runs / run.key
+            if real.read(place) is None:
+                wanted = real.wanted(run)
+                found = hierarchy.run(wanted.machine.graph, wanted.hierarchy, _ensemble(wanted), inventory=wanted.inventory)
+                for instance, what in found.notes.items():
+                    note(f"run {run.key}, {instance}: {what}")
+                measured = real.Real(
+                    found.jobs,
+                    found.completed,
+                    found.failed,
+                    found.instances,
+                    found.boot_s,
+                    found.run_s,
+                    len(os.sched_getaffinity(0)),
+                    os.getloadavg()[0],
+                )
+                if found.is_complete:
+                    real.write(place, measured)
+
+
+def _ensemble(wanted: Wanted) -> Ensemble:
+    from fluxres.launch.hierarchy import Ensemble
+
+    return Ensemble(wanted.jobs, wanted.job, wanted.request, wanted.limit_s)
 
 
 @experiment_command.command("report")
@@ -149,7 +209,7 @@ def _report(
     keeps: bool = True,
     head: Sequence[str] = (),
 ) -> int:
-    from fluxres.experiments import comparison, report
+    from fluxres.experiments import comparison, real, report
     from fluxres.experiments.folder import ResultsFolder
 
     folder = ResultsFolder(out)
@@ -177,9 +237,18 @@ def _report(
         "failed": failed,
         "settings": [_row(found, at) for at in range(len(found.rows))],
         "expected": [each.to_dict() for each in checked],
+        "real": [_real(each) for each in real.pairs(found)],
     }
     answer(settings, document=lambda: document, lines=lambda style: [*head, *_lines(style, found, checked, document)])
     return NOT_AS_EXPECTED if failed or found.missing or is_idle or not all(each.holds for each in checked) else 0
+
+
+def _real(pair: Pair) -> dict[str, Any]:
+    import msgspec
+
+    measured: dict[str, Any] = msgspec.to_builtins(pair.real)
+    made = {"settings": pair.row.settings, "simulated_s": pair.simulated_s, "real_s": pair.real.makespan_s, "ratio": pair.ratio}
+    return made | measured
 
 
 def _row(found: Comparison, at: int) -> dict[str, Any]:
@@ -200,10 +269,34 @@ def _row(found: Comparison, at: int) -> dict[str, Any]:
 
 
 def _lines(style: Style, found: Comparison, checked: list[Checked], document: dict[str, Any]) -> list[str]:
-    lines = [*compared(style, found)]
+    lines = [*compared(style, found), *_real_lines(style, found)]
     lines += [f"{each.verdict}: {each.text}" for each in checked]
     lines += [f"missing: {plural(len(document['missing']), 'run')}"] * bool(document["missing"])
     return [*lines, *[f"report: {document['report']}"] * bool(document["report"])]
+
+
+def _real_lines(style: Style, found: Comparison) -> list[str]:
+    """A table of the settings that were run in processes as well; empty if none were."""
+    from fluxres.experiments import real
+    from fluxres.experiments.figures import number
+
+    made = real.pairs(found)
+    if not made:
+        return []
+    titles = ("SIMULATED (s)", "REAL (s)", "BOOT (s)", "REAL / SIMULATED", "COMPLETED")
+    columns = [Column("SETTING"), *(Column(title, right=True) for title in titles)]
+    rows = [
+        [
+            each.row.label,
+            number(each.simulated_s),
+            number(each.real.makespan_s),
+            number(each.real.boot_s),
+            number(each.ratio),
+            f"{each.real.completed}/{each.real.jobs}",
+        ]
+        for each in made
+    ]
+    return ["", *table(columns, rows, style=style)]
 
 
 def compared(style: Style, found: Comparison) -> list[str]:

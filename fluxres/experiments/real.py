@@ -1,0 +1,152 @@
+"""Real runs beside simulated ones: which settings can be run in processes, and what was measured there.
+
+The real run of a setting has the same machine, hierarchy and ensemble: each instance but the outermost is a process, and each job
+a program that sleeps.  Processes are a layer above studies, so the command line makes these runs; this module has what they need,
+and what the report reads.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from fluxres.errors import InputError, UsageError
+from fluxres.experiments import parts
+
+if TYPE_CHECKING:
+    from fluxres.experiments.comparison import Comparison, Row
+    from fluxres.experiments.study import Run
+    from fluxres.simulation.hierarchy import Hierarchy
+    from fluxres.simulation.machine import Machine
+
+FILE: Final = "real.json"
+
+
+class Real(msgspec.Struct, frozen=True):
+    """What a real run measured.
+
+    Args:
+        jobs, completed, failed: numbers of jobs.
+        instances: number of instances.
+        boot_s: time until all instances were ready.
+        run_s: time from then until the last job ended.
+        processors: of the computer that it ran on.
+        load: its load average after the run.
+    """
+
+    jobs: int
+    completed: int
+    failed: int
+    instances: int
+    boot_s: float
+    run_s: float
+    processors: int
+    load: float
+
+    @property
+    def makespan_s(self) -> float:
+        """From the begin of the hierarchy to the end of the last job, as of a simulation whose jobs are submitted at 0."""
+        return self.boot_s + self.run_s
+
+
+class Wanted(NamedTuple):
+    """A setting that can be run in processes.
+
+    Args:
+        job, request: as of `fluxres hierarchy`.
+        limit_s: None for no limit.
+    """
+
+    machine: Machine
+    hierarchy: Hierarchy
+    inventory: str
+    jobs: int
+    job: str
+    request: str
+    limit_s: float | None
+
+
+def wanted(run: Run) -> Wanted:
+    """The real run of a setting.
+
+    Errors: UsageError for a setting with jobs or conditions that only a simulation has.
+    """
+    entry, page = run.workload, run.page
+    model = entry.ensemble
+    if model is None or model.distribution != "fixed" or model.interval_s or entry.request is not None:
+        raise UsageError(
+            "real runs are of an ensemble of equal jobs, submitted at once",
+            where="workload",
+            hint="such as ensemble: {jobs: 512, run_s: 1}",
+        )
+    given = page.hierarchy
+    simulated = {
+        "disturbances": page.disturbances != type(page.disturbances)(),
+        "accounting": page.accounting is not None,
+        "energy": page.energy is not None,
+        "prediction": page.prediction is not None,
+        "workload.estimates": entry.estimates is not None,
+        "hierarchy.starts_per_node": bool(given.starts_per_node),
+        "hierarchy.larger": given.larger != "refuse",
+        "hierarchy.balance": given.balance != "none",
+        "hierarchy.elastic": given.elastic != "none",
+        "hierarchy.parts": given.parts is not None,
+    }
+    if others := [name for name, is_given in simulated.items() if is_given]:
+        raise UsageError(f"real runs have no {', '.join(others)}", hint="leave it out, or run the study without --real")
+    machine = parts.machine(run)
+    size = "" if model.size == 1 else f"={model.size}"
+    return Wanted(
+        machine,
+        parts.hierarchy(given, machine.count, run.folder),
+        "graph" if page.inventory == "auto" else page.inventory,
+        model.jobs,
+        f"sleep:{model.run_s:g}" if model.run_s else "instant",
+        f"slot=1/{machine.unit}{size}",
+        model.limit_s,
+    )
+
+
+def write(folder: Path, measured: Real) -> None:
+    """Keep what was measured with the other files of a run."""
+    (folder / FILE).write_bytes(msgspec.json.format(msgspec.json.encode(measured)))
+
+
+def read(folder: Path) -> Real | None:
+    """What was measured for a run; None if nothing was.
+
+    Errors: InputError for a damaged file.
+    """
+    try:
+        return msgspec.json.decode((folder / FILE).read_bytes(), type=Real)
+    except FileNotFoundError:
+        return None
+    except msgspec.DecodeError as error:
+        hint = "remove it and run the study with --real again"
+        raise InputError(f"not a real run: {error}", where=str(folder / FILE), hint=hint) from None
+
+
+class Pair(NamedTuple):
+    """A setting with its simulated and its real run."""
+
+    row: Row
+    simulated_s: float | None
+    real: Real
+
+    @property
+    def ratio(self) -> float | None:
+        """Of the real to the simulated makespan."""
+        return self.real.makespan_s / self.simulated_s if self.simulated_s else None
+
+
+def pairs(found: Comparison) -> list[Pair]:
+    """The settings that were run both ways, first run of each."""
+    made = []
+    for row in found.rows:
+        for run, document in row.runs[:1]:
+            real = read(found.folder.runs / run.key)
+            if real is not None:
+                made.append(Pair(row, document["metrics"]["makespan_s"], real))
+    return made

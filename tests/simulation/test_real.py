@@ -1,0 +1,88 @@
+"""Settings of a study that are run in processes as well, beside their simulations."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from fluxres.cli.program import program
+from fluxres.documents import yaml_document
+from fluxres.errors import UsageError
+from fluxres.experiments import parts, real
+from fluxres.experiments.study import of_document
+
+STUDY = """
+fluxres-experiment: 1
+name: both
+machine: node=2/core=1
+unit: core
+workload: {ensemble: {jobs: 6, run_s: 0.1}}
+vary: {hierarchy.topology: [1, 2]}
+baseline: {hierarchy.topology: 1}
+"""
+
+
+def run(place: Path, text: str, *more: str) -> Result:
+    (place / "study.yaml").write_text(text, encoding="utf-8")
+    return CliRunner().invoke(program, ["experiment", "run", str(place / "study.yaml"), "--out", str(place / "out"), *more])
+
+
+def test_real_runs_stand_beside_the_simulated_ones(tmp_path: Path) -> None:
+    result = run(tmp_path, STUDY, "--real", "--json")
+    assert result.exit_code == 0, result.output
+    flat, two = json.loads(result.stdout)["real"]
+    for each, instances in ((flat, 1), (two, 3)):
+        assert (each["jobs"], each["completed"], each["failed"], each["instances"]) == (6, 6, 0, instances)
+        assert each["simulated_s"] == pytest.approx(0.3)  # six jobs of 0.1 s on two cores
+        assert each["real_s"] >= 0.3
+        assert each["ratio"] == pytest.approx(each["real_s"] / each["simulated_s"])
+    text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "<h2>Simulated and real</h2>" in text
+    assert "<td class=n>0.3</td>" in text
+    # A measured setting is not run again, and the table is there without the option, too.
+    kept = [path.read_bytes() for path in sorted(tmp_path.glob("out/runs/*/real.json"))]
+    again = run(tmp_path, STUDY, "--real")
+    assert [path.read_bytes() for path in sorted(tmp_path.glob("out/runs/*/real.json"))] == kept
+    assert re.search(r"topology 2 +0\.3 +[\d.]+ +[\d.]+ +[\d.]+ +6/6", again.output), again.output
+    assert "REAL / SIMULATED" in CliRunner().invoke(program, ["experiment", "report", str(tmp_path / "out")]).output
+    (next(tmp_path.glob("out/runs/*/real.json"))).write_text("{}")
+    damaged = CliRunner().invoke(program, ["experiment", "report", str(tmp_path / "out")])
+    assert (damaged.exit_code, "remove it and run the study with --real again" in damaged.output) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ("workload: {lublin: {jobs: 5}}", "an ensemble of equal jobs"),
+        ("workload: {ensemble: {jobs: 6, run_s: 1, distribution: uniform}}", "an ensemble of equal jobs"),
+        ("workload: {ensemble: {jobs: 6, run_s: 1, interval_s: 2}}", "an ensemble of equal jobs"),
+        ("disturbances: {on_failure: requeue}", "real runs have no disturbances"),
+        ("accounting: {partitions: {p: {}}}", "real runs have no accounting"),
+        ("energy: {idle_w: 10, full_w: 20}", "real runs have no energy"),
+        ("prediction: {predictor: tsafrir}", "real runs have no prediction"),
+        ("workload: {ensemble: {jobs: 6, run_s: 1}, estimates: exact}", "real runs have no workload.estimates"),
+        ("hierarchy: {starts_per_node: 1}", "real runs have no hierarchy.starts_per_node"),
+        ("hierarchy: {balance: steal}", "real runs have no hierarchy.balance"),
+    ],
+)
+def test_what_only_a_simulation_has_is_refused_before_anything_runs(tmp_path: Path, changed: str, words: str) -> None:
+    key = changed.partition(":")[0]
+    text = "".join(line + "\n" for line in STUDY.strip().splitlines() if not line.startswith(f"{key}:")) + changed + "\n"
+    if key in ("accounting", "hierarchy"):
+        text = text.replace("vary: {hierarchy.topology: [1, 2]}\nbaseline: {hierarchy.topology: 1}\n", "")
+    result = run(tmp_path, text, "--real")
+    assert (result.exit_code, words in result.output, (tmp_path / "out").exists()) == (2, True, False), result.output
+
+
+def test_requests_and_limits_are_those_of_the_ensemble() -> None:
+    text = STUDY.replace("{jobs: 6, run_s: 0.1}", "{jobs: 6, run_s: 0, size: 2, limit_s: 5}")
+    study = of_document(yaml_document.load(text.encode()), Path())
+    found = real.wanted(study.runs[0])
+    assert found[3:] == (6, "instant", "slot=1/core=2", 5.0)
+    assert found.hierarchy == parts.hierarchy(study.runs[0].page.hierarchy, 2)
+    with pytest.raises(UsageError, match=r"hierarchy\.parts"):
+        real.wanted(of_document(yaml_document.load((STUDY + "hierarchy: {parts: [1, 1]}\n").encode()), Path()).runs[0])
