@@ -188,6 +188,14 @@ class Claims:
             lapsed = over(row.name, lease.until).message
         return Standing(name, claim.job, lapsed, lease.host, seconds(lease.until))
 
+    def require_unleased(self, row: GraphRow) -> None:
+        """Refuse to drop or replace the graph of a child: only its end frees the job in the parent. Errors: UsageError."""
+        claim = self.of(row)
+        above = None if claim is None or claim.lease is None else self._parent(claim)
+        if claim is not None and above is not None and self._rows.read(above).records.is_holder(claim.job):
+            message = f"a child works on it, for job '{claim.job}' of graph '{above.name}'"
+            raise UsageError(message, where=f"graph '{row.name}'", hint=f"`fluxres child end {row.name}` ends it")
+
     def _parent(self, claim: Claim) -> GraphRow | None:
         return next((row for row in self._rows.graphs() if row.uid == claim.parent), None)
 

@@ -931,6 +931,7 @@ class Store:
                         hint="discard these with --replace, or choose another name",
                     )
             if base is None:  # another graph, which is no copy of what a job holds
+                rows.claims.require_unleased(row)
                 rows.claims.remove(row)
             seq = rows.append(row, graph, [event], self.clock(), command, shape=shape)
             if held is not None:
@@ -1021,10 +1022,11 @@ class Store:
     def drop(self, name: str, *, command: str = "", wait_s: float | None = None) -> None:
         """Remove a graph, its snapshot and its journal.
 
-        Errors: UnknownGraph.
+        Errors: UnknownGraph; UsageError for the graph of a child, whose job would hold what it has for ever.
         """
         with self.changing(name, command or f"drop {name}", wait_s) as rows:
             row = rows.graph(name)
+            rows.claims.require_unleased(row)
             waiting = Tickets(rows.db, row.number).all()
             rows.remove(row)
         mailbox.send(self.path, [(ticket.launch.mark, mailbox.News(look=True)) for ticket in waiting])

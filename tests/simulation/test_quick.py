@@ -96,3 +96,17 @@ def test_a_trace_is_not_repeated(tmp_path: Path) -> None:
     (tmp_path / "a.swf").write_text("; MaxProcs: 4\n1 0 -1 10 1 -1 -1 1 10 -1 1 1 -1 -1 -1 -1 -1 -1\n")
     result = CliRunner().invoke(program, ["simulate", str(tmp_path / "a.swf"), "--repeats", "2"])
     assert (result.exit_code, "--repeats needs a model" in result.stderr) == (2, True)
+
+
+def test_one_run_names_what_it_depends_on() -> None:
+    words = ["simulate", "ensemble:jobs=20,run=1h", "--machine", "node=2", "--energy", "idle=1,full=2", "--power-cap", "0=9W"]
+    words += ["--failures", "mtbf=9h,mttr=1h", "--on-failure", "requeue", "--boot", "2s", "-T", "1", "--cut", "--seed", "3"]
+    said = "energy idle=1,full=2, power cap 0=9W, failures mtbf=9h,mttr=1h (seed 3), on failure requeue, boot 2 s"
+    said += ", cut to the machine"
+    done = CliRunner().invoke(program, words)
+    assert f"conditions             {said}\n" in done.output, done.output
+    assert "interruptions " in done.output
+    assert " number" not in done.output
+    assert orjson.loads(CliRunner().invoke(program, [*words, "--json"]).stdout)["made"]["conditions"] == said
+    plain = CliRunner().invoke(program, ["simulate", "ensemble:jobs=2,run=1s", "--machine", "2"])
+    assert (plain.exit_code, "conditions" in plain.output) == (0, False)

@@ -298,6 +298,15 @@ def test_one_process_for_a_job(local: Store, cleanup: ExitStack) -> None:
     assert local.names() == ["demo"]
 
 
+def test_the_graph_of_a_child_is_neither_dropped_nor_replaced(local: Store, clock: Moving, cleanup: ExitStack) -> None:
+    child = cleanup.enter_context(open_child(local.url, graph="demo", job="a", name="part", clock=clock))
+    for change in (lambda: local.drop("part"), lambda: local.put("part", machine(), replace=True)):
+        with pytest.raises(UsageError, match="a child works on it, for job 'a' of graph 'demo'"):
+            change()
+    child.end()
+    assert (local.load("demo").jobs(), [row.name for row in local.graphs()]) == ([], ["demo"])
+
+
 def test_a_copy_made_by_hand_is_taken_over(local: Store, cleanup: ExitStack) -> None:
     part = local.load("demo").copy(job="a")
     local.put("part", part, held=Held("demo", "a"))

@@ -334,6 +334,7 @@ def _made(settings: Settings, workload: str, machine: Machine, given: dict[str, 
         "workload": workload + model,
         "machine": size if source.isdecimal() else f"{source}: {size}",
         "scheduler": f"{queues}, match policy {match}{nested}, cost {given['cost'] or 'none'}{order}",
+        **_conditions(given),
         "fluxres": __version__,
         "date": datetime.fromtimestamp(clock.system(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "command": settings.command,
@@ -341,6 +342,34 @@ def _made(settings: Settings, workload: str, machine: Machine, given: dict[str, 
 
 
 _CHOICES = {"size policy": "size_policy", "resize policy": "resize_policy", "jobs": "adaptive", "speed-up": "speedup"}
+_CONDITIONS = (
+    "energy",
+    "power_saving",
+    "power_cap",
+    "failures",
+    "events",
+    "on_failure",
+    "checkpoint",
+    "accounting",
+    "processors",
+)
+
+
+def _conditions(given: dict[str, Any]) -> dict[str, str]:
+    """What else a result depends on, where it is not the default; nothing otherwise."""
+    words = {name: given[name] for name in _CONDITIONS if given[name] not in (None, "fail", "requested")}
+    if given["failures"] is not None:
+        words["failures"] = f"{given['failures']} (seed {given['seed']})"
+    if given["boot"]:
+        words["boot"] = f"{given['boot']:g} s"
+    if given["ahead"] is not None:
+        words["ahead"] = str(given["ahead"])
+    if given["cut"]:
+        words["cut"] = "to the machine"
+    if given["inventory"] not in (None, "auto"):
+        words["inventory"] = given["inventory"]
+    said = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in words.items())
+    return {"conditions": said} if said else {}
 
 
 def _disturbances(given: dict[str, Any], machine: Machine) -> Any:
@@ -455,11 +484,11 @@ _ROWS = (
 
 
 def _head(made: dict[str, str]) -> list[str]:
-    return [f"{key:22} {made[key]}" for key in ("workload", "machine", "scheduler")]
+    return [f"{key:22} {made[key]}" for key in ("workload", "machine", "scheduler", "conditions") if key in made]
 
 
 def _lines(jobs: Workload, result: Result, made: dict[str, str], style: Style) -> Iterator[str]:
-    from fluxres.experiments.figures import FIGURES, energy_figures, of_predictions, scale
+    from fluxres.experiments.figures import energy_figures, of_predictions
 
     metrics = result.metrics
     yield from _head(made)
@@ -472,15 +501,21 @@ def _lines(jobs: Workload, result: Result, made: dict[str, str], style: Style) -
     for name in _ROWS:
         value = getattr(metrics, name)
         if value is not None:
-            shown = scale(name, [value])
-            yield f"{FIGURES[name].title:22} {shown.text(value):>9} {shown.unit}".rstrip()
+            yield _figure(name, value)
     others = {} if result.losses is None else result.losses.to_dict()
     for name, value in (others | energy_figures(result) | of_predictions(result.predictions)).items():
         if value is not None:
-            shown = scale(name, [value])
-            yield f"{FIGURES[name].title:22} {shown.text(value):>9} {shown.unit}".rstrip()
+            yield _figure(name, value)
     if len(result.instances) > 1:
         yield from table(_LEVELS, list(_levels(result)), style=style)
+
+
+def _figure(name: str, value: float) -> str:
+    """A line with a metric and its unit; a mere number has none."""
+    from fluxres.experiments.figures import FIGURES, scale
+
+    shown = scale(name, [value])
+    return f"{FIGURES[name].title:22} {shown.text(value):>9} {shown.unit.removeprefix('number')}".rstrip()
 
 
 def _measured(fitted: str | None, quality: Quality | None) -> list[str]:
