@@ -77,11 +77,7 @@ def _total(holders: dict[str, steps.Steps]) -> steps.Steps:
         (held,) = holders.values()
         if _is_step_function(held):
             return held
-    total: steps.Steps = ()
-    for held in holders.values():
-        for s, e, amount in held:
-            total = steps.add(total, s, e, amount)
-    return total
+    return steps.joined((span,) for held in holders.values() for span in held)
 
 
 def _within_size(records: Records) -> _Rule:

@@ -8,6 +8,7 @@ neighbours with equal amounts are merged, so equal holdings are equal values.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 
 Steps = tuple[tuple[int, int, int], ...]
 
@@ -43,17 +44,21 @@ def add(steps: Steps, start: int, end: int, amount: int) -> Steps:
 
 
 def joined(parts: Iterable[Steps]) -> Steps:
-    """The sum of holdings.
+    """The sum of holdings.  Cost: O(spans log spans).
 
     >>> joined([((0, 10, 4),), ((5, 15, 2),)])
     ((0, 5, 4), (5, 10, 6), (10, 15, 2))
     """
-    found: Steps = ()
-    for part in parts:
-        for s, e, held in part if found else ():
-            found = add(found, s, e, held)
-        found = found or part
-    return found
+    given = [part for part in parts if part]
+    if len(given) <= 1:
+        return given[0] if given else ()
+    changes: dict[int, int] = {}
+    for part in given:
+        for s, e, held in part:
+            changes[s] = changes.get(s, 0) + held
+            changes[e] = changes.get(e, 0) - held
+    at = sorted(changes)
+    return canonical(list(zip(at, at[1:], accumulate(changes[time] for time in at), strict=False)))
 
 
 def excess(steps: Steps, less: Steps) -> Steps:

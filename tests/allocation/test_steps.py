@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,6 +42,19 @@ def test_add_changes_every_moment_of_the_window_and_no_other(values: list[int], 
     assert held_at(grown) == [value + (more if start <= tick < end else 0) for tick, value in enumerate(values)]
     assert in_order(grown)
     assert steps.add(grown, start, end, -more) == of_list(values)
+
+
+@given(st.lists(amounts, max_size=4))
+def test_joined_is_the_sum_at_every_moment(parts: list[list[int]]) -> None:
+    total = steps.joined(of_list(values) for values in parts)
+    assert held_at(total) == [sum(values[tick] for values in parts) for tick in range(HORIZON)]
+    assert in_order(total)
+
+
+def test_many_holdings_are_not_added_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "add", None)  # would be O(spans) for each
+    many = [((10 * k, 10 * k + 5, 1),) for k in range(20_000)]
+    assert steps.joined(many) == tuple(span for (span,) in many)
 
 
 @given(amounts, windows)

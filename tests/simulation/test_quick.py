@@ -101,7 +101,8 @@ def test_a_trace_is_not_repeated(tmp_path: Path) -> None:
 def test_one_run_names_what_it_depends_on() -> None:
     words = ["simulate", "ensemble:jobs=20,run=1h", "--machine", "node=2", "--energy", "idle=1,full=2", "--power-cap", "0=9W"]
     words += ["--failures", "mtbf=9h,mttr=1h", "--on-failure", "requeue", "--boot", "2s", "-T", "1", "--cut", "--seed", "3"]
-    said = "energy idle=1,full=2, power cap 0=9W, failures mtbf=9h,mttr=1h (seed 3), on failure requeue, boot 2 s, cut to the machine"
+    said = "energy idle=1,full=2, power cap 0=9W, failures mtbf=9h,mttr=1h (seed 3), on failure requeue, boot 2 s"
+    said += ", cut to the machine"
     done = CliRunner().invoke(program, words)
     assert f"conditions             {said}\n" in done.output, done.output
     assert "interruptions " in done.output

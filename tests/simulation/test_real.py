@@ -63,6 +63,9 @@ def test_real_runs_stand_beside_the_simulated_ones(tmp_path: Path) -> None:
         ("disturbances: {on_failure: requeue}", "real runs have no disturbances"),
         ("accounting: {partitions: {p: {}}}", "real runs have no accounting"),
         ("energy: {idle_w: 10, full_w: 20}", "real runs have no energy"),
+        ("prediction: {predictor: tsafrir}", "real runs have no prediction"),
+        ("workload: {ensemble: {jobs: 6, run_s: 1}, estimates: exact}", "real runs have no workload.estimates"),
+        ("hierarchy: {starts_per_node: 1}", "real runs have no hierarchy.starts_per_node"),
         ("hierarchy: {balance: steal}", "real runs have no hierarchy.balance"),
     ],
 )
