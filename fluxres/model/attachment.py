@@ -32,6 +32,10 @@ class Attachment(Protocol):
         """Within a batch: a text that is kept with its changes, if it makes any."""
         ...
 
+    def flush(self) -> None:
+        """Keep now what changes before this one have made, those made together with it included."""
+        ...
+
     def refresh(self) -> None:
         """Make the graph equal to the stored one."""
         ...

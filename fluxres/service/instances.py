@@ -130,6 +130,7 @@ class Instances:
         """
         name = address.partition("/")[0]
         one, before = self._current(graph, name), graph.revision
+        instances = sum(1 for _ in one.top.walk())
         try:
             if not what:
                 one.top.advance()
@@ -138,7 +139,7 @@ class Instances:
                 raise LimitExceeded(f"an instance has at most {limits.SERVICE_INSTANCE_JOBS_MAX} jobs that have not ended")
             self._save(graph, one, name, what)
         except BaseException:
-            if one.told or graph.revision != before:
+            if one.told or graph.revision != before or sum(1 for _ in one.top.walk()) != instances:
                 self._forget(name)  # what it did is undone: it is read again
             raise
         if one.top.is_closed:
@@ -174,6 +175,8 @@ class Instances:
         return {key: text for key, text in found.items() if not name or re.split("[:/]", key, maxsplit=1)[0] == name}
 
     def _read(self, graph: ResourceGraph, name: str) -> _Running:
+        assert graph.attachment is not None
+        graph.attachment.flush()  # what is made together with this is not in the store yet
         one, jobs = _Running(self._epoch()), dict[Way, list[SavedJob]]()
         notes = self._stored(name)
         for key, text in notes.items():

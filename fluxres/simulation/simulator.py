@@ -59,6 +59,7 @@ from fluxres.simulation.machine import Machine
 from fluxres.simulation.machine import read as read_machine
 from fluxres.simulation.metrics import Metrics, RunningMetrics
 from fluxres.simulation.models import Ensemble
+from fluxres.simulation.numbering import AsItWas
 from fluxres.simulation.overheads import LevelCost, by_level
 from fluxres.simulation.prediction import Errors, ErrorSink, Prediction
 from fluxres.simulation.processor import DECISION, INGEST, KEEP, LAUNCHED, SERVED, SPAWN, Processor, Processors, Served
@@ -439,7 +440,11 @@ class Simulator:
         given, now = job.payload, self.clock.now
         history = self.histories.setdefault(job, History(given.run))
         saved = self.checkpoint.saved(max(now - job.started, 0), *self._work(job, given))
-        history.earlier.append(self._record(job, now, "failed"))
+        record = self._record(job, now, "failed")
+        if self._elastic.is_needed and job.claim is not None:
+            then: Any = AsItWas(record.inventory, job.claim)
+            record = record._replace(inventory=then)
+        history.earlier.append(record)
         self.malleable.running.pop(job, None)
         history.saved += saved if given.adaptive is None else given.adaptive.at_preferred(saved, _size(job))
         history.ends = -1

@@ -187,6 +187,9 @@ class Attached(PatientSink):
     def note(self, name: str, text: str | None) -> None:
         self._notes.append((name, text))
 
+    def flush(self) -> None:
+        self._flush()
+
     def __call__(self, event: Event) -> None:
         self._tell(event)
 

@@ -288,6 +288,52 @@ def test_names_in_instances_have_bounds(shared: Server, given: dict[str, str]) -
         assert len(top.jobs()) == 1
 
 
+POWER = {
+    "fluxres": 1,
+    "name": "demo",
+    "resources": [{"type": "node", "count": 3}, {"type": "pdu", "size": 1000}],
+}
+
+
+def test_a_child_that_is_refused_leaves_nothing(tmp_path: Path) -> None:
+    url = f"sqlite://{tmp_path}/site.db"
+    fluxres.save(fluxres.load(POWER), url)
+    with running(url) as server, fluxres.connect(server.url) as graph:
+        graph.add_edge("/demo/pdu", "/demo/node0", "power", relation="supplies", hierarchy=True)
+        top = graph.create_instance("main")
+        job = top.submit("slot/node")
+        for _ in range(2):
+            with pytest.raises(UsageError, match="is supplied by pools that it shares"):
+                top.spawn(job)
+        assert (len(graph.instances()), top.job(job).child, top.check()) == (1, None, [])
+
+
+def test_a_refusal_forgets_nothing_that_was_made_together_with_it(tmp_path: Path) -> None:
+    url = demo_store(tmp_path)
+    with attach(url) as graph:
+        instances = Instances(open_store(url), "demo", lambda: 1)
+
+        def within(operation: Callable[[fluxres.Instance], Any]) -> Callable[[], Any]:
+            def make() -> Any:
+                with graph.batch():
+                    return instances.operate(graph, "main", "test", operation)
+
+            return make
+
+        def refused(one: fluxres.Instance) -> None:
+            one.spawn(one.jobs()[0])
+            raise UsageError("no child")
+
+        with graph.batch():
+            instances.create(graph, "main", "easy", "first")
+        submit = within(lambda one: str(one.submit("slot/node").id))
+        assert graph.attachment is not None
+        first, second, error, third = graph.attachment.together([submit, submit, within(refused), submit])
+        assert isinstance(error, UsageError)
+        assert within(lambda one: [str(job.id) for job in one.jobs()])() == [first, second, third]
+        assert len({first, second, third}) == 3
+
+
 def test_what_an_instance_did_is_not_undone(shared: Server, tmp_path: Path) -> None:
     name = f"g{next(_names)}"
     shared.connection().make(Request("POST", f"/v1/graphs?name={name}", json.dumps(DEMO).encode()))
