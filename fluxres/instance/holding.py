@@ -104,7 +104,7 @@ class Holdings:
         """Record in the graph what a job holds, unless the inventory does so itself."""
         if self.instance.inventory.kind != "graph" and job.number not in self.recorded:
             self.recorded.add(job.number)
-            taken = self._record_more(job, job.started, self._held_until(job))
+            taken = self._record_more(job, min(job.started, self.instance.now), self._held_until(job))
             if taken:  # otherwise it may lack what other jobs of this instance hold
                 self._dispute(job, taken)
 

@@ -1531,6 +1531,8 @@ class Instance(Tabular):
         self._make_owed_passes()  # the parent renews its reservations before anything is taken
         self._require_open()
         self._require_not_ending()
+        if isinstance(self.inventory, NamedInventory) and self.inventory.has_parts_of(upstream.above.structure):
+            self.use_graph()  # its pool of one unit may get more of them
         try:
             ask = parent._ask_of_growth(wanted)
             if ask is not None:

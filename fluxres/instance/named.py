@@ -22,6 +22,7 @@ from fluxres.syntax import fluid, idset
 from fluxres.syntax.jobspec import Request
 
 if TYPE_CHECKING:
+    from fluxres.graph.structure import Structure
     from fluxres.model import ResourceGraph
 
 ASCENDING: Final = ("first", "low", "lonode")
@@ -430,6 +431,10 @@ class NamedInventory:
             self._renumber()
         self._usable = self._find_usable()
         self.free_count = self._usable_count(self.free)
+
+    def has_parts_of(self, above: Structure) -> bool:
+        """Whether a pool here may be one unit of a larger one in the graph of the parent."""
+        return self.type in above.types and bool((above.size[above.of_type(self.type)] > 1).any())
 
     @property
     def is_stale(self) -> bool:

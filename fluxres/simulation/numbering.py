@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from heapq import heapify, heappop, heappush
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -32,6 +33,18 @@ class _TextInventory:
 
 
 _TEXT: Any = _TextInventory()
+
+
+class AsItWas:
+    """What a job held of an inventory when it was interrupted; the instance may grow and shrink before its record is written."""
+
+    def __init__(self, inventory: Any, claim: Any) -> None:
+        self.kind = inventory.kind
+        self.graph = SimpleNamespace(structure=inventory.graph.structure)
+        self._ids: str = inventory.ids(claim)
+
+    def ids(self, _: Any) -> str:
+        return self._ids
 
 
 class Translated:

@@ -58,6 +58,7 @@ from fluxres.simulation.machine import Machine
 from fluxres.simulation.machine import read as read_machine
 from fluxres.simulation.metrics import Metrics, RunningMetrics
 from fluxres.simulation.models import Ensemble
+from fluxres.simulation.numbering import AsItWas
 from fluxres.simulation.overheads import LevelCost, by_level
 from fluxres.simulation.prediction import Errors, ErrorSink, Prediction
 from fluxres.simulation.processor import DECISION, INGEST, KEEP, LAUNCHED, SERVED, SPAWN, Processor, Processors, Served
@@ -407,7 +408,11 @@ class Simulator:
         history = self.histories.setdefault(job, History(given.run))
         elapsed = max(now - job.started, 0)
         work, is_restart = history.run - history.saved, history.saved > 0
-        history.earlier.append(self._record(job, now, "failed"))
+        record = self._record(job, now, "failed")
+        if self._elastic.is_needed and job.claim is not None:
+            then: Any = AsItWas(record.inventory, job.claim)
+            record = record._replace(inventory=then)
+        history.earlier.append(record)
         history.saved += self.checkpoint.saved(elapsed, work, is_restart)
         history.ends = -1
 

@@ -39,6 +39,7 @@ _WHOLE: Final = Fraction(1)
 _UNITS: Final[dict[str, tuple[str, Fraction]]] = {
     **_family("bytes", {"B": _WHOLE}, iec=True),
     **_family("power", {"W": _WHOLE}),
+    "mW": ("power", Fraction(1, 1000)),
     **_family("bandwidth", {"B/s": Fraction(8), "bit/s": _WHOLE, "b/s": _WHOLE, "bps": _WHOLE}, iec=True),
     **_family("frequency", {"Hz": _WHOLE}),
     **{word: ("time", Fraction(seconds)) for word, seconds in (("s", 1), ("m", 60), ("h", 3600), ("d", 86400))},
@@ -195,8 +196,8 @@ def exact(amount: int, unit: str | None) -> str:
     """An amount for people without rounding, in the largest unit that needs at most two decimals; a unit that is a part of one,
     such as 0.0001, is multiplied.
 
-    >>> exact(34650, "W"), exact(3001, "W"), exact(18_000, "GiB"), exact(4096, "GiB"), exact(3, None), exact(7500, "0.0001")
-    ('34.65 kW', '3001 W', '18000 GiB', '4 TiB', '3', '0.75')
+    >>> exact(34650, "W"), exact(3001, "W"), exact(18_000, "GiB"), exact(4096, "GiB"), exact(3, None), exact(7500, "0.0001"), exact(4480000, "mW")
+    ('34.65 kW', '3001 W', '18000 GiB', '4 TiB', '3', '0.75', '4.48 kW')
     """
     if unit is not None and _PART.fullmatch(unit):
         return _with_unit(f"{amount * Decimal(unit):f}", None)
@@ -211,7 +212,7 @@ def _scaled(amount: int, unit: str | None) -> Iterator[tuple[Fraction, str | Non
     prefix, base = (None, "") if unit is None else _prefix_and_base(unit)
     if prefix is None:
         return
-    prefixes, step = (("", *_IEC), 1024) if prefix in _IEC or unit == "B" else (("", *_SI), 1000)
+    prefixes, step = (("", *_IEC), 1024) if prefix in _IEC or unit == "B" else (("m", "", *_SI), 1000)
     for larger in prefixes[prefixes.index(prefix) + 1 :]:
         value /= step
         if value < 1:

@@ -307,7 +307,9 @@ def test_an_instance_ends_with_its_last_job_whatever_caps_follow() -> None:
 def test_a_job_above_every_cap_is_refused() -> None:
     result = simulate([_job(1, 0, 10, 3), _job(2, 0, 10, 2)], "node=4", energy=Energy(NODE, cap=PowerCap(((0.0, 600.0),))))
     assert result.refusals.ids == [1]
-    assert "power_cap" in next(iter(result.refusals.reasons))
+    reason = next(iter(result.refusals.reasons))
+    assert "power_cap" in reason
+    assert " mW" not in reason
 
 
 def test_cores_draw_their_part_of_a_node() -> None:

@@ -11,6 +11,7 @@ from fluxres.clock import FOREVER
 from fluxres.documents.source import Source
 from fluxres.errors import InfeasibleRequest, UsageError
 from fluxres.simulation import balance, jobspecs
+from fluxres.simulation.external import Disturbances, ExternalEvent
 from fluxres.simulation.hierarchy import Hierarchy
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.numbering import Translated
@@ -137,6 +138,13 @@ def test_a_job_that_is_dealt_anew_does_not_start_before_because_another_one_has_
     assert differences(seed, "counted") == []
 
 
+@pytest.mark.parametrize("inventory", ["auto", "counted", "graph"])
+def test_an_instance_that_shrank_to_one_unit_of_a_pool_grows_again(inventory: str) -> None:
+    work = [job(0, 16, 12, 1, 12), job(1, 18, 2, 1, 2)]
+    levels = Hierarchy((1,), ("fcfs",), larger="up", elastic="demand")
+    assert starts(simulate(work, 3, hierarchy=levels, inventory=inventory)) == {0: (16.0, 1), 1: (18.0, 1)}
+
+
 class Numbers:
     """A sink of the units of each job."""
 
@@ -144,7 +152,7 @@ class Numbers:
         self.found: dict[int | str, str] = {}
 
     def add(self, job: Finished) -> None:
-        self.found[job.id] = job.allocated()
+        self.found[job.id] = " ".join(each.allocated() for each in (*job.earlier, job))
 
     def close(self) -> None:
         """No-op: nothing is buffered."""
@@ -158,6 +166,17 @@ def test_jobs_of_an_instance_that_grew_have_their_unit_numbers(inventory: str) -
     levels = Hierarchy((2,), ("fcfs",), larger="up", elastic="demand")
     simulate(work, machine, hierarchy=levels, inventory=inventory, sinks=[whole])
     assert sink.found == {0: "0", 1: "2", 2: "1,3"}
+
+
+@pytest.mark.parametrize("inventory", ["auto", "graph"])
+def test_interrupted_attempts_have_the_unit_numbers_of_their_time(inventory: str) -> None:
+    work = [job(0, 1, 4, 1, 4), job(1, 2, 20, 1, 20), job(2, 8, 2, 2, 2)]
+    failure = [ExternalEvent(6 * S, "down", "node1"), ExternalEvent(9 * S, "up", "node1")]
+    machine, sink = Machine(of_shape("node=3")), Numbers()
+    whole = Translated(sink, machine.graph.structure, machine.unit)
+    settings = {"inventory": inventory, "disturbances": Disturbances(failure, "requeue"), "sinks": [whole]}
+    simulate(work, machine, hierarchy=Hierarchy((1,), ("fcfs",), larger="up", elastic="demand"), **settings)
+    assert sink.found[1].split()[0] == "1"
 
 
 def test_jobs_that_others_depend_on_stay() -> None:
