@@ -235,7 +235,7 @@ def _of_words(text: str) -> Digests:
 
 
 def _checked(entries: Iterable[tuple[str, _Entry]]) -> Digests:
-    found = []
+    found: list[tuple[bytes, Caller]] = []
     for name, entry in entries:
         if (entry.token is None) == (entry.sha256 is None):
             raise InputError("expected either token or sha256", where=f"tokens.{name}")
