@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -115,7 +115,7 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
-    tokens: dict[str, _Entry]
+    tokens: dict[str, dict[str, Any]]
 
 
 Digests = Sequence[tuple[bytes, Caller]]
@@ -169,7 +169,7 @@ class Access:
             if hmac.compare_digest(digest, given):
                 found = caller
         if found is None:
-            raise Unauthorized("the token is not known")
+            raise Unauthorized("the token is not known", hint="compare $FLUXRES_TOKEN with the tokens of the server")
         return found
 
     def reload(self) -> None:
@@ -202,10 +202,17 @@ class Access:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
             raise InputError(str(error), where=str(self.file), hint=_FORM) from None
         try:
-            return _checked((name, entry) for name, entry in found.tokens.items())
+            return _checked((name, _entry(name, facts)) for name, facts in found.tokens.items())
         except InputError as error:
             error.put_within(str(self.file))
             raise
+
+
+def _entry(name: str, facts: dict[str, Any]) -> _Entry:
+    try:
+        return msgspec.convert(facts, _Entry)
+    except msgspec.ValidationError as error:
+        raise InputError(str(error), where=f"tokens.{name}", hint=_FORM) from None
 
 
 def _stamp(file: Path) -> tuple[int, int, int] | None:
@@ -228,7 +235,7 @@ def _of_words(text: str) -> Digests:
 
 
 def _checked(entries: Iterable[tuple[str, _Entry]]) -> Digests:
-    found = []
+    found: list[tuple[bytes, Caller]] = []
     for name, entry in entries:
         if (entry.token is None) == (entry.sha256 is None):
             raise InputError("expected either token or sha256", where=f"tokens.{name}")
@@ -247,6 +254,8 @@ def _checked(entries: Iterable[tuple[str, _Entry]]) -> Digests:
             raise InputError("paths: expected paths of pools, such as /demo/rack0", where=f"tokens.{name}")
         if entry.rate is not None and not 0 < entry.rate < math.inf:
             raise InputError(f"rate: expected requests a second above 0, got {entry.rate:g}", where=f"tokens.{name}")
+        if (other := next((caller.name for known, caller in found if known == digest), None)) is not None:
+            raise InputError(f"has the same token as tokens.{other}", where=f"tokens.{name}", hint="make one for each")
         found.append((digest, Caller(name, role, graphs, paths, entry.rate)))
     if not 1 <= len(found) <= limits.TOKENS_MAX:
         raise InputError(f"expected 1 to {limits.TOKENS_MAX} tokens, got {len(found)}")

@@ -279,6 +279,14 @@ def test_a_running_server_reads_its_tokens_again(tmp_path: Path) -> None:
         ('[tokens.a]\nrole = "admin"\nsha256 = "abc"\n', "tokens.a"),
         ('[tokens.a]\nrole = "admin"\ntoken = "0123456789abcdef"\npaths = ["rack0"]\n', "paths"),
         ('[tokens.a]\nrole = "admin"\ntoken = "0123456789abcdef"\ncolour = "red"\n', "colour"),
+        ('[tokens.a]\nrole = "admin"\ntoken = "0123456789abcdef"\ncolour = "red"\n', "tokens.a"),
+        (
+            "".join(
+                f'[tokens.{name}]\nrole = "{role}"\ntoken = "0123456789abcdef"\n'
+                for name, role in (("a", "admin"), ("b", "read-only"))
+            ),
+            "tokens.b: has the same token as tokens.a",
+        ),
         ("[tokens]\n", "expected 1 to"),
         ("tokens", "tokens.toml"),
         ('[a]\nrole = "admin"\ntoken = "0123456789abcdef"\n', "each token is a table [tokens.NAME]"),
@@ -287,7 +295,7 @@ def test_a_running_server_reads_its_tokens_again(tmp_path: Path) -> None:
             f"expected 1 to {limits.TOKENS_MAX}",
         ),
     ],
-    ids=["role", "none", "short", "digest", "path", "key", "empty", "toml", "table", "many"],
+    ids=["role", "none", "short", "digest", "path", "key", "key of which", "twice", "empty", "toml", "table", "many"],
 )
 def test_wrong_files_of_tokens_are_refused(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "tokens.toml"
