@@ -295,6 +295,9 @@ something else would never end. What is left is offered by the next call."""
 JOBS_LISTED_MAX: Final = 2_000_000
 """Jobs of one list, `count` expanded: each is an object that is kept until its turn comes. Generators have no bound."""
 
+JOB_SIZES_MAX: Final = 1024
+"""Sizes that one moldable job may have: a size policy may try all of them in each pass."""
+
 BLOCKED_MAX: Final = 10_000
 """Times of units out of service and of reservations that a simulation keeps for charts."""
 

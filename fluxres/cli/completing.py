@@ -109,6 +109,18 @@ def _elastics() -> Iterable[str]:
     return NAMES
 
 
+def _size_policies() -> Iterable[str]:
+    from fluxres.instance.sizes import NAMES
+
+    return NAMES
+
+
+def _resize_policies() -> Iterable[str]:
+    from fluxres.simulation.malleable import POLICIES
+
+    return POLICIES
+
+
 def _predictors() -> Iterable[str]:
     from fluxres.simulation.prediction import PREDICTORS
 
@@ -154,6 +166,8 @@ match_policy = one_of(_match_policies)
 queue_policy = one_of(_queue_policies)
 balance = one_of(_balances)
 elastic = one_of(_elastics)
+size_policy = one_of(_size_policies)
+resize_policy = one_of(_resize_policies)
 predictor = one_of(_predictors)
 corrector = one_of(_correctors)
 estimates = one_of(_estimates)

@@ -15,6 +15,8 @@ import orjson
 from fluxres.errors import FluxresError, InfeasibleRequest, InputError, UsageError
 from fluxres.experiments import parts
 from fluxres.experiments.study import Run, Study
+from fluxres.instance import sizes
+from fluxres.simulation import malleable
 from fluxres.simulation.fleet import with_fleet
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ def _check_run(seen: dict[bytes, Any], study: Study, run: Run) -> None:
     machine: Machine = _once(seen, study, run, "machine", (page.machine, page.unit), lambda: parts.machine(run))
     made = (page.hierarchy, machine.count)
     levels = _once(seen, study, run, "hierarchy", made, lambda: parts.hierarchy(page.hierarchy, machine.count, run.folder))
+    _once(seen, study, run, "size_policy", page.size_policy, lambda: sizes.parse(page.size_policy))
+    _once(seen, study, run, "resize_policy", (page.resize_policy, page.cost), lambda: _resize_policy(run))
     _once(seen, study, run, "cost", page.cost, lambda: parts.costs(page.cost))
     _once(seen, study, run, "disturbances.events", page.disturbances.events, lambda: parts.events(run))
     disturbed = (page.machine, page.unit, page.disturbances)
@@ -69,6 +73,11 @@ def _once(seen: dict[bytes, Any], study: Study, run: Run, path: str, what: objec
             where = study.where(run.settings, *path.split("."))
             raise InputError(f"{inner}{error.message}{of}", where=where, hint=error.hint) from None
     return seen[key]
+
+
+def _resize_policy(run: Run) -> None:
+    if malleable.parse(run.page.resize_policy).is_needed and run.page.cost != "none":
+        raise UsageError("jobs cannot change their size where decisions take time", hint="use cost: none")
 
 
 def _inventory(run: Run, machine: Machine) -> None:

@@ -24,6 +24,7 @@ from fluxres.errors import FluxresError
 from fluxres.experiments import parts
 from fluxres.experiments.figures import figures, share
 from fluxres.experiments.study import Run
+from fluxres.simulation import malleable
 from fluxres.simulation.distribution import Trim, classes, counted
 from fluxres.simulation.fleet import Fleet
 from fluxres.simulation.hierarchy import Hierarchy
@@ -32,7 +33,7 @@ from fluxres.simulation.machine import Machine
 from fluxres.simulation.metrics import Metrics, RunningMetrics, Series
 from fluxres.simulation.numbering import Translated, UsedUnits, host_count, hosts, laid_out
 from fluxres.simulation.overheads import LevelCost, fit_of, fitting
-from fluxres.simulation.results import COLUMNS, SCHEDULE_COLUMNS, BatsimCsv, SwfText, schedule_row
+from fluxres.simulation.results import COLUMNS, SCHEDULE_COLUMNS, BatsimCsv, SizesCsv, SwfText, schedule_row
 from fluxres.simulation.schedule import Finished, Sink
 from fluxres.simulation.simulator import Result, Simulator
 from fluxres.simulation.sites import InstanceRow
@@ -44,6 +45,7 @@ Progress = Callable[[float, str], None]
 
 JOBS: Final = "jobs.csv"
 SWF: Final = "jobs.swf"
+SIZES: Final = "sizes.csv"
 INSTANCES: Final = "instances.csv"
 CLASSES: Final = "classes.csv"
 SPENT: Final = ("ingest_s", "decide_s", "start_s", "event_s", "spawn_s", "slot_wait_s", "boot_s")
@@ -144,11 +146,14 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
     with ExitStack() as files:
         jobs = files.enter_context((folder / JOBS).open("w", encoding="utf-8", newline=""))
         swf = files.enter_context((folder / SWF).open("w", encoding="utf-8"))
+        resized: list[Sink] = []
+        if malleable.parse(run.page.resize_policy).is_needed:
+            resized = [SizesCsv(files.enter_context((folder / SIZES).open("w", encoding="utf-8", newline="")))]
         used = UsedUnits(BatsimCsv(jobs, workload.name))
         table = Translated(used, machine.graph.structure, machine.unit)
         header = {"Version": "2.2", "Computer": machine.graph.name, "MaxProcs": str(machine.count), "Note": run.key}
         ran = JobSet()
-        sinks: list[Sink] = [table, SwfText(swf, header), series, by_instance, ran, *drawn]
+        sinks: list[Sink] = [table, SwfText(swf, header), series, by_instance, ran, *drawn, *resized]
         costs = measured(parts.costs(run.page.cost), lambda costs: _pass(run, levels, costs))
         fit = fit_of(costs)
         simulator = _simulator(run, machine, levels, costs if fit is None else fitting(costs, fit), sinks)
@@ -187,6 +192,8 @@ def _simulator(run: Run, machine: Machine, levels: Hierarchy, costs: list[LevelC
     return Simulator(
         machine,
         hierarchy=levels,
+        size_policy=run.page.size_policy,
+        resize_policy=run.page.resize_policy,
         inventory=run.page.inventory,
         cost=costs,
         event_order=run.page.event_order,

@@ -29,6 +29,7 @@ from fluxres.instance.policy import IN_FILE
 from fluxres.simulation import estimates, external, reading
 from fluxres.simulation import machine as machines
 from fluxres.simulation import workload as workloads
+from fluxres.simulation.adapted import Adapted, Adapting
 from fluxres.simulation.attempts import NOTHING_SAVED, Checkpoint
 from fluxres.simulation.cost import Cost, Fitted, Measured
 from fluxres.simulation.energy import Energy
@@ -122,8 +123,15 @@ def workload(run: Run, size: int) -> Workload:
     rate = _rate(entry, jobs, size)
     if rate != 1.0 or entry.request is not None or entry.cut:
         jobs = Changed(jobs, rate, entry.request, size if entry.cut else None, found.notes)
-    found.submissions = jobs
+    found.submissions = jobs if entry.adaptive is None else Adapted(jobs, _adapting(entry), size, run.seed)
     return found
+
+
+def _adapting(entry: WorkloadEntry) -> Adapting:
+    if entry.request is not None:
+        raise UsageError("adaptive: only jobs that request a number change", where="workload", hint="leave 'request' out")
+    assert entry.adaptive is not None  # the caller has looked
+    return Adapting(**structs.asdict(entry.adaptive))
 
 
 def _rate(entry: WorkloadEntry, jobs: Iterable[Submission], size: int) -> float:
@@ -277,7 +285,7 @@ class Changed:
             job = job._replace(submit=round(job.submit / self.rate))
         if job.jobs:
             job = job._replace(jobs=tuple(map(self._changed, job.jobs)))
-        if self.size_max is not None and isinstance(job.ask, int) and job.ask > self.size_max:
+        if self.size_max is not None and isinstance(job.ask, int) and job.ask > self.size_max and job.adaptive is None:
             self.notes[CUT] += 1
             job = job._replace(ask=self.size_max)
         if self.request is None or not isinstance(job.ask, int):

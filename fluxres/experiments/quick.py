@@ -12,7 +12,7 @@ import yaml
 from fluxres.documents import yaml_document
 from fluxres.errors import UsageError
 from fluxres.experiments.study import Study, of_document
-from fluxres.simulation import attempts, failures, node_power, power_cap, power_saving, reading
+from fluxres.simulation import adapted, attempts, failures, node_power, power_cap, power_saving, reading
 from fluxres.simulation.cost import Fitted, Measured, parse
 from fluxres.simulation.hierarchy import by_level
 
@@ -34,8 +34,9 @@ def study_of(
         policies: of queues, by level as `easy:fcfs`.
         machine: a number, a shape or a source.
         options: of `fluxres simulate`: `hierarchy`, `boot`, `ahead`, `larger`, `balance`, `elastic`, `match_policy`, `cost`,
-            `inventory`, `event_order`, `accounting`, `energy`, `power_saving`, `power_cap`, `prediction`,
-            `corrector`, `feedback`, `estimates`, `estimates_for`, `processors`, `cut`; None for the default.
+            `inventory`, `size_policy`, `resize_policy`, `event_order`, `accounting`, `energy`, `power_saving`, `power_cap`,
+            `prediction`, `adaptive`, `speedup`, `corrector`, `feedback`, `estimates`, `estimates_for`,
+            `processors`, `cut`; None for the default.
 
     Errors: UsageError for a policy that is given twice; those of a study.
     """
@@ -61,6 +62,8 @@ def study_of(
         "machine": int(machine) if machine.isdecimal() else str(Path(machine).resolve()) if Path(machine).exists() else machine,
         "unit": unit,
         "inventory": options.get("inventory") or "auto",
+        "size_policy": options.get("size_policy") or "requested",
+        "resize_policy": options.get("resize_policy") or "none",
         "workload": _entry(workload, options),
         "hierarchy": {key: value for key, value in hierarchy.items() if value is not None},
         "cost": _cost(options.get("cost")),
@@ -81,6 +84,17 @@ def study_of(
 
 
 def _entry(workload: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    return _source(workload, options) | _adaptive(options)
+
+
+def _adaptive(options: Mapping[str, Any]) -> dict[str, Any]:
+    if options.get("adaptive") is None and options.get("speedup") is None:
+        return {}
+    how = asdict(adapted.parse(options.get("adaptive") or "moldable", options.get("speedup") or ""))
+    return {"adaptive": {{"least": "min", "most": "max"}.get(name, name): value for name, value in how.items()}}
+
+
+def _source(workload: str, options: Mapping[str, Any]) -> dict[str, Any]:
     name, _, rest = workload.partition(":")
     both: dict[str, Any] = {"cut": bool(options.get("cut"))}
     if options.get("estimates") is not None:

@@ -78,6 +78,19 @@ class BurstsModel(Struct, forbid_unknown_fields=True):
     size: Units = 1
 
 
+class AdaptiveEntry(Struct, forbid_unknown_fields=True, rename={"least": "min", "most": "max"}):
+    """Jobs that request a number become moldable or malleable (`adapted.Adapting`)."""
+
+    kind: Literal["moldable", "malleable"]
+    speedup: Word | dict[str, Any]
+    least: Annotated[float, Meta(ge=1e-6, le=1)] = 0.5
+    most: Annotated[float, Meta(ge=1, le=1e6)] = 2.0
+    operator: Literal["+", "*"] = "+"
+    operand: Units = 1
+    fraction: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    reconfiguration_s: Seconds = 0.0
+
+
 class WorkloadEntry(Struct, forbid_unknown_fields=True):
     """One workload: a file or a model, and modifications of it."""
 
@@ -93,6 +106,7 @@ class WorkloadEntry(Struct, forbid_unknown_fields=True):
     rate: Above | None = None
     offered_load: Above | None = None
     request: Word | None = None
+    adaptive: AdaptiveEntry | None = None
     cut: bool = False
     processors: Literal["requested", "allocated", "larger"] = "requested"
     estimates: Word | None = None
@@ -271,6 +285,8 @@ class StudyDocument(Struct, forbid_unknown_fields=True, rename={"version": "flux
     title: str = ""
     unit: Word | None = None
     inventory: Word = "auto"
+    size_policy: Word = "requested"
+    resize_policy: Word = "none"
     hierarchy: HierarchyEntry = msgspec.field(default_factory=HierarchyEntry)
     cost: CostOfLevel | Annotated[list[CostOfLevel], Meta(min_length=1)] = "none"
     event_order: Literal["sequential", "batched"] = "sequential"

@@ -24,6 +24,7 @@ from fluxres.clock import FOREVER, seconds
 from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded, NotHeld, UnknownJob
 from fluxres.instance import recording
 from fluxres.instance.inventory import Hold, Measure, Running
+from fluxres.instance.named import DESCENDING
 from fluxres.instance.refused import Refused, Wanted, Wants, beside
 from fluxres.match import Matcher, Placement
 from fluxres.match.policy import policy
@@ -439,6 +440,34 @@ class GraphInventory:
                 with suppress(NotHeld, UnknownJob):
                     self.graph.free(fluid.encode(hold.key), start=seconds(hold.end))
 
+    def shrink(self, key: int, claim: Hold, part: Request, now: int) -> bool:
+        policy = "low" if self.match_policy in DESCENDING else "high"
+        return self._change(key, claim, now, lambda job: self.graph.shrink(job, part, policy=policy))
+
+    def grow(self, key: int, claim: Hold, part: Request, now: int) -> bool:
+        return self._change(key, claim, now, lambda job: self.graph.grow(job, part, start=seconds(now), policy=self.match_policy))
+
+    def _change(self, key: int, claim: Hold, now: int, change: Callable[[str], object]) -> bool:
+        """Change the records of a claim, and then what it knows of them; those of its past, with another size, are dropped."""
+        self.clear()
+        if not claim.is_live or key in self._disputed or not isinstance(claim, GraphHold):
+            return False
+        job = fluid.encode(key)
+        try:
+            with recording.own_changes(self):
+                if now > max(claim.start, 0):
+                    with suppress(NotHeld):
+                        self.graph.free(job, end=seconds(now))
+                change(job)
+        except (InfeasibleRequest, InsufficientResources, LimitExceeded, NotHeld):
+            return False
+        self.forget_failures()
+        held = [(v, amount) for v, amount in self._held_units(claim) if amount]
+        vertices, amounts = np.array(held, np.int64).reshape(-1, 2).T
+        claim.count = self._current_measure().units(vertices.astype(np.int32), amounts, self.graph.structure.size[vertices])
+        claim.hold(vertices.astype(np.int32), amounts, self.graph)
+        return True
+
     def advance(self, now: int) -> list[int]:
         ends = self.running.ends
         if not ends or ends[0] > now:
@@ -571,6 +600,9 @@ class GraphHold(Hold):
         graph: ResourceGraph,
     ) -> None:
         super().__init__(key, start, end, count)
+        self.hold(accounts, amounts, graph)
+
+    def hold(self, accounts: NDArray[np.int32], amounts: NDArray[np.int64], graph: ResourceGraph) -> None:
         self.accounts = accounts
         self.amounts = amounts
         self.vertices = accounts[accounts < graph.structure.n]

@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 
 from fluxres.clock import FOREVER, seconds, ticks
 from fluxres.documents.document import listed
-from fluxres.errors import FluxresError, InsufficientResources
+from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources
 from fluxres.instance import recording, states
 from fluxres.instance.inventory import Counting
 from fluxres.instance.job import Job
 from fluxres.instance.queue import Queue, QueueOwner
+from fluxres.instance.sizes import Option
 from fluxres.instance.states import State
 from fluxres.instance.upstream import ParentSupply, in_service
 from fluxres.syntax import fluid
@@ -318,6 +319,33 @@ class Holdings:
                 self._move(job, end)
         finally:
             self.instance.queue.restore(places)
+
+    def change_size(self, job: Job, option: Option, end: int) -> bool:
+        """Change the size and the limit of a running job, before all reservations of the queue policy.
+
+        Returns: False, with nothing changed, if others hold some of what it needs, or will before its new limit.
+        """
+        instance, before = self.instance, job.limit
+        assert job.sizes is not None  # it has several
+        if job.number in self.disputed or job.number in self.at_limit or job.limit <= instance.now:
+            return False
+        difference = option.size - job.sizes.chosen.size
+        was_recorded = job.number in self.recorded
+        try:
+            if end != before:
+                self.move_limit(job, end)
+            part = instance.inventory.ask(job.sizes.request(abs(difference)))
+        except (InsufficientResources, InfeasibleRequest):
+            return False
+        change = instance.inventory.grow if difference > 0 else instance.inventory.shrink
+        is_changed = change(job.number, job.claim, part, instance.now)
+        if is_changed and was_recorded:
+            self._unrecord(job)
+            self.record_job(job)
+        elif not is_changed and end != before:
+            self.move_limit(job, before)
+        instance.queue.reservations_dropped()
+        return is_changed
 
     def _move(self, job: Job, end: int) -> None:
         supply, before, now = self.suppliers.get(job.number), job.limit, self.instance.now

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -42,6 +43,7 @@ from fluxres.instance.holding import KEPT_TICKS, OVERTIME_S, Holdings
 from fluxres.instance.inventory import Ask, Hold, Inventory, NotUniform, requested_units
 from fluxres.instance.job import (
     BEGIN,
+    NOBODY,
     URGENCY_DEFAULT,
     URGENCY_HELD,
     AnyJob,
@@ -60,6 +62,8 @@ from fluxres.instance.policy import policy as require_queue_policy
 from fluxres.instance.preemption import Preemption
 from fluxres.instance.queue import Guard, Queue, QueuePolicy
 from fluxres.instance.runner import NOT_STARTED, Runner, Unattended
+from fluxres.instance.sizes import Option, SizePolicy, Sizes, of_limits
+from fluxres.instance.sizes import parse as require_size_policy
 from fluxres.instance.states import State
 from fluxres.instance.timekeeper import Timekeeper
 from fluxres.instance.tree import Branch
@@ -90,6 +94,7 @@ class Instance(Tabular):
             jqm-tours, canary, with parameters as in ``hybrid:depth=8``; the name of one of another package; a file and a class,
             ``policies.py:Class``; a QueuePolicy, or its class.
         match_policy: which pools to prefer.
+        size_policy: which size a job gets that may have several: requested, greedy, earliest-finish, efficiency:0.5.
         clock: returns now in seconds; default: that of the graph, which does not advance unless the graph was given one.
         name: default: that of the graph.
         inventory: "graph" supports all requests; "auto" is much faster while requests are for interchangeable exclusive pools,
@@ -138,6 +143,7 @@ class Instance(Tabular):
         *,
         queue_policy: str | QueuePolicy | type[QueuePolicy] = "fcfs",
         match_policy: str = "first",
+        size_policy: str | SizePolicy = "requested",
         clock: Clock | None = None,
         name: str | None = None,
         inventory: str = "graph",
@@ -164,6 +170,7 @@ class Instance(Tabular):
         self._queue_policy = queue_policy
         require_match_policy(match_policy)
         self.match_policy = match_policy
+        self.size_policy = require_size_policy(size_policy) if isinstance(size_policy, str) else size_policy
         self.inventory_kind = inventory
         self.is_adaptive = inventory == "auto"
         self.inventory: Inventory = make_inventory(inventory, graph, match_policy)
@@ -282,7 +289,7 @@ class Instance(Tabular):
     # -- submission --------------------------------------------------------------------------------------------------
 
     @writing
-    def submit(
+    def submit(  # noqa: PLR0913 - one option each
         self,
         wanted: Wanted,
         *,
@@ -295,6 +302,8 @@ class Instance(Tabular):
         account: str | None = None,
         qos: str | None = None,
         partition: str | None = None,
+        sizes: Mapping[int, Length | None] | None = None,
+        is_malleable: bool = False,
     ) -> Job:
         """Submit a job; it may have started when this returns.
 
@@ -306,6 +315,10 @@ class Instance(Tabular):
             payload: for the runner.
             account, qos: of the accounting, if the instance has one; it has defaults for them.
             partition: the same as in the request; without accounting only a name.
+            sizes: of a moldable job: the counts that the outermost resource of the request may have, each with the limit of the
+                job then. The request has the preferred one, or names the largest; the size policy chooses one of them when the
+                job starts, `job.sizes.chosen`.
+            is_malleable: whether `resize` may change its size while it runs.
 
         Errors: InfeasibleRequest if the machine can never satisfy the request, or its partition or the accounting never allows
         it; InsufficientResources while its partition accepts no jobs, or its user has submitted too many; UsageError, InputError;
@@ -315,9 +328,13 @@ class Instance(Tabular):
         request = wanted if isinstance(wanted, Request) else as_request(wanted)
         length = matching.length(self._graph, request) if duration_s is None else _duration(duration_s)
         charged = Charged(user, account, qos, partition if partition is not None else request.queue)
-        return self.submit_request(request, length, now, urgency, name, user, deps.listed(dependencies), payload, charged)
+        chosen = None
+        if sizes is not None:
+            chosen = of_limits(request, {size: _duration(each) for size, each in sizes.items()}, is_malleable=is_malleable)
+        waits_for = deps.listed(dependencies)
+        return self.submit_request(request, length, now, urgency, name, user, waits_for, payload, charged, sizes=chosen)
 
-    def submit_request(
+    def submit_request(  # noqa: PLR0913, PLR0917 - one value each, for callers with millions of jobs
         self,
         request: Request,
         duration: int,
@@ -329,31 +346,33 @@ class Instance(Tabular):
         payload: Any,
         charged: Charged | None = None,
         planned: int = FOREVER,
+        sizes: Sizes | None = None,
     ) -> Job:
         """`submit` after `enter`, for callers that have a Request and a duration in ticks.
 
         Args:
             charged: None for the user alone.
+            sizes: those of a moldable job, with their requests and durations, which are then the only ones.
             planned: the length that policies plan with, in ticks; at most the duration. Only with a runner that keeps limits:
                 another one is asked to stop the job when it is over.
         """
         if self.is_ending:
             raise StaleHandle("this instance is ending")
-        if self.ledger is not None:
-            size = requested_units(request, self.inventory.measure)
-            charged, duration = self.ledger.admit(Charged(user) if charged is None else charged, size, duration)
-        if self._graph.structure.partitions:
-            if charged is not None and charged.partition is not None:
-                request = matching.in_partition(self._graph, request, charged.partition)
-            if self.ledger is not None and duration >= FOREVER:
-                duration = matching.length(self._graph, request)
-            matching.require_accepted(self._graph, request, duration)
-        ask = self._ask(request)
+        if charged is None and self.ledger is not None:
+            charged = Charged(user)
+        if sizes is None:
+            charged, request, duration, ask = self._admitted(charged, request, duration)
+        else:
+            before = self.inventory
+            charged = sizes.admit(partial(self._admitted, charged))
+            if self.inventory is not before:
+                sizes.use(self.inventory)
+            request, duration, ask = sizes.chosen.request, sizes.chosen.duration, sizes.chosen.ask
         given: Iterable[Dependency] = ()
         if wanted or request.attributes:
             given = [deps.parse(one) for one in (*wanted, *request.system.get("dependencies", ()))]
         job = Job(self, self._new_id(now), request, duration, now, require_urgency(urgency), name, user, payload, charged)
-        job.ask, job.planned = ask, min(planned, duration)
+        job.ask, job.sizes, job.planned = ask, sizes, min(planned, duration)
         job.dependencies = tuple(given)
         with Guard(self.policy):
             waiting = self.policy.take_in(job)
@@ -371,6 +390,19 @@ class Instance(Tabular):
             self._depend(job)
         self._follow_up()
         return job
+
+    def _admitted(self, charged: Charged | None, request: Request, duration: int) -> tuple[Charged | None, Request, int, Ask]:
+        """To whom a new job is charged, its request and limit by the rules of the accounting and its partition, and its ask."""
+        if self.ledger is not None:
+            size = requested_units(request, self.inventory.measure)
+            charged, duration = self.ledger.admit(charged or NOBODY, size, duration)
+        if self._graph.structure.partitions:
+            if charged is not None and charged.partition is not None:
+                request = matching.in_partition(self._graph, request, charged.partition)
+            if self.ledger is not None and duration >= FOREVER:
+                duration = matching.length(self._graph, request)
+            matching.require_accepted(self._graph, request, duration)
+        return charged, request, duration, self._ask(request)
 
     # -- advance reservations ----------------------------------------------------------------------------------------
 
@@ -500,6 +532,8 @@ class Instance(Tabular):
         made = GraphInventory(self._graph, self.match_policy, self._measure)
         for job in self._jobs.values():
             job.ask = job.request  # without a check: it was feasible when it was submitted
+            if job.sizes is not None:
+                job.sizes.use_requests()
             if job.claim is not None:
                 is_disputed = job.number in self.holdings.disputed
                 job.claim = made.adopt(job.number, job.claim, before.pools(job.claim), is_disputed=is_disputed)
@@ -725,6 +759,8 @@ class Instance(Tabular):
         self.queue.request_round()
         self._free(job)
         job.is_requeued, job.claim, job.started, job.limit = False, None, -1, FOREVER
+        if job.sizes is not None:
+            job.take(job.sizes.preferred)
         if self.ledger is not None:
             self.ledger.left(job)
             self.ledger.submitted(job)
@@ -822,6 +858,8 @@ class Instance(Tabular):
         duration = _duration(duration_s)
         if found.state is State.RUN:
             self._set_limit(found, min(found.started + duration, FOREVER), now)
+        elif found.sizes is not None:
+            raise UsageError(f"job {found.id} has a limit for each of its sizes", hint="submit it again")
         elif found.state is State.CLEANUP:
             raise UsageError(f"job {found.id} is ending")
         found.duration = found.planned = duration
@@ -830,6 +868,53 @@ class Instance(Tabular):
         self._follow_up()
 
     @writing
+    def resize(self, job: AnyJob, size: int) -> bool:
+        """Give a running malleable job another of its sizes; its remaining time changes as its limits at both sizes.
+
+        It keeps what it can. More units are free ones, before all reservations of the queue policy, which are made again. The
+        runner is not asked: the caller tells the program, before it shrinks and after it has grown.
+
+        Returns: whether it has that size now; False, with nothing changed, if there is not enough, or a limit does not allow it.
+        Errors: UnknownJob; UsageError for a job that is not running, has a child or cannot have that size.
+        """
+        now = self.enter()
+        found = self._running(job)
+        sizes = found.sizes
+        option = None if sizes is None else next((one for one in sizes.options if one.size == size), None)
+        if sizes is None or option is None or not sizes.is_malleable:
+            has = "it has one" if sizes is None else f"it has {', '.join(str(one.size) for one in sizes.options)}"
+            hint = has if sizes is None or sizes.is_malleable else "it is moldable: its size is chosen when it starts"
+            raise UsageError(f"job {found.id} cannot change to size {size}", where=self.address, hint=hint)
+        if found.child is not None:
+            raise UsageError(f"job {found.id} has a child", where=self.address, hint="grow or shrink the child")
+        before, end = sizes.chosen, found.limit
+        if end < FOREVER:
+            end = now + -(-(end - now) * option.duration // before.duration)
+        is_changed = self.resize_job(found, option, end)
+        self._follow_up()
+        return is_changed
+
+    def resize_job(self, job: Job, option: Option, end: int) -> bool:
+        """`resize` after `enter`, with a new limit in ticks; the caller makes a pass afterwards."""
+        assert job.sizes is not None  # it has several
+        before = job.sizes.chosen
+        if option is before:
+            return True
+        more = requested_units(option.request, self.inventory.measure) - requested_units(before.request, self.inventory.measure)
+        if self.ledger is not None and more > 0 and not self.ledger.may_grow(job, more):
+            return False
+        if not self.holdings.change_size(job, option, end):
+            return False
+        job.take(option)
+        if self.ledger is not None:
+            self.ledger.resized(job)
+        if self._log:
+            self._log_event(job, "resource-update", size=option.size, expiration=seconds(job.limit))
+        with Guard(self.policy):
+            self.policy.resized(job, seconds(self.now))
+        self.time.note_return()
+        return True
+
     def replan(self, job: Job, length: int) -> bool:
         """Plan another length for a job that runs and reaches the end of what was planned; its limit remains.
 
@@ -1423,6 +1508,7 @@ class Instance(Tabular):
             graph,
             queue_policy=queue_policy if queue_policy is not None else self._policy_for_child(),
             match_policy=match_policy if match_policy is not None else self.match_policy,
+            size_policy=self.size_policy,
             clock=self.clock,
             name=name if name is not None else str(found.id),
             inventory=inventory if inventory is not None else self._inventory_for_child(),

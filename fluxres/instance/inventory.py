@@ -136,6 +136,18 @@ class Inventory(Protocol):
         Returns: the paths of pools that others hold. When these are freed, the instance calls this again.
         """
 
+    def shrink(self, key: int, claim: Claim, part: Ask, now: int) -> bool:
+        """Free a part of a claim, the units that a match would choose last; drops all reservations of the policy.
+
+        Returns: False, with nothing changed, for a claim of which others hold some.
+        """
+
+    def grow(self, key: int, claim: Claim, part: Ask, now: int) -> bool:
+        """Add a request to a claim until its end; drops all reservations of the policy.
+
+        Returns: False, with nothing changed, if there is not enough beside what is held and reserved ahead.
+        """
+
     def advance(self, now: int) -> list[int]:
         """Free the claims that have ended by now; returns their keys."""
 

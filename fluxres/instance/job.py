@@ -18,6 +18,7 @@ from fluxres.syntax import fluid
 if TYPE_CHECKING:
     from fluxres.instance.accounting import Accounting
     from fluxres.instance.inventory import Ask, Claim, Inventory
+    from fluxres.instance.sizes import Option, Sizes
     from fluxres.model import ResourceGraph
     from fluxres.syntax.jobspec import Request
 
@@ -194,6 +195,7 @@ class Job:
         "priority",
         "request",
         "reserved",
+        "sizes",
         "started",
         "state",
         "status",
@@ -241,6 +243,8 @@ class Job:
         """Whether it is an advance reservation, which lasts even if its pools fail."""
         self.is_requeued = False
         """Whether it is being stopped, and will wait again."""
+        self.sizes: Sizes | None = None
+        """The sizes that it may have, if it is moldable or malleable."""
         self.child: Scheduler | None = None
         self.dependencies: tuple[Dependency, ...] = ()
         self.exceptions: tuple[Failure, ...] = ()
@@ -282,6 +286,14 @@ class Job:
         if self._requested is None or self._requested[0] != measure:
             self._requested = measure, requested_units(self.request, measure)
         return self._requested[1]
+
+    def take(self, option: Option) -> None:
+        """Have this size from now on; for a job without resources and without a reservation, or with resources of this size."""
+        assert self.sizes is not None  # it is one of them
+        self.sizes.chosen = option
+        self.request, self.duration, self.ask = option.request, option.duration, option.ask
+        self.planned = self.duration
+        self._requested = None
 
     def measured(self, measure: str, size: int) -> None:
         """Note the size of a job of an earlier instance, which may have ended."""

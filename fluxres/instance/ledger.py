@@ -268,6 +268,19 @@ class Ledger:
             tally.running += 1
             tally.size += size
 
+    def may_grow(self, job: Job, units: int) -> bool:
+        """Whether all limits let a running job have more units."""
+        terms = self.terms(job.charged)
+        size = self._held.get(job.number, 0) + units
+        return size <= terms.part_size[1] and all(
+            (cap.tally.size + units if cap.tally is not _NOTHING else size) <= cap.limit for cap in terms.size
+        )
+
+    def resized(self, job: Job) -> None:
+        """A running job has another size."""
+        self.freed(job)
+        self.started(job)
+
     def freed(self, job: Job) -> None:
         """A job has freed its resources; nothing for one that never had any."""
         size = self._held.pop(job.number, None)

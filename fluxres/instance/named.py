@@ -403,6 +403,19 @@ class NamedInventory:
         self.free |= part
         self.free_count = self._usable_count(self.free)
 
+    def shrink(self, key: int, claim: Hold, part: int, now: int) -> bool:
+        is_possible = claim.is_live and key not in self._disputed and part < claim.count
+        if is_possible:
+            self.reduce(claim, claim.units & ~self._choose(claim.units, claim.count - part))
+        return is_possible
+
+    def grow(self, key: int, claim: Hold, part: int, now: int) -> bool:
+        self.clear()
+        more = self.start(key, part, now, claim.end) if claim.is_live and key not in self._disputed else None
+        if more is not None:
+            self.join(claim, more)
+        return more is not None
+
     def _given_to(self, claim: Hold) -> int:
         """All pools allocated to a job, including those that others hold by now."""
         return self._disputed.get(claim.key, claim.units)

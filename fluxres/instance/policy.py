@@ -437,6 +437,11 @@ class Multifactor(Easy):
         size = self._sizes[job.number] = job.size
         self.shares_of(job).charge(job.user, job.account, size, now_s)
 
+    def resized(self, job: Job, now_s: float) -> None:
+        """Charge the user of a job for another size from now on."""
+        self.finished(job, now_s)
+        self.started(job, now_s)
+
     def finished(self, job: Job, now_s: float) -> None:
         """Charge the user of a job no more."""
         size = self._sizes.pop(job.number, 0)

@@ -11,7 +11,7 @@ such as the immediate end of a job that was started, causes another round.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -20,10 +20,11 @@ from fluxres.clock import FOREVER, seconds, ticks
 from fluxres.errors import FluxresError, PolicyError, StoreError
 from fluxres.instance import states
 from fluxres.instance.graph_inventory import GraphHold, GraphInventory
-from fluxres.instance.inventory import ReservedPlace
+from fluxres.instance.inventory import Ask, ReservedPlace
 from fluxres.instance.job import PRIORITY_MAX, PRIORITY_MIN, Job, Scheduler, fixed_priority
 from fluxres.instance.lanes import Lanes
 from fluxres.instance.preemption import Preemption
+from fluxres.instance.sizes import Option, SizePolicy
 from fluxres.instance.states import State
 from fluxres.instance.timekeeper import Member, Timekeeper
 
@@ -77,6 +78,9 @@ class QueuePolicy:
     def finished(self, job: Job, now_s: float) -> None:
         """Called when a job has freed its resources, and for one that never ran."""
 
+    def resized(self, job: Job, now_s: float) -> None:
+        """Called when a running job has another size, for policies that track usage."""
+
     def lane(self, job: Job) -> str:
         """The lane of a job, for policies with lanes; default: the partition that its request names."""
         return job.request.queue or ""
@@ -115,6 +119,7 @@ class QueueOwner(Scheduler, Member, Protocol):
     passes: str
     policy: QueuePolicy
     preemption: Preemption | None
+    size_policy: SizePolicy
     time: Timekeeper
 
     @property
@@ -277,7 +282,7 @@ class Queue:
             for job in self._fresh
             if job.state is State.SCHED
             and not (closed and self._goes_to(job) in closed)
-            and (limiter is None or limiter.obstacle(job) is None)
+            and (limiter is None or self._obstacle(job) is None)
         )
 
     def __len__(self) -> int:
@@ -290,7 +295,7 @@ class Queue:
             job = jobs[at]
             if job.state is not State.SCHED or (closed and self._goes_to(job) in closed):
                 continue
-            if limiter is None or limiter.obstacle(job) is None:
+            if limiter is None or self._obstacle(job) is None:
                 yield job
                 if preemption is not None and preemption.releases(job):
                     return  # the next round begins with the preempted jobs, which may be in front of others
@@ -323,18 +328,37 @@ class Queue:
             return False  # other instances could take meanwhile what is reserved of shared suppliers
         self.unreserve()  # the next pass considers all jobs, and makes them again
         inventory, now = self._instance.inventory, self._instance.now
-        self._is_postponed = not any(self._attempt(job, inventory.has_room, job.ask, now) for job in self.fresh)
+        self._is_postponed = not any(self._attempt(job, inventory.has_room, self._least(job), now) for job in self.fresh)
         return self._is_postponed
+
+    def _least(self, job: Job) -> Ask:
+        """The request of a job at the smallest size at which it may start now."""
+        return job.ask if job.sizes is None else self._instance.size_policy.least(job.sizes).ask
+
+    def _obstacle(self, job: Job) -> object | None:
+        """The limit of the accounting that does not let a job start now; of a job without a reservation, at any of its sizes."""
+        limiter = self._instance.limiter
+        found = None if limiter is None else limiter.obstacle(job)
+        if limiter is None or found is None or job.sizes is None or job.reserved >= 0:
+            return found
+        for option in job.sizes.options:
+            job.take(option)
+            if limiter.obstacle(job) is None:
+                return None
+        job.take(job.sizes.preferred)
+        return found
 
     def _is_barred(self, job: Job) -> bool:
         """Whether a limit of the accounting does not let a job start; if so, it loses its reservation."""
-        limiter = self._instance.limiter
-        if limiter is None or limiter.obstacle(job) is None:
+        if self._instance.limiter is None or self._obstacle(job) is None:
             return False
+        self._unreserve_one(job)
+        return True
+
+    def _unreserve_one(self, job: Job) -> None:
         if job.reserved >= 0:
             self._instance.inventory.unreserve(job.number)
             self.drop(job)
-        return True
 
     def start(self, job: Job, choose: Choose | None = None) -> bool:
         """Start a job if there is room for it now beside everything held and reserved; returns whether it started.
@@ -348,7 +372,8 @@ class Queue:
         if self._starts_left == 0:
             raise PassEnded
         self._count_action()
-        if self._is_barred(job) or not self._try_start(job, choose):
+        start = self._try_start if job.sizes is None else self._try_sizes
+        if self._is_barred(job) or not start(job, choose):
             return False
         self._starts_left -= 1
         self._started += 1
@@ -367,6 +392,8 @@ class Queue:
         if self._is_barred(job):
             return None
         reserve, now = self._instance.inventory.reserve, self._instance.now
+        if job.sizes is not None and not self._take_size_to_reserve(job, reserve):
+            return None
         return self._add_reservation(job, self._attempt(job, reserve, job.number, job.ask, job.planned, now))
 
     def reserve_count(self, job: Job) -> float | None:
@@ -383,7 +410,59 @@ class Queue:
         if self._is_barred(job):
             return None
         self._forget_reservations()
+        if job.sizes is not None and not self._take_size_to_reserve(job, _by_count(reserve)):
+            return None
         return self._add_reservation(job, reserve(job.number, job.ask, self._instance.now))
+
+    # -- jobs of several sizes ---------------------------------------------------------------------------------------
+
+    def _try_sizes(self, job: Job, choose: Choose | None = None) -> bool:
+        """Start a waiting job at the first size of the size policy for which its resources are free now."""
+        assert job.sizes is not None  # otherwise there is nothing to choose
+        policy, sizes = self._instance.size_policy, job.sizes
+        was_reserved = job.reserved >= 0
+        if was_reserved:
+            keeps = policy.is_fixed or (policy.keeps_reserved_size and job.reserved <= self._instance.now)
+            if keeps and sizes.pinned is None:
+                return self._try_start(job, choose)
+            self._unreserve_one(job)
+        if sizes.pinned is not None:
+            wanted: Iterable[Option] = (sizes.pinned,)
+        else:
+            wanted = policy.to_start(sizes, lambda option: self._wait(job, option, self._instance.inventory.reserve))
+        for option in wanted:
+            job.take(option)
+            limiter = self._instance.limiter
+            if (limiter is None or limiter.obstacle(job) is None) and self._try_start(job, choose):
+                return True
+        if was_reserved:
+            self.reserve(job)
+        else:
+            job.take(sizes.preferred)
+        return False
+
+    def _take_size_to_reserve(self, job: Job, reserve: Callable[..., int | None]) -> bool:
+        """Give a job the size that the size policy reserves for it; returns whether there is one that it may have."""
+        assert job.sizes is not None  # otherwise there is nothing to choose
+        policy, limiter = self._instance.size_policy, self._instance.limiter
+        if not policy.is_fixed or job.sizes.pinned is not None:
+            self._instance.inventory.unreserve(job.number)  # it was for another size, perhaps
+        found = job.sizes.pinned or policy.to_reserve(job.sizes, lambda option: self._wait(job, option, reserve))
+        if found is None:
+            self.drop(job)
+            return False
+        job.take(found)
+        return limiter is None or limiter.obstacle(job) is None
+
+    def _wait(self, job: Job, option: Option, reserve: Callable[..., int | None]) -> int | None:
+        """How long a job without a reservation waits at some size; None if it can never start."""
+        job.take(option)
+        if self._instance.limiter is not None and self._instance.limiter.obstacle(job) is not None:
+            return None
+        now, inventory = self._instance.now, self._instance.inventory
+        start = self._attempt(job, reserve, job.number, job.ask, job.duration, now)
+        inventory.unreserve(job.number)
+        return None if start is None else start - now
 
     def _add_reservation(self, job: Job, start: int | None) -> float | None:
         if start is None:
@@ -732,6 +811,11 @@ class Queue:
             if kept != slot:
                 self._instance.time.note_return()
                 break
+
+
+def _by_count(reserve: Callable[[int, Ask, int], int | None]) -> Callable[..., int | None]:
+    """A reservation by number, with the arguments of one by name."""
+    return lambda key, ask, duration, now: reserve(key, ask, now)
 
 
 def _slot(job: Job, start: int, hold: Any) -> tuple[int, int, bytes]:

@@ -7,6 +7,7 @@ time.  What it has done since the last one is lost if it is interrupted.  To go 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 from fluxres.clock import FOREVER, ticks
@@ -73,19 +74,15 @@ class History:
 
     Args:
         run: its work, in ticks.
-        saved: the work that need not be done again.
+        saved: the work that need not be done again; of a moldable job, at its preferred size.
         earlier: records of the attempts that were interrupted.
         ends: when the attempt that runs now is to end, -1 if none does.
     """
 
     run: int
-    saved: int = 0
+    saved: int | Fraction = 0
     earlier: list[Finished] = field(default_factory=list)
     ends: int = -1
-
-    def length(self, how: Checkpoint) -> int:
-        """How long its next attempt takes."""
-        return how.length(self.run - self.saved, self.saved > 0)
 
 
 def parse(text: str) -> Checkpoint:

@@ -3,6 +3,9 @@
 Batsim computes the run time of a job from its profile and a platform.  A `delay` profile states its run time; for a parallel
 profile, the computation of the busiest host counts at a given speed, and communication, which depends on a network, is ignored
 with a note.  A composed profile consists of its parts in sequence, repeated as often as it specifies.
+
+A job with the keys `sizes` (a count of RFC 14, such as "2-16:2:*") and `speedup`, which its profile may have instead, is
+moldable, or malleable with `malleable` and `reconfiguration` (seconds); `res` is its preferred size.  Batsim ignores these keys.
 """
 
 from __future__ import annotations
@@ -15,7 +18,11 @@ from typing import Any, Final
 from fluxres.clock import FOREVER, TICKS_PER_S
 from fluxres.documents.document import Place, shown
 from fluxres.documents.source import Source
+from fluxres.errors import FluxresError
+from fluxres.simulation import speedup
+from fluxres.simulation.adaptive import Adaptive
 from fluxres.simulation.workload import Submission, Workload, name_of
+from fluxres.syntax import count as counts
 
 SPEED_FLOPS: Final = 1e9
 """Default floating point operations per second of a host."""
@@ -57,6 +64,7 @@ def read(source: Source, *, speed_flops: float = SPEED_FLOPS) -> Workload:
             left_out["profile without a run time"] += 1
             continue
         limit = values.get("walltime", -1)
+        adaptive = _adaptive(values, profiles[profile], hosts, spot) if "sizes" in values else None
         fields: dict[str, Any] = {key: str(values[key]) for key in _CHARGED if key in values}
         found.append(
             Submission(
@@ -65,6 +73,7 @@ def read(source: Source, *, speed_flops: float = SPEED_FLOPS) -> Workload:
                 max(run, 1),
                 _ticks(limit, spot.at("walltime")) if _is_number(limit) and limit > 0 else FOREVER,
                 hosts,
+                adaptive=adaptive,
                 **fields,
             )
         )
@@ -72,6 +81,26 @@ def read(source: Source, *, speed_flops: float = SPEED_FLOPS) -> Workload:
     machine = given.get("nb_res")
     processors = machine if isinstance(machine, int) and machine > 0 else None
     return Workload(name_of(source.file), found, processors, left_out=left_out, notes=notes)
+
+
+def _adaptive(job: Mapping[str, Any], profile: Any, hosts: int, place: Place) -> Adaptive:
+    """The sizes of a job; a profile whose computation is shared by the hosts has a linear speed-up by default."""
+    usual = "linear" if profile.get("type") in _SHARING else None
+    model = job.get("speedup", profile.get("speedup", usual))
+    if model is None:
+        raise place.error("a job with sizes needs 'speedup', or a profile with it", "such as amdahl:serial=0.05")
+    try:
+        sizes = counts.parse(job["sizes"])
+    except FluxresError as error:
+        raise place.at("sizes").error(error.message, error.hint) from None
+    if hosts not in sizes:
+        raise place.at("res").expected(f"one of the sizes {sizes}", hosts)
+    try:
+        found = speedup.parse(model)
+    except FluxresError as error:
+        raise place.at("speedup").error(error.message, error.hint) from None
+    is_malleable = place.at("malleable").boolean(job.get("malleable", False))
+    return Adaptive(sizes, hosts, found, is_malleable, _ticks(job.get("reconfiguration", 0), place.at("reconfiguration")))
 
 
 class _RunTimes:

@@ -163,6 +163,10 @@ class Quality(NamedTuple):
     explained: float
 
 
+NOTHING_S: Final = 1e-140
+"""A decision that takes less is none: relative to it, the square of a term would not be a float."""
+
+
 class Fit:
     """A cost model that wraps another one and fits a sum of terms to what that one returns.
 
@@ -201,9 +205,9 @@ class Fit:
         products = np.outer(row := np.array((*terms, found)), row)
         self._products += products
         kind = (made.started, made.considered, made.queued.bit_length(), made.size, made.units, made.is_first, made.pools)
-        if found > 0.0 and (self._seen[kind] or len(self._seen) < KINDS_MAX):
+        if found > NOTHING_S and (self._seen[kind] or len(self._seen) < KINDS_MAX):
             self._seen[kind] += 1
-            self._weighted += products / (found * found * self._seen[kind])
+            self._weighted += np.outer(row / found, row / found) / self._seen[kind]
         return found
 
     def quality(self) -> Quality:

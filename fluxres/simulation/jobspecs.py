@@ -17,6 +17,12 @@ A YAML or JSON list, or a mapping with the list under `jobs`:
       level: 0                           # of the instance that runs it, 0 for the outermost; by default an innermost one
       jobs: [...]                        # instead of run: of an instance made for this job, on what it holds, ended with them
 
+    - request: slot=2-16:2:*/node        # a moldable job: a range of counts of the outermost resource, and
+      speedup: amdahl:serial=0.05        # how much faster it is on more; or a mapping, {downey: {A: 16, sigma: 0.5}}
+      preferred: 8                       # the size to which run and duration refer; by default the largest
+      run: 1h
+      malleable: true                    # its size may change while it runs, after which
+      reconfiguration: 30s               # it does no work for this time; 0 by default
 
 Times of jobs of an instance count from its begin, and their dependencies concern each other.  Of jobs submitted at the same
 moment, those that others depend on are submitted first.  A job cannot depend on one that is submitted later, and cycles are
@@ -35,10 +41,15 @@ from fluxres.documents.document import Place
 from fluxres.documents.source import Source
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.instance.job import BEGIN, SCHEMES, SINGLETON
+from fluxres.instance.sizes import with_count
+from fluxres.simulation import speedup
+from fluxres.simulation.adaptive import Adaptive
+from fluxres.simulation.speedup import Times
 from fluxres.simulation.workload import Submission, Workload, name_of, of_list
 from fluxres.syntax import duration as durations
 from fluxres.syntax import jobspec
 from fluxres.syntax.jobspec import Request, as_request
+from fluxres.syntax.vertex import preorder
 
 KEYS: Final = (
     "id",
@@ -58,6 +69,10 @@ KEYS: Final = (
     "qos",
     "queue",
     "partition",
+    "speedup",
+    "preferred",
+    "malleable",
+    "reconfiguration",
 )
 
 
@@ -103,9 +118,13 @@ def _jobs(entry: object, place: Place, number: int, spots: dict[str, Place]) -> 
         limit = FOREVER if request.duration_s is None else ticks(request.duration_s)
     if limit < 1:
         raise place.at("duration").expected("a time above 0", given["duration"])
-    if "jobs" in given and ("run" in given or "count" in given):
-        raise place.error("'run' and 'count' cannot be combined with 'jobs', whose instance ends with the last of them")
-    run = 1 if "jobs" in given else _time(given["run"], place.at("run")) if "run" in given else limit
+    for key in ("run", "count", "speedup"):
+        if "jobs" in given and key in given:
+            raise place.error(f"{key!r} cannot be combined with 'jobs', whose instance ends with the last of them")
+    adaptive = _adaptive(given, request, place)
+    if adaptive is not None:
+        request = with_count(request, adaptive.preferred)
+    run = _run(given, adaptive, limit, place)
     if run >= FOREVER:
         raise place.error("neither a run time nor a limit, so it would never end", "give run")
     job = given.get("id", number)
@@ -128,6 +147,7 @@ def _jobs(entry: object, place: Place, number: int, spots: dict[str, Place]) -> 
         queue=_text(given, "queue", place),
         partition=_text(given, "partition", place),
         level=place.at("level").integer(given["level"], 0, limits.INSTANCE_DEPTH_MAX) if "level" in given else None,
+        adaptive=adaptive,
     )
     if "jobs" in given:
         own = _listed(given["jobs"], place.at("jobs"), spots)
@@ -137,6 +157,43 @@ def _jobs(entry: object, place: Place, number: int, spots: dict[str, Place]) -> 
         return
     for at in range(count):
         yield one._replace(id=f"{job}.{at}")
+
+
+def _run(given: Mapping[str, Any], adaptive: Adaptive | None, limit: int, place: Place) -> int:
+    """The run time at the preferred size, in ticks."""
+    if "jobs" in given:
+        return 1
+    if adaptive is not None and isinstance(adaptive.speedup, Times):
+        if "run" in given:
+            raise place.at("run").error("the run times are those of 'speedup'", "leave one of them out")
+        return ticks(float(adaptive.speedup.run_s(adaptive.preferred)))
+    return _time(given["run"], place.at("run")) if "run" in given else limit
+
+
+def _adaptive(given: Mapping[str, Any], request: Request, place: Place) -> Adaptive | None:
+    """The sizes of a job with a model of speed-up: the counts of the outermost resource of its request."""
+    if "speedup" not in given:
+        for key in ("preferred", "malleable", "reconfiguration"):
+            if key in given:
+                raise place.at(key).error("a job has sizes only if it says how much faster it is on more", "give speedup")
+        return None
+    spot = place.at("speedup")
+    try:
+        model = speedup.parse(given["speedup"])
+    except FluxresError as error:
+        message = f"{error.where}: {error.message}" if error.where else error.message
+        raise InputError(message, where=str(spot), hint=error.hint) from None
+    if len(request.resources) != 1 or any(vertex.count.fixed is None for vertex in preorder(request.resources[0].children)):
+        raise place.at("request").error("the sizes of a job are counts of its one outermost resource", "such as slot=2-16/node")
+    sizes = request.resources[0].count
+    preferred = place.at("preferred").integer(given.get("preferred", sizes.valid(sizes.max or sizes.min)), 1)
+    if preferred not in sizes:
+        raise place.at("preferred").expected(f"one of the sizes {sizes}", preferred)
+    wait = _time(given["reconfiguration"], place.at("reconfiguration")) if "reconfiguration" in given else 0
+    is_malleable = place.at("malleable").boolean(given.get("malleable", False))
+    if wait and not is_malleable:
+        raise place.at("reconfiguration").error("only a malleable job changes its size", "give malleable: true")
+    return Adaptive(sizes, preferred, model, is_malleable, wait)
 
 
 def _owned(job: Submission, outer: Submission) -> Submission:

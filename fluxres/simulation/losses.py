@@ -40,13 +40,13 @@ class LossSink:
         self._first = job.submit if self._first is None else min(self._first, job.submit)
         self.interruptions += len(job.earlier)
         for each in job.earlier:
-            self._held += each.size * (each.end - each.start)
+            self._held += each.area
         if job.start < 0:
             return
         self._last = max(self._last, job.end)
-        self._held += job.size * (job.end - job.start)
+        self._held += job.area
         if job.result == "completed":
-            self._useful += job.size * job.work
+            self._useful += job.area - job.paused if job.sizes else job.size * job.work
 
     def close(self) -> None:
         """No-op: nothing is buffered."""

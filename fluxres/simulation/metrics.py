@@ -11,6 +11,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -71,8 +72,9 @@ class RunningMetrics:
         if self._first is None or job.submit < self._first:
             self._first = job.submit
         for each in job.earlier:
-            self._area += each.size * (each.end - each.start)
-            self._held += ((each.start, each.size), (each.end, -each.size))
+            for start, end, size in each.spans():
+                self._area += size * (end - start)
+                self._held += ((start, size), (end, -size))
         if job.start < 0:
             return
         run, wait = job.end - job.start, job.start - job.submit
@@ -80,9 +82,10 @@ class RunningMetrics:
         self.jobs += 1
         self._wait += wait
         self._turnaround += turnaround
-        self._area += job.size * run
-        if run:
-            self._held += ((job.start, job.size), (job.end, -job.size))
+        for start, end, size in job.spans():
+            self._area += size * (end - start)
+            if end > start:
+                self._held += ((start, size), (end, -size))
         self._max_wait = max(self._max_wait, wait)
         self._last = max(self._last, job.end)
         stretch = turnaround / run if run else 1.0
@@ -175,7 +178,7 @@ class Series:
         self._owner = array("l")
         self._owners: dict[Owner, int] = {}
         self._earlier = array("q")
-        """Start, end and size of each interrupted attempt."""
+        """Start, end and size of each interrupted attempt; of each change of a size, its moment, the end and the difference."""
 
     def __len__(self) -> int:
         return len(self._submit)
@@ -187,8 +190,11 @@ class Series:
         self._size.append(job.size)
         owner = Owner(job.user, job.account, job.qos, job.partition, job.queue)
         self._owner.append(self._owners.setdefault(owner, len(self._owners)))
-        for each in job.earlier:
-            self._earlier += array("q", (each.start, each.end, each.size))
+        for each in (*job.earlier, job):
+            if each is not job:
+                self._earlier += array("q", (each.start, each.end, each.size))
+            for (_, before), (moment, units) in pairwise(each.sizes):
+                self._earlier += array("q", (moment, each.end, units - before))
 
     def close(self) -> None:
         """No-op: nothing is buffered."""

@@ -168,6 +168,25 @@ def _hosts(ids: str) -> str:
     return ids.replace(",", " ")
 
 
+class SizesCsv:
+    """A sink that writes the sizes of malleable jobs over time: job, instance, moment in seconds and units from then on.
+
+    Args:
+        file: open for text. Jobs of one size have no lines; `jobs.csv` has theirs.
+    """
+
+    def __init__(self, file: IO[str]) -> None:
+        self._writer = csv.writer(file, lineterminator="\n")
+        self._writer.writerow(("job_id", "instance", "time", "units"))
+
+    def add(self, job: Finished) -> None:
+        for each in (*job.earlier, job):
+            self._writer.writerows((each.id, each.instance, _text(moment), units) for moment, units in each.sizes)
+
+    def close(self) -> None:
+        """No-op: nothing is buffered."""
+
+
 class SwfText:
     """A sink that writes the Standard Workload Format.
 

@@ -34,6 +34,8 @@ class Finished(NamedTuple):
         queue: from the workload.
         work: how long it runs without interruptions, saves and restarts.
         earlier: its attempts that were interrupted, after each of which it waited again.
+        sizes: of a malleable job that has changed: the moments of its sizes, and its units from then on; `size` is the first.
+        paused: the unit-ticks in which it has done no work because it changed its size.
         predicted: how long it was expected to run at its submission; its limit in a run without prediction.
         corrections: how often it outlived what was expected.
         energy: what its nodes consumed while it ran, in picojoules; None if what they draw is not known.
@@ -58,9 +60,25 @@ class Finished(NamedTuple):
     queue: str | None = None
     work: int = 0
     earlier: tuple[Finished, ...] = ()
+    sizes: tuple[tuple[int, int], ...] = ()
+    paused: int = 0
     predicted: int = FOREVER
     corrections: int = 0
     energy: int | None = None
+
+    def spans(self) -> Iterator[tuple[int, int, int]]:
+        """Start, end and units of each part of its time with one size."""
+        if not self.sizes:
+            yield self.start, self.end, self.size
+            return
+        stops = [*(moment for moment, _ in self.sizes[1:]), self.end]
+        for (moment, units), stop in zip(self.sizes, stops, strict=True):
+            yield moment, stop, units
+
+    @property
+    def area(self) -> int:
+        """The unit-ticks that it held."""
+        return sum((end - start) * units for start, end, units in self.spans())
 
     @property
     def joules(self) -> float | None:

@@ -42,6 +42,7 @@ from fluxres.instance.states import RUNNING, State
 from fluxres.model import matching
 from fluxres.simulation import balance as balances
 from fluxres.simulation import elastic as elastics
+from fluxres.simulation import malleable as resizing
 from fluxres.simulation import power_cap
 from fluxres.simulation.attempts import History
 from fluxres.simulation.balance import Balance, Family, Move
@@ -235,6 +236,8 @@ class Simulator:
     Args:
         machine: what the workload runs on.
         queue_policy, match_policy: of the instance, if there is not a hierarchy.
+        size_policy: of all instances: which size a job gets that may have several.
+        resize_policy: of all instances: when running malleable jobs change their sizes.
         inventory: of all instances.
         hierarchy: levels of instances.
         cost: cost model of decisions, with or without other costs of instances, or one for each level from the outermost on, of
@@ -257,6 +260,8 @@ class Simulator:
         *,
         queue_policy: str | QueuePolicy = "easy",
         match_policy: str = "first",
+        size_policy: str = "requested",
+        resize_policy: str = "none",
         inventory: str = "auto",
         hierarchy: Hierarchy | None = None,
         cost: Cost | LevelCost | Sequence[Cost | LevelCost | None] | None = None,
@@ -277,6 +282,8 @@ class Simulator:
         has_work = bool(self.hierarchy.starts_per_node) or any(not each.overheads.is_nothing for each in self.costs)
         takes_time = has_work or any(each.decision is not None for each in self.costs)
         _require_one_queue(self.hierarchy, accounting, feedback, takes_time=takes_time)
+        self.malleable = resizing.MalleableJobs(resizing.parse(resize_policy), self._move_end)
+        self._require_constant_sizes(takes_time=takes_time)
         self.accounting = accounting
         self._known_charged: dict[tuple[str | None, ...], Charged] = {}
         self.clock = SimulatedClock()
@@ -293,6 +300,7 @@ class Simulator:
             self.machine.graph,
             queue_policy=queue_policy if hierarchy is None else hierarchy.queue_policy(0),
             match_policy=match_policy if hierarchy is None else hierarchy.match_policy(0),
+            size_policy=size_policy,
             clock=self.clock,
             inventory=inventory,
             runner=self,
@@ -323,9 +331,7 @@ class Simulator:
         """Of jobs that were interrupted."""
         self.external = External(self, disturbances.events, disturbances.on_failure)
         self.has_external = self.external.next is not None
-        if has_work and (self.has_external or prediction is not None or self.fleet is not None):
-            what = "external events, predictions and energy are"
-            raise UsageError(f"{what} for instances of which only decisions take time", where="cost")
+        self._require_no_work(has_work=has_work)
         if self.has_external:
             self.running.area_of = lambda begin, end: self.external.areas(begin, end)[1]
         self._begin_at = FOREVER
@@ -340,6 +346,21 @@ class Simulator:
         self._periods = self._never = 0
         """Periods that are scheduled, and jobs that were never submitted because the instance of their job had ended."""
         self._made = self._submitted = self._numbered = self._ended = self._handled = self._supplies_seen = self._idle_events = 0
+
+    def _require_constant_sizes(self, *, takes_time: bool) -> None:
+        """Errors: UsageError for sizes that change where that is not modelled."""
+        if not self.malleable.policy.is_needed:
+            return
+        if takes_time:
+            raise UsageError("resize_policy: jobs cannot change their size where decisions take time", hint="use cost none")
+        if self.fleet is not None:
+            raise UsageError("resize_policy: energy is counted for jobs that keep their size", hint="use moldable jobs")
+
+    def _require_no_work(self, *, has_work: bool) -> None:
+        """Errors: UsageError for what is not modelled where instances have work beside their decisions."""
+        if has_work and (self.has_external or self.prediction is not None or self.fleet is not None):
+            what = "external events, predictions and energy are"
+            raise UsageError(f"{what} for instances of which only decisions take time", where="cost")
 
     # -- the runner of the instances -----------------------------------------------------------------------------------
 
@@ -360,7 +381,10 @@ class Simulator:
         if self.fleet is not None and not is_instance:
             moment = self._switch_on(job, moment)
         if isinstance(what, Submission) and (not is_instance or job.limit < FOREVER):
-            end = job.limit if is_instance else self._end_of(job, what, moment)
+            if self.malleable.policy.is_needed and what.adaptive is not None and what.adaptive.is_malleable:
+                end = self.malleable.begin(job, what.run, what.adaptive, moment)
+            else:
+                end = job.limit if is_instance else self._end_of(job, what, moment)
             if job in self.histories:
                 self.histories[job].ends = end
             self.events.push(end, END, job)
@@ -391,10 +415,19 @@ class Simulator:
             return job.duration
         return job.duration - self.fleet.longest_wait
 
+    def _move_end(self, job: Job, end: int) -> None:
+        """A malleable job ends at another moment, since its size has changed."""
+        self.events.push(end, END, job)
+
     def _length(self, job: Job, given: Submission) -> int:
         """How long an attempt of a job takes, if nothing interrupts it."""
+        return self.checkpoint.length(*self._work(job, given))
+
+    def _work(self, job: Job, given: Submission) -> tuple[int, bool]:
+        """The work of an attempt, as the time that it takes at the size of the job, and whether it goes on from a checkpoint."""
         history = self.histories.get(job) if self.histories else None
-        return self.checkpoint.length(given.run, False) if history is None else history.length(self.checkpoint)
+        work, is_restart = (given.run, False) if history is None else (history.run - history.saved, history.saved > 0)
+        return int(work) if given.adaptive is None else given.adaptive.length(work, _size(job)), is_restart
 
     def stop(self, job: Job, why: str) -> None:
         """End a job now."""
@@ -406,14 +439,14 @@ class Simulator:
         """Note an attempt of a job that will wait again."""
         given, now = job.payload, self.clock.now
         history = self.histories.setdefault(job, History(given.run))
-        elapsed = max(now - job.started, 0)
-        work, is_restart = history.run - history.saved, history.saved > 0
+        saved = self.checkpoint.saved(max(now - job.started, 0), *self._work(job, given))
         record = self._record(job, now, "failed")
         if self._elastic.is_needed and job.claim is not None:
             then: Any = AsItWas(record.inventory, job.claim)
             record = record._replace(inventory=then)
         history.earlier.append(record)
-        history.saved += self.checkpoint.saved(elapsed, work, is_restart)
+        self.malleable.running.pop(job, None)
+        history.saved += saved if given.adaptive is None else given.adaptive.at_preferred(saved, _size(job))
         history.ends = -1
 
     # -- the event loop ----------------------------------------------------------------------------------------------
@@ -577,8 +610,24 @@ class Simulator:
             planned += 0 if self.fleet is None else self.fleet.longest_wait
         wanted = list(self._resolved(site, given)) if given.dependencies else ()
         charged = self._charged(given) if given.user is not None or self.accounting is not None else None
+        sizes = site.sizes(given, self._extended)
         urgency, name, user = given.urgency, given.name, given.user
-        return instance.submit_request(request, limit, now, urgency, name, user, wanted, payload, charged, planned)
+        return instance.submit_request(request, limit, now, urgency, name, user, wanted, payload, charged, planned, sizes)
+
+    def _extended(self, limit: int) -> int:
+        """A limit with the time for saves, a restart and waiting for nodes."""
+        limit = self.checkpoint.limit(limit)
+        return limit if self.fleet is None or limit >= FOREVER else limit + self.fleet.longest_wait
+
+    def _unsupported(self, job: Submission) -> str | None:
+        """What does not go together with the sizes of a job."""
+        if job.adaptive is None:
+            return None
+        if self.prediction is not None:
+            return "run times of jobs of several sizes are not predicted"
+        if job.adaptive.is_malleable and self.malleable.policy.is_needed and self.checkpoint.interval_s is not None:
+            return "a malleable job has no checkpoints: make it moldable, or leave them out"
+        return None
 
     def _charged(self, job: Submission) -> Charged:
         """To whom a job is charged; equal ones are one object."""
@@ -655,6 +704,8 @@ class Simulator:
 
     def _take(self, site: Site, job: Submission) -> str | None:
         """Submit a job to an instance; returns why it can never run there, or None."""
+        if (problem := self._unsupported(job)) is not None:
+            return problem
         try:
             limit = job.limit if job.jobs else self.checkpoint.limit(job.limit)
             if self.fleet is not None and not job.jobs and limit < FOREVER:
@@ -809,13 +860,17 @@ class Simulator:
             return
         self._last_ended = job
         site, given = self._sites[job.instance], job.payload
-        history = self.histories.get(job) if self.histories else None
-        if history is not None and history.ends != self.clock.now:
-            return  # it was the end of an attempt that was interrupted
+        progress = self.malleable.running.get(job)
+        attempt = progress or (self.histories.get(job) if self.histories else None)
+        if attempt is not None and attempt.ends != self.clock.now:
+            return  # it was the end of an attempt that was interrupted, or at another size
         below = None if job.child is None else self._sites.get(job.child)
         is_nested = isinstance(given, Submission) and bool(given.jobs)
         is_done = below.is_ending if below is not None else not is_nested
-        runs_on = isinstance(given, Submission) and not is_nested and job.started + self._length(job, given) > moment
+        if progress is not None:
+            runs_on = not progress.is_done
+        else:
+            runs_on = isinstance(given, Submission) and not is_nested and job.started + self._length(job, given) > moment
         if not is_done or runs_on:
             job.instance.exception(job, "timelimit", note="the limit is reached")
         else:
@@ -941,6 +996,8 @@ class Simulator:
 
     def _settle_one(self, site: Site, *, passed: bool) -> None:
         instance = site.instance
+        if self.malleable.policy.is_needed and (passed or not self._is_stepped) and not instance.is_closed:
+            self.malleable.adjust(instance)
         if self._is_stepped and not passed and site.pass_at == FOREVER and not instance.is_closed:
             site.pass_at = max(self.clock.now, site.busy_until)
             if self.processors is None:
@@ -1147,6 +1204,7 @@ class Simulator:
             history = self.histories.pop(job, None)
             if history is not None:
                 record = record._replace(earlier=tuple(history.earlier))
+        self.malleable.running.pop(job, None)
         if self.prediction is not None:
             predicted, corrections = self.prediction.end(given, record)
             record = record._replace(predicted=predicted, corrections=corrections)
@@ -1156,28 +1214,37 @@ class Simulator:
 
     def _record(self, job: Job, end: int, result: str) -> Finished:
         given, claim, inventory = job.payload, job.claim, job.instance.inventory
+        progress = self.malleable.running.get(job)
         start = min(job.started, end)  # it may have ended while it waited for its decision or its nodes
         return Finished(
             given.id,
             given.submit,
             start,
             end,
-            self._own_limit(job),
-            inventory.count(claim) if claim is not None else 0,
+            self._own_limit(job) if progress is None or progress.limit >= FOREVER else progress.limit - job.started,
+            progress.steps[0][1] if progress is not None else inventory.count(claim) if claim is not None else 0,
             job.status,
             result,
             job.user,
             self._sites[job.instance].number,
             claim,
             inventory,
-            given.ask,
+            given.ask if isinstance(given.ask, int) else job.request,
             account=job.account if self.accounting is not None else given.account,
             qos=job.qos if self.accounting is not None else given.qos,
             partition=job.partition if self.accounting is not None else given.partition,
             queue=given.queue,
-            work=given.run,
+            work=given.run if given.adaptive is None else given.adaptive.length(given.run, _size(job)),
+            sizes=() if progress is None or len(progress.steps) == 1 else tuple(progress.steps),
+            paused=0 if progress is None else progress.paused(end),
             energy=None if self.fleet is None else self.fleet.end(job, end, has_run=start >= 0),
         )
+
+
+def _size(job: Job) -> int:
+    """The size that was chosen for a moldable job."""
+    assert job.sizes is not None  # it has several
+    return job.sizes.chosen.size
 
 
 def _require_one_queue(hierarchy: Hierarchy, accounting: Accounting | None, feedback: str | None, *, takes_time: bool) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, NamedTuple
 
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import InputError
+from fluxres.instance.sizes import Sizes, with_count
 
 if TYPE_CHECKING:
     from fluxres.instance import Instance, Job, JobId
@@ -168,6 +169,23 @@ class Site:
     def request(self, job: Submission) -> Request:
         """What a job requests here."""
         return self.machine.asking(job.ask) if isinstance(job.ask, int) else job.ask
+
+    def sizes(self, job: Submission, extended: Callable[[int], int]) -> Sizes | None:
+        """The sizes that a job may have here; None if it has only one.
+
+        Args:
+            extended: a limit with the time for saving work.
+        """
+        ask, adaptive = job.ask, job.adaptive
+        if adaptive is None:
+            return None
+
+        def limit(size: int) -> int:
+            return extended(adaptive.length(job.limit, size))
+
+        if isinstance(ask, int):
+            return adaptive.options(limit, self.machine.asking, self.machine.count)
+        return adaptive.options(limit, lambda size: with_count(ask, size), int(self.machine.graph.structure.size.sum()))
 
     def drain(self) -> int:
         """Drop the jobs that were not submitted; returns their number."""

@@ -35,6 +35,8 @@ class Speedup(Protocol):
     def of(self, size: int) -> Fraction:
         """How many times faster a job runs on this number of units than on one."""
 
+    def __hash__(self) -> int: ...
+
 
 @dataclass(frozen=True)
 class Linear:

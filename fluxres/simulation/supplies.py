@@ -77,10 +77,13 @@ class Drawn:
     def add(self, job: Finished) -> None:
         amount = self._of(job.ask) if isinstance(job.ask, Request) else None
         amount = job.size * self.supply.draw if amount is None else amount
-        if job.start >= 0 and amount and job.end > job.start:
-            self._start.append(job.start)
-            self._end.append(job.end)
-            self._amount.append(amount)
+        if job.start < 0 or not amount:
+            return
+        for start, end, size in job.spans():
+            if end > start:
+                self._start.append(start)
+                self._end.append(end)
+                self._amount.append(amount if size == job.size else amount * size / job.size)
 
     def close(self) -> None:
         """No-op: nothing is buffered."""

@@ -13,6 +13,7 @@ from fluxres import limits
 from fluxres.clock import TICKS_PER_S
 from fluxres.errors import LimitExceeded, UsageError
 from fluxres.instance.job import BEGIN, SINGLETON
+from fluxres.simulation.adaptive import Adaptive
 from fluxres.syntax.jobspec import Request
 
 
@@ -39,6 +40,7 @@ class Submission(NamedTuple):
         level: of the instance that runs it, 0 for the outermost; None for an innermost one.
         jobs: those of an instance that is made for this job, on what it holds; their times count from the begin of that
             instance, which ends with the last of them, or at the limit.
+        adaptive: its sizes, if it is moldable or malleable; `run`, `limit` and `ask` are those of the preferred one.
         waited: how long it waited in the system that a trace was recorded on, in ticks, or None.
     """
 
@@ -62,6 +64,7 @@ class Submission(NamedTuple):
     think: int = 0
     level: int | None = None
     jobs: tuple[Submission, ...] = ()
+    adaptive: Adaptive | None = None
     waited: int | None = None
 
     @property

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import IO, Any, Final
 
 import orjson
+from msgspec import structs
 
 from fluxres.clock import FOREVER, TICKS_PER_S
 from fluxres.errors import InputError, UsageError
+from fluxres.simulation.adaptive import Adaptive
+from fluxres.simulation.speedup import Times
 from fluxres.simulation.workload import Submission, Workload
 from fluxres.syntax import jobspec
 from fluxres.syntax.vertex import Vertex
@@ -85,7 +89,7 @@ def _swf(workload: Workload, losses: Losses, _: str) -> Iterator[str]:
             values[2] = _seconds(job.waited)
         if job.previous is not None:
             values[16], values[17] = ids.of(job.previous), _seconds(job.think)
-        _count(job, losses, ("name", "qos", "dependencies", "urgency", "level"))
+        _count(job, losses, ("name", "qos", "dependencies", "urgency", "level", "adaptive"))
         yield " ".join(map(str, values)) + "\n"
     for kind in kinds:
         if numbers[kind].renamed:
@@ -158,6 +162,8 @@ def _batsim(workload: Workload, losses: Losses, _: str) -> Iterator[str]:
         if job.limit < FOREVER:
             entry["walltime"] = _value(job.limit)
         entry |= {key: value for key in _MORE if (value := getattr(job, key)) is not None}
+        if job.adaptive is not None:
+            entry |= {"sizes": str(job.adaptive.sizes), **_adaptive(job.adaptive)}
         _count(
             job, losses, ("name", "urgency", "dependencies", "status", "memory_kib", "application", "previous", "level", "waited")
         )
@@ -183,12 +189,27 @@ def _listed(workload: Workload, losses: Losses, unit: str) -> Iterator[str]:
     yield "\n]\n"
 
 
+def _adaptive(given: Adaptive) -> dict[str, Any]:
+    """What a job says of its sizes, without these."""
+    entry: dict[str, Any] = {"speedup": str(given.speedup)}
+    if given.is_malleable:
+        entry |= {"malleable": True, "reconfiguration": _value(given.reconfiguration)}
+    return entry
+
+
 def _entry(job: Submission, losses: Losses, unit: str) -> dict[str, Any]:
-    request: Any = f"slot={job.ask}/{unit}" if isinstance(job.ask, int) else _request(job)
+    adaptive = job.adaptive
+    if adaptive is not None and not isinstance(job.ask, int):
+        outermost = structs.replace(job.ask.resources[0], count=adaptive.sizes)
+        job = job._replace(ask=replace(job.ask, resources=(outermost,)))
+    number = job.ask if adaptive is None else adaptive.sizes
+    request: Any = f"slot={number}/{unit}" if isinstance(job.ask, int) else _request(job)
     entry: dict[str, Any] = {"id": job.id, "request": request, "submit": _value(job.submit)}
+    if adaptive is not None:
+        entry |= {"preferred": adaptive.preferred, **_adaptive(adaptive)}
     if job.jobs:
         entry["jobs"] = [_entry(each, losses, unit) for each in job.jobs]
-    else:
+    elif adaptive is None or not isinstance(adaptive.speedup, Times):
         entry["run"] = _value(job.run)
     if job.limit < FOREVER:
         entry["duration"] = _value(job.limit)
@@ -223,7 +244,7 @@ def _request(job: Submission) -> Any:
 def _shape(vertices: tuple[Vertex, ...]) -> str:
     parts = []
     for vertex in vertices:
-        count = vertex.count.to_plain()
+        count = str(vertex.count)
         inside = f"/{_shape(vertex.children)}" if vertex.children else ""
         parts.append(f"{vertex.type}={count}{'{x}' if vertex.exclusive and not vertex.is_slot else ''}{inside}")
     return parts[0] if len(parts) == 1 else f"[{';'.join(parts)}]"

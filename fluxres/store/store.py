@@ -110,6 +110,12 @@ class Rows:
         self.db.add_graph(GraphRow(0, name, os.urandom(8).hex(), now, -1, 0, 0, 0, 0))
         return self.graph(name)
 
+    def require_without_instances(self, row: GraphRow) -> None:
+        """Refuse to replace a graph under the jobs of instances. Errors: UsageError."""
+        if any(name.startswith(f"{INSTANCE}{row.uid}:") for name in self.db.notes()):
+            hint = f"close them, or drop the graph with them: `fluxres graphs drop {row.name}`"
+            raise UsageError("a server keeps instances on it", where=f"graph '{row.name}'", hint=hint)
+
     def remove(self, row: GraphRow) -> None:
         self.db.remove_graph(row.number)
         if self.db.note(DEFAULT) == row.name:
@@ -932,6 +938,7 @@ class Store:
                     )
             if base is None:  # another graph, which is no copy of what a job holds
                 rows.claims.require_unleased(row)
+                rows.require_without_instances(row)
                 rows.claims.remove(row)
             seq = rows.append(row, graph, [event], self.clock(), command, shape=shape)
             if held is not None:

@@ -93,7 +93,8 @@ def answers() -> list[tuple[str, dict[str, object]]]:
     for part in GOLDEN.read_text(encoding="utf-8").split("$ fluxres ")[1:]:
         words, _, text = part.partition("\n")
         name = next(word for word in words.split() if word in COMMANDS)
-        found.append((name, json.loads(text)))
+        printed = [line for line in text.splitlines() if not line.startswith(("! ", "(status "))]
+        found.append((name, json.loads("\n".join(printed))))
     return found
 
 

@@ -342,8 +342,12 @@ def test_what_an_instance_did_is_not_undone(shared: Server, tmp_path: Path) -> N
         job = top.submit("slot/node", duration_s=1000)
         status, document = shared.answers("POST", f"/v1/graphs/{name}/undo", b"{}")
         assert (status, document["message"]) == (400, "the last change was one of an instance, which keeps it")
+        status, document = shared.answers("POST", f"/v1/graphs?name={name}&replace=true", json.dumps(DEMO).encode())
+        assert (status, document["message"]) == (400, "a server keeps instances on it")
         assert top.job(job).pools
         assert top.check() == []
+        top.close()
+        assert shared.answers("POST", f"/v1/graphs?name={name}&replace=true", json.dumps(DEMO).encode())[0] == 201
 
 
 def test_a_standby_takes_the_instances_over(tmp_path: Path) -> None:

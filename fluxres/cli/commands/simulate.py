@@ -55,6 +55,28 @@ if TYPE_CHECKING:
     help="first (default), low, high, …; by level: low:high.",
 )
 @click.option(
+    "--size-policy",
+    metavar="P",
+    shell_complete=completing.size_policy,
+    help="Size of a job that may have several: requested (default), greedy, earliest-finish, efficiency:0.5.",
+)
+@click.option(
+    "--resize-policy",
+    metavar="P",
+    shell_complete=completing.resize_policy,
+    help="Malleable jobs that run: none (default), expand-idle, shrink-to-start, equipartition.",
+)
+@click.option(
+    "--adaptive",
+    metavar="A",
+    help="Make the jobs moldable or malleable: moldable:min=0.5,max=2,fraction=0.3. Needs --speedup.",
+)
+@click.option(
+    "--speedup",
+    metavar="S",
+    help="How much faster they are on more: linear, amdahl:serial=0.05, downey:A={size},sigma=1, table:1=1,8=6.5.",
+)
+@click.option(
     "-T",
     "--topology",
     "hierarchy",
@@ -235,6 +257,8 @@ def _simulator(given: dict[str, Any], machine: Machine, costs: list[LevelCost], 
         machine,
         hierarchy=hierarchy,
         cost=costs,
+        size_policy=given["size_policy"] or "requested",
+        resize_policy=given["resize_policy"] or "none",
         inventory=given["inventory"] or "auto",
         event_order=given["event_order"],
         disturbances=_disturbances(given, machine),
@@ -256,7 +280,7 @@ def _pass(workload: str, given: dict[str, Any], costs: list[LevelCost]) -> None:
 
 def _read(workload: str, given: dict[str, Any]) -> tuple[Workload, Machine]:
     from fluxres.experiments.parts import Changed
-    from fluxres.simulation import reading
+    from fluxres.simulation import adapted, reading
     from fluxres.simulation.estimates import estimate
     from fluxres.simulation.machine import Machine, read
 
@@ -268,6 +292,9 @@ def _read(workload: str, given: dict[str, Any]) -> tuple[Workload, Machine]:
     machine = Machine(graph, given["unit"] or fine)
     if given["cut"]:
         jobs.submissions = Changed(jobs.submissions, size_max=machine.count, notes=jobs.notes)
+    if given["adaptive"] is not None or given["speedup"] is not None:
+        how = adapted.parse(given["adaptive"] or "moldable", given["speedup"] or "")
+        jobs.submissions = adapted.Adapted(jobs.submissions, how, machine.count, given["seed"])
     return jobs, machine
 
 
@@ -297,6 +324,7 @@ def _made(settings: Settings, workload: str, machine: Machine, given: dict[str, 
     queues = f"queue {'policies' if len(policies) > 1 else 'policy'} {', '.join(policies)}"
     nested = f", {given['hierarchy']} instances" if given["hierarchy"] else ""
     nested += "".join(f", {name} {given[name]}" for name in ("larger", "balance", "elastic") if given[name])
+    nested += "".join(f", {name} {given[key]}" for name, key in _CHOICES.items() if given[key])
     nested += "".join(f", {name} {given[name]}" for name in ("prediction", "corrector", "feedback") if given[name])
     order = "" if given["event_order"] == "sequential" else f", events {given['event_order']}"
     is_model = ":" in workload and not given["format_name"]
@@ -313,6 +341,7 @@ def _made(settings: Settings, workload: str, machine: Machine, given: dict[str, 
     }
 
 
+_CHOICES = {"size policy": "size_policy", "resize policy": "resize_policy", "jobs": "adaptive", "speed-up": "speedup"}
 _CONDITIONS = (
     "energy",
     "power_saving",
