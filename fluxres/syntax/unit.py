@@ -196,10 +196,10 @@ def exact(amount: int, unit: str | None) -> str:
     """An amount for people without rounding, in the largest unit that needs at most two decimals; a unit that is a part of one,
     such as 0.0001, is multiplied.
 
-    >>> exact(34650, "W"), exact(3001, "W"), exact(18_000, "GiB"), exact(4096, "GiB")
-    ('34.65 kW', '3001 W', '18000 GiB', '4 TiB')
-    >>> exact(3, None), exact(7500, "0.0001"), exact(4480000, "mW")
-    ('3', '0.75', '4.48 kW')
+    >>> exact(34650, "W"), exact(3001, "W"), exact(18_000, "GiB"), exact(4096, "GiB"), exact(3, None), exact(7500, "0.0001")
+    ('34.65 kW', '3001 W', '18000 GiB', '4 TiB', '3', '0.75')
+    >>> exact(4_480_000, "mW")
+    '4.48 kW'
     """
     if unit is not None and _PART.fullmatch(unit):
         return _with_unit(f"{amount * Decimal(unit):f}", None)
