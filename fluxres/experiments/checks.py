@@ -48,7 +48,10 @@ def _check_run(seen: dict[bytes, Any], study: Study, run: Run) -> None:
     _once(seen, study, run, "disturbances", disturbed, lambda: parts.disturbances(run, machine))
     _once(seen, study, run, "energy", (page.machine, page.unit, page.energy), lambda: _energy(run, machine))
     worked = (page.machine, page.unit, page.cost, page.disturbances, page.energy, page.prediction, page.hierarchy)
-    _once(seen, study, run, "cost", worked, lambda: _work(run, machine, levels))
+    working = "cost" if page.cost != "none" else "hierarchy.starts_per_node"
+    _once(seen, study, run, working, worked, lambda: _work(run, machine, levels))
+    moving = (page.hierarchy.balance, page.disturbances.on_failure)
+    _once(seen, study, run, "hierarchy.balance", moving, lambda: _moving(run))
     _once(seen, study, run, "accounting", (page.accounting, levels.levels > 1), lambda: _accounting(run, levels))
     _once(seen, study, run, "prediction", page.prediction, lambda: parts.prediction(run))
     _once(seen, study, run, "feedback", (page.feedback, levels.levels > 1), lambda: _feedback(run, levels))
@@ -104,6 +107,11 @@ def _work(run: Run, machine: Machine, levels: Hierarchy) -> None:
     if names := [name for name, what in there.items() if what is not None]:
         text = "of instances only decisions may take time beside " + " and ".join(names)
         raise UsageError(text, hint="leave out starts_per_node, and all costs but that of decisions")
+
+
+def _moving(run: Run) -> None:
+    if run.page.hierarchy.balance != "none" and run.page.disturbances.on_failure == "requeue":
+        raise UsageError("jobs that move between instances cannot be requeued", hint="use on_failure: fail")
 
 
 def _accounting(run: Run, levels: Hierarchy) -> None:

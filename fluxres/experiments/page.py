@@ -474,7 +474,12 @@ _UNSAID: Final[tuple[Any, ...]] = (None, {}, [], False, 0.0, 1.0)
 
 def _said(given: msgspec.Struct) -> dict[str, Any]:
     found = {field.encode_name: (getattr(given, field.name), default_of(field)) for field in msgspec.structs.fields(given)}
-    return {key: value for key, (value, default) in found.items() if value not in _UNSAID or value != default}
+    return {key: value for key, (value, default) in found.items() if value != default or not _is_unsaid(value)}
+
+
+def _is_unsaid(value: object) -> bool:
+    """Whether a value goes without saying where it is the default."""
+    return isinstance(value, msgspec.Struct) or value in _UNSAID
 
 
 def _flat(value: object) -> str:

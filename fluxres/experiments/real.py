@@ -87,6 +87,7 @@ def wanted(run: Run) -> Wanted:
         "accounting": page.accounting is not None,
         "energy": page.energy is not None,
         "prediction": page.prediction is not None,
+        "workload.adaptive": entry.adaptive is not None,
         "workload.estimates": entry.estimates is not None,
         "hierarchy.starts_per_node": bool(given.starts_per_node),
         "hierarchy.larger": given.larger != "refuse",

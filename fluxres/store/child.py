@@ -537,7 +537,12 @@ def both(store: Store, name: str, command: str, user: str | None = None, mark: s
             yield pair
             fresh = parent.copy(job=claim.job)
         with _changing(store, rows, row, pair.part, command, user):
-            pair.part.apply(fresh)
+            try:
+                pair.part.apply(fresh)
+            except StillHeld as error:
+                said = error.message.replace("is not in the description", "would go from the child")
+                hint = "free it in the child, or wait until it ends"
+                raise StillHeld(said, jobs=error.jobs, where=error.where, hint=hint) from None
         for key, text in pair.notes:
             rows.db.put_note(key, text)
     store.wake(above.name, ())

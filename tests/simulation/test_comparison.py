@@ -138,7 +138,7 @@ machine: node=2/core=2
 unit: core
 workload: {ensemble: {jobs: 4, run_s: 1}}
 hierarchy: {topology: 2}
-cost: [{fixed_s: 0.01, boot: {messages: 2}}, none]
+cost: [{fixed_s: 0.01, boot: {messages: 2}}, {event_s: 0.5}]
 """
 DRAWING = """
 fluxres-experiment: 1
@@ -169,7 +169,7 @@ def facts(study: Study, folder: Path) -> dict[str, str]:
 def test_a_report_names_every_setting(page: Write, tmp_path: Path) -> None:
     assert facts(page(POWERED), tmp_path / "a").items() >= FACTS.items()
     levels = facts(page(LEVELS), tmp_path / "b")
-    assert levels["cost of a decision"] == "level 0: fixed_s: 0.01, boot: {messages: 2}; level 1: none"
+    assert levels["cost of a decision"] == "level 0: fixed_s: 0.01, boot: {messages: 2}; level 1: event_s: 0.5"
     assert "energy" not in levels
 
 

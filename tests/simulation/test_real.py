@@ -65,6 +65,10 @@ def test_real_runs_stand_beside_the_simulated_ones(tmp_path: Path) -> None:
         ("energy: {idle_w: 10, full_w: 20}", "real runs have no energy"),
         ("prediction: {predictor: tsafrir}", "real runs have no prediction"),
         ("workload: {ensemble: {jobs: 6, run_s: 1}, estimates: exact}", "real runs have no workload.estimates"),
+        (
+            "workload: {ensemble: {jobs: 6, run_s: 1}, adaptive: {kind: moldable, speedup: linear}}",
+            "real runs have no workload.adaptive",
+        ),
         ("hierarchy: {starts_per_node: 1}", "real runs have no hierarchy.starts_per_node"),
         ("hierarchy: {balance: steal}", "real runs have no hierarchy.balance"),
     ],

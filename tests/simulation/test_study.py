@@ -107,6 +107,18 @@ WRONG = [
         "of instances only decisions may take time beside energy and prediction",
         "leave out starts_per_node",
     ),
+    (
+        "energy: {idle_w: 1, full_w: 2}\nhierarchy: {starts_per_node: 2}\n",
+        "7:30",
+        "of instances only decisions may take time beside energy",
+        "leave out starts_per_node",
+    ),
+    (
+        "disturbances: {on_failure: requeue}\nhierarchy: {topology: 2, balance: steal}\n",
+        "7:35",
+        "jobs that move between instances cannot be requeued",
+        "use on_failure: fail",
+    ),
     ("unit: gpu\n", "4:", "", "it has"),
     ("vary: {hierarchy.topology: []}\n", "6:28", "at least one entry", ""),
     ("vary: {hierarchy.topology: [1, 2, 1]}\n", "6:28", "1 occurs in the list twice", ""),

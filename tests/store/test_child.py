@@ -167,6 +167,11 @@ def test_what_cannot_be_had_or_returned(local: Store, cleanup: ExitStack) -> Non
         with pytest.raises(error):
             attempt()
     assert before == (local.load("demo").revision, local.log("demo", limit=1)[0].seq, local.log("demo.a", limit=1)[0].seq)
+    with pytest.raises(
+        StillHeld, match=rf"^{NODES[0]}/core0: would go from the child \(held by x\) \(free it in the child, or"
+    ) as found:
+        child.shrink(NODES[0])
+    assert tuple(found.value.jobs) == ("x",)
     child.graph.free("x")
     with pytest.raises(UsageError, match="returns everything ends"):
         child.shrink(NODES[:2])
