@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -187,6 +188,13 @@ class Accounting(Struct, kw_only=True, forbid_unknown_fields=True, frozen=True):
     preempt_type: Literal["none", "qos"] = "none"
     preempt_mode: Literal["off", "cancel", "requeue"] = "cancel"
     preempt_exempt_time: Wait = 0.0
+
+    @property
+    def limits_times(self) -> bool:
+        """Whether there is a limit on how long jobs run, or one that a job without a limit gets."""
+        entries = chain(self.partitions.values(), self.qos.values(), self.accounts.values(), self.users.values())
+        names = ("max_wall", "max_time", "default_time")
+        return any(getattr(each, name, None) is not None for each in entries for name in names)
 
     def preempt_mode_of(self, qos: str) -> str:
         """What happens to the jobs of a QOS when they are preempted."""

@@ -31,6 +31,7 @@ from fluxres.simulation.power_saving import Rate
 if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
     from fluxres.instance import Job
+    from fluxres.instance.accounting import Accounting
     from fluxres.simulation.machine import Machine
     from fluxres.simulation.power_cap import PowerCap
 
@@ -499,17 +500,23 @@ class Fleet:
         return np.concatenate((free[np.lexsort((free, rank))][: count - lent.size], lent))
 
 
-def with_fleet(machine: Machine, settings: Energy | None) -> tuple[Machine, Fleet | None]:
+def with_fleet(machine: Machine, settings: Energy | None, accounting: Accounting | None = None) -> tuple[Machine, Fleet | None]:
     """The machine of a simulation, with a feed if there is a power cap; and its nodes, if it is known what they draw.
 
     Args:
         settings: None: what nodes have as properties, if they have.
+        accounting: its limits on times are refused where jobs wait for their nodes: policies plan the sum of wait and run.
 
-    Errors: those of `Fleet`; UsageError for a cap that cannot be kept.
+    Errors: those of `Fleet`; UsageError for a cap that cannot be kept, and for such limits.
     """
     if settings is None and not is_known(machine.graph.structure):
         return machine, None
     fleet = Fleet(machine, settings if settings is not None else Energy())
+    if fleet.longest_wait and accounting is not None and accounting.limits_times:
+        raise UsageError(
+            "accounting: jobs that wait for their nodes cannot have max_time, default_time or max_wall",
+            hint="take these limits out of the accounting, or switch no nodes off",
+        )
     if fleet.cap is not None:
         power_cap.require(fleet.cap, fleet)
         machine = power_cap.with_feed(machine, fleet, fleet.cap)

@@ -276,7 +276,7 @@ class Simulator:
     ) -> None:
         if event_order not in EVENT_ORDERS:
             raise UsageError(f"event_order: expected {' or '.join(EVENT_ORDERS)}, got {event_order!r:.80}")
-        self.machine, self.fleet = with_fleet(machine if isinstance(machine, Machine) else Machine(machine), energy)
+        self.machine, self.fleet = with_fleet(machine if isinstance(machine, Machine) else Machine(machine), energy, accounting)
         self.hierarchy = hierarchy if hierarchy is not None else Hierarchy()
         self.costs = by_level(cost, self.hierarchy.levels)
         has_work = bool(self.hierarchy.starts_per_node) or any(not each.overheads.is_nothing for each in self.costs)

@@ -17,6 +17,7 @@ from fluxres.clock import TICKS_PER_S
 from fluxres.errors import InputError, UsageError
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.uuids import new_origin
+from fluxres.instance.accounting import Accounting, Partition, Qos, User
 from fluxres.model import ResourceGraph
 from fluxres.simulation import node_power, power_cap, power_saving
 from fluxres.simulation.cost import Fitted
@@ -395,3 +396,17 @@ def test_the_command_and_a_study_give_the_same_energy(tmp_path: Path) -> None:
     (line,) = csv.DictReader(io.StringIO((folder / "schedule.csv").read_text()))
     assert float(line["consumed_joules"]) == pytest.approx(single["energy_j"])
     assert "drawn (kW)" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_limits_on_times_of_a_site_are_refused_where_jobs_wait_for_their_nodes() -> None:
+    energy = Energy(NodePower(100, 200), PowerSaving(0.0, 0.0, 10.0))
+    for rules in (
+        Accounting(partitions={"p": Partition(default=True, default_time=5)}),
+        Accounting(partitions={"p": Partition(max_time="1h")}),
+        Accounting(qos={"q": Qos(max_wall="1h")}),
+        Accounting(users={"ann": User(max_wall=60)}),
+    ):
+        with pytest.raises(UsageError, match="max_time, default_time or max_wall"):
+            Simulator(of_number(2), energy=energy, accounting=rules)
+        Simulator(of_number(2), energy=Energy(NodePower(100, 200)), accounting=rules)
+    Simulator(of_number(2), energy=energy, accounting=Accounting(users={"ann": User(max_jobs=1)}))
