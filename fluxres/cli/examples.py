@@ -178,13 +178,9 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         Example("A file, without loading it", "fluxres check data/clusters/demo.yaml"),
     ),
     "simulate": (
-        Example("A model on a shape", "fluxres simulate lublin:jobs=200,size=32 --machine node=32"),
+        Example("A model, planned with predictions", "fluxres simulate lublin:jobs=200,size=32 --machine 32 --predict tsafrir"),
         Example(
             "Two instances below one, that balance", "fluxres simulate ensemble:jobs=50 --machine core=8 -T 2 --balance steal"
-        ),
-        Example(
-            "Limits as users request them, and predictions by the last jobs of that size",
-            "fluxres simulate lublin:jobs=200,size=32 --machine 32 --estimates tsafrir --predict average:last=20,by=size",
         ),
         Example("A workflow, whose stages are instances", "fluxres simulate data/examples/workflow.yaml --machine core=8"),
     ),

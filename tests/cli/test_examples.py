@@ -82,6 +82,8 @@ def test_the_examples_of_a_command_work(name: str, demo: Path) -> None:
         if name == "child":
             run("fluxres allocate /demo/rack0/node[1-2] --job big --duration 2h")
             run("fluxres copy --job big --as part --replace")
+        if name == "wait":
+            process_of("run", "-n1", "--no-bind", "--job", "old", "--", "true")
         if name == "workload":
             run("fluxres workload lublin:days=21,size=8 trace.swf")
         run(example.command)
