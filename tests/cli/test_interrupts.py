@@ -50,12 +50,11 @@ def test_a_command_that_waits_has_a_bar_and_ends_with_ctrl_c(command: str, store
     waited_for = open_store(f"sqlite://{work}/new.db") if command == "restore" else store
     before = interrupts.contents(store)
     with waited_for.locked("a test", None):
-        terminal = Terminal(*words(command, store.url, work))
+        terminal = Terminal("--wait", "60", *words(command, store.url, work))
         terminal.until("━")
-        terminal.until("which is writing")
         terminal.press_ctrl_c()
         status = terminal.end()
-    assert status == 130
+    assert status == 130, terminal.text
     assert interrupts.problems(terminal, status, store, before, work) == []
 
 

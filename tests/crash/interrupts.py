@@ -33,8 +33,9 @@ from tests.store.servers import etcd, postgresql
 
 COMMANDS: Final = ("compact", "dump", "restore", "backup", "migrate", "copy", "copy to a file", "load")
 START: Final = """
-import fcntl, sys, termios
+import fcntl, signal, sys, termios
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell or a test runner may have had it ignored
 if sys.stdin.isatty():
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # Ctrl-C there is a signal for this session
 

@@ -519,7 +519,7 @@ def test_merge_at_an_existing_path() -> None:
 def test_merge_conflicts_name_their_place() -> None:
     s = demo(1, 1, 1)
     rack = build(Node("rack", 9), origin=OTHER_ORIGIN)
-    with pytest.raises(MergeConflict, match=r"no common ancestor \(name the path"):
+    with pytest.raises(MergeConflict, match=r"no common ancestor \(give the path"):
         surgery.merge(s, rack)
     with pytest.raises(UnknownPool, match="no pool 'rack7'"):
         surgery.merge(s, rack, "/demo/rack7/rack9")

@@ -172,6 +172,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "Pool.free end": lambda t: G().pool(MEMORY).free("held", end=t),
     "Request.parse duration_s": lambda d: fluxres.Request.parse("slot/core", duration_s=d).duration_s,
     "Instance.submit duration_s": lambda d: instance()[0].submit("slot/core", duration_s=d).duration_s,
+    "Instance.submit sizes": lambda d: instance()[0].submit("slot=1/core", sizes={1: d}).duration_s,
     "Instance.set_duration duration_s": limit_of,
     "Instance.reserve start_s": lambda t: reserved(start_s=t),
     "Instance.reserve duration_s": lambda d: reserved(duration_s=d),
@@ -204,6 +205,7 @@ OTHERS = {
     **dict.fromkeys(("IDset.next after", "IDset.prev before"), "a number"),
     "Request.__init__ duration_s": "the result of Request.parse",
     "Instance.do_next before": "ticks, for drivers of a tree of instances",
+    "Instance.resize_job end": "ticks, for drivers of malleable jobs",
 }
 RESULTS = {"Span", "Match", "Allocation", "Problem"}
 """Values that the package makes: their times are seconds or ticks already."""
