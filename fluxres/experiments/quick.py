@@ -99,9 +99,9 @@ def _source(workload: str, options: Mapping[str, Any]) -> dict[str, Any]:
     both: dict[str, Any] = {"cut": bool(options.get("cut"))}
     if options.get("estimates") is not None:
         both |= {"estimates": options["estimates"], "estimates_for": options.get("estimates_for") or "all"}
-    if name == "resample" or (name not in reading.MODELS and reading.is_model(name)):
+    if name == "resample" or (name not in reading.MODELS.built_in and reading.is_model(name)):
         return {"model": workload, **both}
-    if name not in reading.MODELS:
+    if name not in reading.MODELS.built_in:
         return {"file": str(Path(workload).resolve()), **both, "processors": options.get("processors") or "requested"}
     given, days = reading.model_values(name, rest)
     return {name: given | ({"days": days} if days else {}), **both}

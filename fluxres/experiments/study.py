@@ -144,7 +144,7 @@ class FittedCost(Struct, forbid_unknown_fields=True):
 
 
 class MeasuredCost(Struct, forbid_unknown_fields=True):
-    """The time it took on this machine, multiplied by a factor: the least of alike decisions in so many passes."""
+    """Processor time on this machine, multiplied by a factor. A decision costs the least that a similar one took in any pass."""
 
     factor: Above = 1.0
     passes: Annotated[int, Meta(ge=1, le=1000)] = 8

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,18 +11,17 @@ from fluxres.documents.source import Source
 from fluxres.errors import FluxresError, InputError, UsageError
 from fluxres.simulation import batsim, jobspecs, swf, workload
 from fluxres.simulation.models import Bursts, Ensemble, Lublin
+from fluxres.simulation.registry import Registry, pairs
 from fluxres.simulation.resampling import Resample
 from fluxres.simulation.workload import Submission, Workload
 from fluxres.syntax import duration as durations
 
-MODELS: Final[dict[str, Callable[..., Iterable[Submission]]]] = {
-    "lublin": Lublin,
-    "ensemble": Ensemble,
-    "bursts": Bursts,
-    "resample": Resample,
-}
-ENTRY_POINTS: Final = "fluxres.workload_models"
-"""The entry point group of models of other packages: classes whose annotations are the parameters, iterable over submissions."""
+MODELS: Final[Registry[Iterable[Submission]]] = Registry(
+    "workload",
+    {"lublin": Lublin, "ensemble": Ensemble, "bursts": Bursts, "resample": Resample},
+    "fluxres.workload_models",
+)
+"""Models; those of other packages are classes whose annotations are the parameters, iterable over submissions."""
 FORMATS: Final[dict[str, Callable[[Source], Workload]]] = {"swf": swf.read, "batsim": batsim.read, "jobs": jobspecs.read}
 BY_DAYS: Final = ("lublin", "bursts")
 """Models whose jobs arrive over time, so that their number can be given by a length in days."""
@@ -67,26 +65,17 @@ def read(text: str, *, format: str | None = None, seed: int = 0, processors: str
 
 def is_model(name: str) -> bool:
     """Whether this is the name of a model, of this package or of another one."""
-    return name in MODELS or any(entry.name == name for entry in entry_points(group=ENTRY_POINTS))
+    return name in models()
 
 
 def models() -> list[str]:
     """The names of all models; those of other packages come last."""
-    return [*MODELS, *sorted(entry.name for entry in entry_points(group=ENTRY_POINTS))]
+    return MODELS.names()
 
 
 def _model_of(name: str) -> Callable[..., Iterable[Submission]]:
-    if name in MODELS:
-        return MODELS[name]
-    (entry,) = (entry for entry in entry_points(group=ENTRY_POINTS) if entry.name == name)
-    try:
-        found: Callable[..., Iterable[Submission]] = entry.load()
-    except Exception as error:
-        raise UsageError(
-            f"cannot be imported: {type(error).__name__}: {error}",
-            where=f"workload {name}",
-            hint=f"its package has the entry point {entry.value!r}: repair or uninstall it",
-        ) from error
+    found = MODELS.find(name)
+    assert found is not None  # `is_model` was asked
     return found
 
 
@@ -103,13 +92,7 @@ def detect(head: bytes) -> str:
 
 
 def _parameters(name: str, text: str) -> dict[str, str]:
-    found = {}
-    for pair in text.split(",") if text else ():
-        key, equals, value = pair.partition("=")
-        if not equals:
-            raise UsageError(f"expected parameters as name=value, got {pair!r:.80}", where=f"workload {name}")
-        found[key.strip().replace("-", "_")] = value.strip()
-    return found
+    return {key.replace("-", "_"): value for key, value in pairs(text, f"workload {name}").items()}
 
 
 def model_values(name: str, text: str) -> tuple[dict[str, Any], float | None]:

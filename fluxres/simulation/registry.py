@@ -38,7 +38,9 @@ class Registry(Generic[T]):
         Errors: UsageError for a name or a parameter that does not exist, and for a wrong value.
         """
         name, _, rest = text.partition(":")
-        factory = self._factory(name)
+        factory = self.find(name)
+        if factory is None:
+            raise UsageError(f"no {self.what} {name!r:.80}", hint=f"there is {', '.join(self.names())}")
         where = f"{self.what} {name}"
         known = signature(factory).parameters
         given: dict[str, Any] = {}
@@ -57,7 +59,11 @@ class Registry(Generic[T]):
         except Exception as error:  # it may be that of another package
             raise UsageError(f"{error}" or type(error).__name__, where=where) from error
 
-    def _factory(self, name: str) -> Callable[..., T]:
+    def find(self, name: str) -> Callable[..., T] | None:
+        """The class of this name, imported if it is that of another package; None if there is none.
+
+        Errors: UsageError if it cannot be imported.
+        """
         if name in self.built_in:
             return self.built_in[name]
         for entry in entry_points(group=self.group):
@@ -66,9 +72,27 @@ class Registry(Generic[T]):
                     found: Callable[..., T] = entry.load()
                 except Exception as error:
                     hint = f"its package has the entry point {entry.value!r}: repair or uninstall it"
-                    raise UsageError(f"cannot be imported: {error}", where=f"{self.what} {name}", hint=hint) from error
+                    said = f"cannot be imported: {type(error).__name__}: {error}"
+                    raise UsageError(said, where=f"{self.what} {name}", hint=hint) from error
                 return found
-        raise UsageError(f"no {self.what} {name!r:.80}", hint=f"there is {', '.join(self.names())}")
+        return None
+
+
+def pairs(text: str, where: str) -> dict[str, str]:
+    """Parameters as ``name=value,…``.
+
+    Errors: UsageError for what is not a pair.
+
+    >>> pairs("size=4, days=2", "workload")
+    {'size': '4', 'days': '2'}
+    """
+    found = {}
+    for pair in text.split(",") if text else ():
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise UsageError(f"expected parameters as name=value, got {pair!r:.80}", where=where)
+        found[key.strip()] = value.strip()
+    return found
 
 
 def _value(text: str, field: str, parameter: Parameter, where: str) -> Any:

@@ -10,21 +10,18 @@ a method ``of(size)``.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from importlib.metadata import entry_points
 from math import isfinite
 from typing import Any, ClassVar, Final, Protocol
 
 from fluxres import limits
 from fluxres.documents.document import shown
 from fluxres.errors import FluxresError, InputError, UsageError
+from fluxres.simulation.registry import Registry, pairs
 from fluxres.syntax import duration as durations
-
-ENTRY_POINTS: Final = "fluxres.speedup_models"
-"""The entry point group of models of other packages."""
 
 _DENOMINATOR_MAX: Final = 10**12
 
@@ -212,12 +209,14 @@ def _relative(points: Points) -> Points:
     return tuple((size, first * Fraction(time) / Fraction(value)) for size, value in points)
 
 
-MODELS: Final[dict[str, Callable[..., Speedup]]] = {each.name: each for each in (Linear, Amdahl, Downey, Table, Times)}
+MODELS: Final[Registry[Speedup]] = Registry(
+    "speedup", {each.name: each for each in (Linear, Amdahl, Downey, Table, Times)}, "fluxres.speedup_models"
+)
 
 
 def models() -> list[str]:
     """The names of all models; those of other packages come last."""
-    return [*MODELS, *sorted(entry.name for entry in entry_points(group=ENTRY_POINTS))]
+    return MODELS.names()
 
 
 def parse(given: str | Mapping[str, Any]) -> Speedup:
@@ -230,7 +229,7 @@ def parse(given: str | Mapping[str, Any]) -> Speedup:
     """
     if isinstance(given, str):
         name, _, rest = given.partition(":")
-        return _made(name, dict(_pair(name, pair) for pair in rest.split(",")) if rest else {})
+        return _made(name, pairs(rest, f"speedup {name:.80}"))
     if not isinstance(given, Mapping) or len(given) != 1:
         raise UsageError(f"expected a name, or a mapping with one name, got {shown(given)}", where="speedup", hint=_hint())
     ((key, values),) = given.items()
@@ -240,7 +239,9 @@ def parse(given: str | Mapping[str, Any]) -> Speedup:
 
 
 def _made(name: str, values: Mapping[str, Any]) -> Speedup:
-    where, model = f"speedup {name:.80}", _model(name)
+    where, model = f"speedup {name:.80}", MODELS.find(name)
+    if model is None:
+        raise UsageError(f"no model of speed-up {name!r:.80}", where="speedup", hint=_hint())
     try:
         if model in (Table, Times):
             return model(
@@ -258,32 +259,8 @@ def _made(name: str, values: Mapping[str, Any]) -> Speedup:
         raise UsageError(f"expected {', '.join(sorted(known))}", where=where, hint=str(error).partition(" ")[2]) from None
 
 
-def _model(name: str) -> Callable[..., Speedup]:
-    if name in MODELS:
-        return MODELS[name]
-    for entry in entry_points(group=ENTRY_POINTS):
-        if entry.name == name:
-            try:
-                found: Callable[..., Speedup] = entry.load()
-            except Exception as error:
-                raise UsageError(
-                    f"cannot be imported: {type(error).__name__}: {error}",
-                    where=f"speedup {name}",
-                    hint=f"its package has the entry point {entry.value!r}: repair or uninstall it",
-                ) from error
-            return found
-    raise UsageError(f"no model of speed-up {name!r:.80}", where="speedup", hint=_hint())
-
-
 def _hint() -> str:
     return f"there is {', '.join(models())}, such as amdahl:serial=0.05"
-
-
-def _pair(name: str, pair: str) -> tuple[str, str]:
-    key, equals, value = pair.partition("=")
-    if not equals:
-        raise UsageError(f"expected parameters as name=value, got {pair!r:.80}", where=f"speedup {name:.80}")
-    return key.strip(), value.strip()
 
 
 def _size(text: str) -> int:

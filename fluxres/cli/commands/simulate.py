@@ -13,7 +13,7 @@ from fluxres.cli import completing
 from fluxres.cli.output import answer, note
 from fluxres.cli.program import Command
 from fluxres.cli.progress import progress
-from fluxres.cli.settings import JOB_OUTPUTS, PLAIN_OUTPUTS, Duration, Settings
+from fluxres.cli.settings import JOB_OUTPUTS, PLAIN_OUTPUTS, Duration, Settings, estimates_for_option
 from fluxres.documents.document import plural
 from fluxres.errors import PolicyError, UsageError
 from fluxres.render.text import Column, Style, table
@@ -177,13 +177,7 @@ if TYPE_CHECKING:
     shell_complete=completing.estimates,
     help="Limits by a model: exact, factor:f=2, tsafrir:max=18h. Default: those of WORKLOAD.",
 )
-@click.option(
-    "--estimates-for",
-    metavar="W",
-    type=click.Choice(("all", "missing")),
-    default="all",
-    help="Jobs that get such limits: all (default), missing (those without a limit).",
-)
+@estimates_for_option
 @click.option("--inventory", metavar="I", help="auto (default), graph, named, counted.")
 @click.option(
     "--format",

@@ -11,7 +11,7 @@ import click
 from fluxres.cli import completing
 from fluxres.cli.output import answer, note
 from fluxres.cli.program import Command
-from fluxres.cli.settings import Settings
+from fluxres.cli.settings import Settings, estimates_for_option
 from fluxres.documents.document import plural
 from fluxres.errors import StoreError, UsageError
 
@@ -40,13 +40,7 @@ from fluxres.errors import StoreError, UsageError
     shell_complete=completing.estimates,
     help="Limits by a model: exact, factor:f=2, tsafrir:max=18h. Default: those of IN.",
 )
-@click.option(
-    "--estimates-for",
-    metavar="W",
-    type=click.Choice(("all", "missing")),
-    default="all",
-    help="Jobs that get such limits: all (default), missing (those without a limit).",
-)
+@estimates_for_option
 @click.option("--seed", type=int, default=0, metavar="N", help="Seed of models. Default: 0.")
 @click.pass_obj
 def workload_command(
