@@ -421,9 +421,7 @@ def test_others_free_a_job_in_any_way_and_a_restarted_server_knows(tmp_path: Pat
         waits = top.submit("slot=4/node", duration_s=60)
         assert waits.state is State.SCHED
         subprocess.run([*free, server.url, str(jobs[0].id)], check=True)  # by the server
-        subprocess.run(
-            [*free, store.removeprefix("sqlite://"), str(jobs[1].id)], check=True
-        )
+        subprocess.run([*free, store.removeprefix("sqlite://"), str(jobs[1].id)], check=True)
         with attach(store) as other:
             other.set_end(str(jobs[2].id), time.time() + 1)  # from then on it holds nothing
             other.free(str(jobs[5].id))  # and with it what runs below it
