@@ -328,7 +328,7 @@ class RecordColumns(msgspec.Struct, frozen=True):
     def of(
         cls,
         owners: list[str],
-        spans: Sequence[tuple[int, int, int, int, int]],
+        spans: Sequence[tuple[int, int, int, int, int]] | NDArray[np.int64],
         stages: list[Staged],
         slots_of: dict[str, int] | None = None,
         stages_made: int = 0,
@@ -339,7 +339,7 @@ class RecordColumns(msgspec.Struct, frozen=True):
         returned: list[int] | None = None,
     ) -> RecordColumns:
         """From (owner index, vertex, start, end, amount) rows."""
-        rows = np.array(spans, np.int64).reshape(-1, 5)
+        rows = np.asarray(spans, np.int64).reshape(-1, 5)
         owner, vertex = rows[:, 0].astype(np.int32), rows[:, 1].astype(np.int32)
         return cls(
             owners,

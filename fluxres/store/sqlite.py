@@ -12,7 +12,7 @@ import stat
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
@@ -160,6 +160,7 @@ class SqliteDatabase(Database):
     def __init__(self, path: Path, *, private: bool = False) -> None:
         self._path, self.private = path, private
         self.url = f"sqlite://{path}"
+        self._translated = _Translated(path)
 
     @property
     def path(self) -> Path:
@@ -188,10 +189,8 @@ class SqliteDatabase(Database):
         folder = self.path.parent
         return None if self.private or folder.is_dir() else folder
 
-    @contextmanager
-    def translated(self) -> Iterator[None]:
-        with _translated(self.path):
-            yield
+    def translated(self) -> AbstractContextManager[None]:
+        return self._translated
 
     @contextmanager
     def reading(self) -> Iterator[Connection | None]:
@@ -346,22 +345,32 @@ def _let_interrupt() -> None:
     """Let Python handle a signal within a long statement: an exception of the handler ends the statement."""
 
 
-@contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    """Translate errors of SQLite and the system about this file into StoreError, with a hint."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT:
-            raise KeyboardInterrupt from None
-        raise _translate(error, path) from error
-    except UnicodeDecodeError as error:
-        # Names in the schema and in error messages come from the file and may be damaged, too.
-        hint = "restore a backup (see fluxres help stores)"
-        raise StoreError("the database is damaged: a text in it is not UTF-8", where=str(path), hint=hint) from error
-    except OSError as error:
-        hint = "check the permissions of the file and its directory"
-        raise StoreError(f"cannot be used: {error.strerror or error}", where=str(path), hint=hint) from error
+class _Translated(AbstractContextManager[None]):
+    """Translates errors of SQLite and the system about this file into StoreError, with a hint.
+
+    It has no state, so one serves all blocks: each change passes several.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if error is None:
+            return
+        if isinstance(error, sqlite3.Error):
+            if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT:
+                raise KeyboardInterrupt from None
+            raise _translate(error, self._path) from error
+        if isinstance(error, UnicodeDecodeError):
+            # Names in the schema and in error messages come from the file and may be damaged, too.
+            hint = "restore a backup (see fluxres help stores)"
+            raise StoreError("the database is damaged: a text in it is not UTF-8", where=str(self._path), hint=hint) from error
+        if isinstance(error, OSError):
+            hint = "check the permissions of the file and its directory"
+            raise StoreError(f"cannot be used: {error.strerror or error}", where=str(self._path), hint=hint) from error
 
 
 def _translate(error: sqlite3.Error, path: Path) -> StoreError:
@@ -387,7 +396,7 @@ def _translate(error: sqlite3.Error, path: Path) -> StoreError:
 def _check_head(path: Path) -> None:
     # SQLite considers a file of a few bytes an empty database and would overwrite it. A file whose first page was being
     # written at a power failure is valid only together with its journal, from which SQLite repairs it.
-    with _OPENING, _translated(path):
+    with _OPENING, _Translated(path):
         if _CONNECTIONS[_identity(path)]:
             return
         with path.open("rb") as file:
