@@ -190,7 +190,10 @@ class Structure:
 
     def wheres(self, vertices: Iterable[int]) -> list[str]:
         """As :meth:`where`, for many pools: the path of a parent is made once for all its children."""
-        above = {-1: ""}
+        above = self.lookup.paths_above
+        if len(above) > limits.PATH_CACHE_MAX:
+            above.clear()
+        above[-1] = ""
         parent_of, found = self.parent.item, list[str]()
         for v in vertices:
             if v >= self.tree_end:
@@ -650,6 +653,8 @@ class Lookup:
     def __init__(self, structure: Structure) -> None:
         self._s = structure
         self._paths: dict[str, int] = {}
+        #: By vertex, the paths of pools whose children were named.
+        self.paths_above: dict[int, str] = {}
         #: By word, whether it names pools where it could be a request too, see `model/targets.py`.
         self.are_names: dict[str, bool] = {}
         self._levels: dict[tuple[str, int], dict[str, list[int]]] = {}

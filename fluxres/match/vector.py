@@ -138,7 +138,9 @@ class Search:
         if single.takes_node:
             return self.level.vertices[node : node + 1]
         found = [self._first_of(node, part, single.needs[part.demand.kind]) for part in self.form.parts]
-        return np.sort(found[0] if len(found) == 1 else np.concatenate(found)) if len(single.amounts) > 1 else found[0]
+        if len(found) == 1 and (len(single.amounts) == 1 or (self.policy.score is None and not self.policy.descending)):
+            return found[0]
+        return np.sort(np.concatenate(found))
 
     def _first_of(self, node: int, part: LeafDemand, number: int) -> NDArray[np.int32]:
         """Vertices of the first pools for a part in one node, in the order of the policy."""

@@ -2,10 +2,10 @@
 
     python -m tests.bench.attached [--against CHECKOUT] [--queue queue-1024.csv] [--nodes 1024] [--batch 16] [--times 9]
 
-First pairs of `allocate` (4 cores) and `free` on *flat*, in memory and attached by turns, so that both meet the same load of the
-machine; with `--against`, by turns with another checkout, so that its load, caches and clock rate are the same for both.  Then the
-number of calls of Python functions, which no load changes.  Then the queue of the matching benchmark on *rack*, each job allocated
-or reserved, with what Fluxion took for the same jobs in memory if the file has recorded that.
+First pairs of `allocate` (4 cores) and `free` on *flat*, in memory and attached by turns, and with `--against` by turns with
+another checkout, so that all meet the same load of the machine; with the number of calls of Python functions, which no load
+changes.  Then the queue of the matching benchmark on *rack*, each job allocated or reserved, with what Fluxion took for the same
+jobs in memory if the file has recorded that.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ def answer_requests(nodes: int, batch: int, number: int) -> None:
             graphs = dict(zip(KINDS, (memory, kept), strict=True))
             for graph in graphs.values():
                 pairs(graph, 10 * batch, batch)
-            print(json.dumps([calls(lambda graph=graph: pairs(graph, 10 * batch, batch)) / batch / 10 for graph in graphs.values()]))
-            sys.stdout.flush()
+            found = [calls(lambda graph=graph: pairs(graph, 10 * batch, batch)) / batch / 10 for graph in graphs.values()]
+            print(json.dumps(found), flush=True)
             for line in sys.stdin:
                 graph = graphs[line.strip()]
                 print(json.dumps(taken(lambda graph=graph: pairs(graph, number, batch), number)), flush=True)
@@ -168,7 +168,8 @@ def report_pairs(given: argparse.Namespace) -> None:
         for kind, times in one.found.items():
             middle = Taken(*map(median, zip(*times, strict=True)))
             print(f"pairs {kind}, {given.batch} in a batch{name}: {middle}; {one.calls[kind]:.0f} Python calls")
-        print(f"attached costs {ratio(one.found['attached'], one.found['in memory']):.2f} times the processor time in memory{name}")
+        more = ratio(one.found["attached"], one.found["in memory"])
+        print(f"attached costs {more:.2f} times the processor time in memory{name}")
     if given.against is not None:
         for kind in KINDS:
             first, second = (one.found[kind] for one in measured.values())
