@@ -559,7 +559,7 @@ def _read_edges(edges: Edges, reader: Reader) -> Subsystem:
     dst = decode_column(edges.dst, np.int32, reader.take)
     relation = decode_column(edges.relation, np.uint16, reader.take)
     attributes = {attribute.name: _read_attribute(attribute, reader) for attribute in edges.attributes}
-    if any(len(column) != len(src) for column in (dst, relation, *attributes.values())):
+    if {*map(len, (src, dst, relation, *attributes.values()))} != {len(src)}:
         raise StoreError(f"edges of '{edges.name}' whose columns differ in length")
     return Subsystem(edges.name, edges.hierarchy, src, dst, relation, list(edges.relations), attributes)
 
