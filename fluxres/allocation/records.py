@@ -153,7 +153,7 @@ class Records:
         return [owner for owner in (*self._pools_of, *self._batches) if not owner.startswith(HIDDEN)]
 
     @property
-    def number(self) -> int:
+    def pools_held(self) -> int:
         """The number of pools held; one that several jobs share may count several times."""
         return len(self._held) + sum(len(batch.vertices) for batch in self._batches.values())
 

@@ -50,6 +50,7 @@ class Tap(PatientSink):
     def __init__(self, graph: ResourceGraph) -> None:
         self._graph = graph
         self._inner = graph.sink
+        self._later = self._inner.later if isinstance(self._inner, PatientSink) else None
         self._thread = _Thread()
         graph.sink = self
 
@@ -64,8 +65,8 @@ class Tap(PatientSink):
 
     def later(self, event: Callable[[], Event], pools: int) -> None:
         self._admit(event)
-        if isinstance(self._inner, PatientSink):
-            self._inner.later(event, pools)
+        if self._later is not None:
+            self._later(event, pools)
         elif self._inner is not None:
             self._inner(event())
 

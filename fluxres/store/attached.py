@@ -282,7 +282,7 @@ class Attached(PatientSink):
         return change
 
     def _is_snapshot_due(self) -> bool:
-        return self._since_snapshot > WEIGHT_MAX and self._since_snapshot > self.graph.records.number // _SNAPSHOT_PART
+        return self._since_snapshot > WEIGHT_MAX and self._since_snapshot > self.graph.records.pools_held // _SNAPSHOT_PART
 
     def _undo(self) -> None:
         """Put the state before the present change back."""
