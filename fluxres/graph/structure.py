@@ -132,11 +132,11 @@ class Structure:
 
     def kind_of(self, v: int) -> Kind:
         """Type, basename, unit, name template and properties of `v`."""
-        return self.kinds.listed[self.kind[v]]
+        return self.kinds.listed[self.kind.item(v)]
 
     def name(self, v: int) -> str:
         """The name of `v`: explicit, by its template, or basename + id (RFC 4, "Resource Pool Data")."""
-        kind = self.kinds.listed[self.kind[v]]
+        kind = self.kinds.listed[self.kind.item(v)]
         if kind.name is None:
             if self.names and (explicit := self.names.get(v)) is not None:
                 return explicit
