@@ -26,7 +26,7 @@ from fluxres.service.client.addresses import Address
 from fluxres.service.client.async_connection import AsyncConnection
 from fluxres.service.client.child import CHILD, RemoteChild
 from fluxres.service.client.requests import Request
-from fluxres.service.gate import Gate, Receive, Scope, Send
+from fluxres.service.gate import App, Gate, Receive, Scope, Send
 from fluxres.service.metrics import Metrics
 from fluxres.service.routes.streams import MEDIA_TYPE
 from fluxres.service.tenancy import Tenancy
@@ -58,13 +58,14 @@ class Relay:
         """The graphs of children that have begun here."""
         self._at, self._token = at, token
         self._app: Litestar
+        self._framework: App
         self._handlers: dict[tuple[str, str], HTTPRouteHandler]
         self._asking: AsyncConnection
         self._streaming: AsyncConnection
 
     def gate(self, access: Access) -> Gate:
         """The application that serves it."""
-        self._app = routes(self._lifespan)
+        self._framework = self._app = routes(self._lifespan)
         self._handlers = {
             (path, method): handler
             for path, methods in self._app.route_handler_method_map.items()
@@ -97,7 +98,7 @@ class Relay:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         handler = self._handler(scope) if scope["type"] == "http" else None
         if handler is None:  # health, numbers, the description of the routes, and what there is not
-            await self._app(scope, receive, send)  # type: ignore[arg-type]
+            await self._framework(scope, receive, send)
             return
         scope["route_handler"] = handler
         caller: Caller = scope["fluxres.caller"]

@@ -34,6 +34,7 @@ from fluxres.service.client.store import is_server
 from fluxres.service.gate import Gate
 from fluxres.service.leadership import Leadership
 from fluxres.service.log import Lines
+from fluxres.service.notify import notify
 from fluxres.service.relay import Relay
 from fluxres.service.site import Site
 from fluxres.service.tenancy import Tenancy
@@ -91,6 +92,7 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             self._ready()
+            notify("READY=1")
 
     def end(self) -> None:
         """End in order; any thread may call it."""
@@ -98,6 +100,7 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._gate.is_draining = True
+        notify("STOPPING=1")
         self._loop.call_soon_threadsafe(self._site.drain)
         # Unlike its base class, it does not raise the signal again at the end: to be told to stop is no failure.
         self.force_exit = self.should_exit and sig == signal.SIGINT

@@ -194,6 +194,7 @@ def test_commands_change_a_child_on_a_server(server: Server) -> None:
         assert (status, "is no part of another graph" in said) == (2, True)
         assert child("extend", "part")[0] == 2
         mine.graph.allocate("/demo/rack0/node2", job="inner")
+        assert child("grow", "part", "/demo/rack0/node3") == (0, "/demo/rack0/node3\n")
         status, said = child("shrink", "part", "/demo/rack0/node2")
         assert (status, "inner" in said) == (1, True)
         assert child("end", "part") == (0, "part has ended\n")
