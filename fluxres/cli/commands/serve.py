@@ -68,6 +68,7 @@ if TYPE_CHECKING:
 )
 @click.option("--as", "name", metavar="NAME", help="With --job: name of that graph. Default: GRAPH.J.")
 @click.option("--url", metavar="URL", help="Address under which others reach this server. Default: ADDRESS, or the host name.")
+@click.option("--create", "may_create", is_flag=True, help="Begin an SQLite store where --store names none yet.")
 @click.option("--json-log", "is_json_log", is_flag=True, help="Log JSON lines.")
 @click.option("--log-requests", "is_verbose", is_flag=True, help="Log each request.")
 @click.pass_obj
@@ -81,7 +82,8 @@ def serve_command(settings: Settings, /, tokens: str | None, tls_cert: str | Non
     for the time of its lease.
 
     With --job, it is an instance below the graph of the store, on any machine: it serves what the job holds. When it ends, or is
-    silent for the time of its lease, the job is freed and its graph is removed.
+    silent for the time of its lease, the job is freed and its graph is removed. Where the store cannot be reached, the server of
+    the parent is enough: --store http://HOST:PORT.
     """
     if given["name"] is not None and given["job"] is None:
         raise UsageError("--as is the name of the graph of a job", hint="give --job")
