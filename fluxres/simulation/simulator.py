@@ -807,10 +807,24 @@ class Simulator:
         return None
 
     def _timer(self, site: Site) -> None:
+        """Handle what is due at an instance; nothing at a moment at which something was to be due, and no longer is."""
+        if site.timer != self.clock.now:
+            return  # an earlier one has come since
         site.timer = FOREVER
-        if not site.instance.is_closed:
-            site.instance.advance()
-            self._settle(site)
+        if site.instance.is_closed:
+            return
+        if site.instance.next_wakeup() > self.clock.now:
+            self._plan_timer(site)
+            return
+        site.instance.advance()
+        self._settle(site)
+
+    def _plan_timer(self, site: Site) -> None:
+        due = site.instance.next_wakeup()
+        # A reservation that is due while the instance is busy waits for its next decision anyway and needs no timer.
+        if due < site.timer and (due > self.clock.now or site.pass_at == FOREVER):
+            site.timer = max(due, self.clock.now)
+            self.events.push(site.timer, TIMER, site)
 
     def _boot(self, job: Job) -> None:
         given: Child | Submission = job.payload
@@ -1006,11 +1020,7 @@ class Simulator:
                 self.processors.put(site, DECISION, None)
         if site.upcoming is not None and not site.is_coming:
             self._announce(site)
-        due = instance.next_wakeup()
-        # A reservation that is due while the instance is busy waits for its next decision anyway and needs no timer.
-        if due < site.timer and (due > self.clock.now or site.pass_at == FOREVER):
-            site.timer = due
-            self.events.push(max(due, self.clock.now), TIMER, site)
+        self._plan_timer(site)
         if site.job is not None and site.is_done and not site.is_ending and not self._may_get_more(site):
             site.is_ending = True
             self.events.push(self.clock.now, END, site.job)
