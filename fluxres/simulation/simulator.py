@@ -29,6 +29,7 @@ from fluxres.errors import (
     InsufficientResources,
     LimitExceeded,
     PolicyError,
+    StaleHandle,
     UnknownJob,
     UsageError,
 )
@@ -440,11 +441,7 @@ class Simulator:
         given, now = job.payload, self.clock.now
         history = self.histories.setdefault(job, History(given.run))
         saved = self.checkpoint.saved(max(now - job.started, 0), *self._work(job, given))
-        record = self._record(job, now, "failed")
-        if self._elastic.is_needed and job.claim is not None:
-            then: Any = AsItWas(record.inventory, job.claim)
-            record = record._replace(inventory=then)
-        history.earlier.append(record)
+        history.earlier.append(self._record(job, now, "failed"))
         self.malleable.running.pop(job, None)
         history.saved += saved if given.adaptive is None else given.adaptive.at_preferred(saved, _size(job))
         history.ends = -1
@@ -1147,7 +1144,13 @@ class Simulator:
 
     def _resize(self, parent: Site | None) -> None:
         """Let the innermost instances below a parent shrink and grow: first all that return something, then the others."""
-        if parent is None or (family := self._families.get(parent)) is None or parent.instance.is_closed:
+        if parent is None or (family := self._families.get(parent)) is None:
+            return
+        for one in (parent, *family.sites):  # units whose limit has come are free, also where nothing else happens at this moment
+            if not one.instance.is_closed:
+                with suppress(StaleHandle):
+                    one.instance.enter()
+        if parent.instance.is_closed:
             return
         sites = [site for site in family.sites if not site.is_ending and not site.instance.is_closed]
         above = parent.instance
@@ -1225,6 +1228,7 @@ class Simulator:
     def _record(self, job: Job, end: int, result: str) -> Finished:
         given, claim, inventory = job.payload, job.claim, job.instance.inventory
         progress = self.malleable.running.get(job)
+        held: Any = AsItWas(inventory, claim) if self._elastic.is_needed and claim is not None else inventory
         start = min(job.started, end)  # it may have ended while it waited for its decision or its nodes
         return Finished(
             given.id,
@@ -1238,7 +1242,7 @@ class Simulator:
             job.user,
             self._sites[job.instance].number,
             claim,
-            inventory,
+            held,
             given.ask if isinstance(given.ask, int) else job.request,
             account=job.account if self.accounting is not None else given.account,
             qos=job.qos if self.accounting is not None else given.qos,

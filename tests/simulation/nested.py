@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from random import Random
 from typing import Any
@@ -583,7 +583,11 @@ class Source:
         if balance == elastic == "none" and random.random() < 0.8:
             costs = tuple(self.costs() for _ in range(random.randint(1, len(fan_outs) + 1)))
             slots = random.choice([0, 0, 1, 2, 5])
-        return Case(units, fan_outs, sizes, larger, balance, elastic, boot, tuple(made), costs, slots)
+        found = Case(units, fan_outs, sizes, larger, balance, elastic, boot, tuple(made), costs, slots)
+        if costs and random.random() < 0.1:
+            only = (Costs(decision=each.decision, started=each.started, messages=each.messages) for each in costs)
+            return replace(found, costs=tuple(only), slots=0)
+        return found
 
     def costs(self) -> Costs:
         """About half of them nothing, the others of up to a second."""
