@@ -97,6 +97,16 @@ def test_where_only_decisions_take_time_children_boot_during_the_next_one() -> N
     assert differences(60377, "named") == []
 
 
+def test_a_reservation_that_moved_costs_no_decision_at_the_moment_it_had_before() -> None:
+    work = [job(0, 0, 10, 1, 20), job(1, 0, 30, 1, 30), job(2, 1, 5, 1, 5)]
+    decisions = {}
+    for order in EVENT_ORDERS:
+        (row,) = simulate(work, 1, queue_policy="conservative", cost="fixed:0.001", event_order=order).instances
+        decisions[order] = row.decisions
+    # Job 1 was to start at 20 s, and starts at 10. One decision more where the first two submissions come one after the other.
+    assert decisions == {"sequential": 9, "batched": 8}
+
+
 def test_costs_by_level() -> None:
     costs = [LevelCost(None, Overheads(start_s=4)), LevelCost(None, Overheads(start_s=1)), None]
     result = simulate([job(n, 0, 1, 1) for n in range(4)], 4, hierarchy=Hierarchy((2, 2), ("fcfs",)), cost=costs)

@@ -93,7 +93,9 @@ def level_cost(given: Costs) -> LevelCost:
     return LevelCost(decision, Overheads(*times, given.messages, seconds(given.message), seconds(given.launch)))
 
 
-def simulated(case: Case, inventory: str, *, is_audited: bool = True) -> tuple[Audited, dict[int | str, tuple[int, int, int]], list[str]]:
+def simulated(
+    case: Case, inventory: str, *, is_audited: bool = True
+) -> tuple[Audited, dict[int | str, tuple[int, int, int]], list[str]]:
     """The simulation of a case, its times as those of the oracle, and problems."""
     hierarchy = Hierarchy(
         case.fan_outs,
@@ -157,7 +159,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--audit", type=int, default=10, help="of so many cases, all inventories of one are audited after each event")
+    parser.add_argument(
+        "--audit", type=int, default=10, help="of so many cases, all inventories of one are audited after each event"
+    )
     given = parser.parse_args()
     wrong = jobs = 0
     for seed in range(given.seed, given.seed + given.cases):

@@ -1,6 +1,6 @@
 """Random elastic hierarchies with failures, which must choose the same units on all inventories.
 
-``python -m tests.simulation.elastic_run --cases 1000`` prints differences with their seeds; the exit status is then 1.
+``python -m tests.simulation.nesting.elastic_run --cases 1000`` prints differences with their seeds; the exit status is then 1.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def simulated(case: Case, inventory: str) -> dict[int | str, tuple[Any, ...]]:
         keep=False,
     )
     result = simulator.run(Workload("case", list(case.jobs)))
-    assert not result.errors and not simulator.instance.check(), (result.errors, simulator.instance.check())
+    assert not [*result.errors, *map(str, simulator.instance.check())]
     return kept.jobs
 
 
