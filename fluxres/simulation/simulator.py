@@ -29,6 +29,7 @@ from fluxres.errors import (
     InsufficientResources,
     LimitExceeded,
     PolicyError,
+    RunFailed,
     StaleHandle,
     UnknownJob,
     UsageError,
@@ -38,7 +39,7 @@ from fluxres.instance.inventory import requested_units
 from fluxres.instance.job import Charged, Scheduler
 from fluxres.instance.policy import policy
 from fluxres.instance.queue import Endless, QueuePolicy
-from fluxres.instance.runner import STOPPED
+from fluxres.instance.runner import NOT_STARTED, STOPPED
 from fluxres.instance.states import RUNNING, State
 from fluxres.model import matching
 from fluxres.simulation.adaptive import malleable as resizing
@@ -206,7 +207,7 @@ class Result:
         losses: what failures and preemption cost; None in a run without external events.
         energy: what the nodes consumed, if what they draw is known.
         predictions: how good the predictions were; None in a run without.
-        notes: external events without an effect, by reason.
+        notes: external events without an effect, and jobs that could not be started, by reason.
         blocked: times of units out of service and of reservations, if units have numbers; at most `limits.BLOCKED_MAX`.
     """
 
@@ -254,6 +255,7 @@ class Simulator:
     """
 
     keeps_limits = True  # as the runner of its instances: no job exceeds its limit
+    defects = (RunFailed,)
 
     def __init__(  # noqa: PLR0913  # the parts of a simulation
         self,
@@ -367,10 +369,15 @@ class Simulator:
 
     def start(self, job: Job) -> None:
         """Run a job that has its resources: it ends after its run time, or at its limit."""
-        if self._starting is None:
-            self._begin(job, self.clock.now)
-        else:
+        if self._starting is not None:
             self._starting.append(job)
+            return
+        try:
+            self._begin(job, self.clock.now)
+        except FluxresError:
+            raise
+        except Exception as error:
+            raise _defect(job, error) from error
 
     def _begin(self, job: Job, moment: int) -> None:
         what = job.payload
@@ -433,7 +440,12 @@ class Simulator:
     def stop(self, job: Job, why: str) -> None:
         """End a job now."""
         if job.is_requeued and isinstance(job.payload, Submission):
-            self._interrupt(job)
+            try:
+                self._interrupt(job)
+            except FluxresError:
+                raise
+            except Exception as error:
+                raise _defect(job, error) from error
         job.instance.finish(job, STOPPED)
 
     def _interrupt(self, job: Job) -> None:
@@ -1221,6 +1233,8 @@ class Simulator:
         if self.prediction is not None:
             predicted, corrections = self.prediction.end(given, record)
             record = record._replace(predicted=predicted, corrections=corrections)
+        if job.status == NOT_STARTED and job.exceptions:
+            self.external.notes[f"jobs that failed: {job.exceptions[-1].note}"] += 1
         self._ended += 1
         for sink in self.sinks:
             sink.add(record)
@@ -1253,6 +1267,12 @@ class Simulator:
             paused=0 if progress is None else progress.paused(end),
             energy=None if self.fleet is None else self.fleet.end(job, end, has_run=start >= 0),
         )
+
+
+def _defect(job: Job, error: Exception) -> RunFailed:
+    """The error for what the simulator must not raise; a job that it refuses has failed, and says why."""
+    name = job.payload.id if isinstance(job.payload, Submission) else job.id
+    return RunFailed(f"{type(error).__name__}: {error}", where=f"job {name}", hint="this is a defect of the simulator: report it")
 
 
 def _size(job: Job) -> int:
