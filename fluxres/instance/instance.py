@@ -402,7 +402,8 @@ class Instance(Tabular):
             if charged is not None and charged.partition is not None:
                 request = matching.in_partition(self._graph, request, charged.partition)
             if self.ledger is not None and duration >= FOREVER:
-                duration = matching.length(self._graph, request)
+                found = matching.length(self._graph, request)
+                duration = found if found >= FOREVER else found + self.ledger.lead
             matching.require_accepted(self._graph, request, duration)
         return charged, request, duration, self._ask(request)
 

@@ -24,7 +24,6 @@ class Runner(Protocol):
     """
 
     keeps_limits: bool = False
-    defects: tuple[type[BaseException], ...] = ()
 
     @abstractmethod
     def start(self, job: Job) -> None:

@@ -279,7 +279,7 @@ class Simulator:
     ) -> None:
         if event_order not in EVENT_ORDERS:
             raise UsageError(f"event_order: expected {' or '.join(EVENT_ORDERS)}, got {event_order!r:.80}")
-        self.machine, self.fleet = with_fleet(machine if isinstance(machine, Machine) else Machine(machine), energy, accounting)
+        self.machine, self.fleet = with_fleet(machine if isinstance(machine, Machine) else Machine(machine), energy)
         self.hierarchy = hierarchy if hierarchy is not None else Hierarchy()
         self.costs = by_level(cost, self.hierarchy.levels)
         has_work = bool(self.hierarchy.starts_per_node) or any(not each.overheads.is_nothing for each in self.costs)
@@ -357,7 +357,7 @@ class Simulator:
         if takes_time:
             raise UsageError("resize_policy: jobs cannot change their size where decisions take time", hint="use cost none")
         if self.fleet is not None:
-            raise UsageError("resize_policy: energy is counted for jobs that keep their size", hint="use moldable jobs")
+            self.fleet.require_always_on()
 
     def _require_no_work(self, *, has_work: bool) -> None:
         """Errors: UsageError for what is not modelled where instances have work beside their decisions."""
@@ -419,12 +419,17 @@ class Simulator:
 
     def _own_limit(self, job: Job) -> int:
         """How long a job may run, without the time that was added in case it waits for its nodes."""
-        if self.fleet is None or job.payload.limit >= FOREVER:  # it has none, or that of its partition
+        has_none = job.duration >= FOREVER or (
+            job.payload.limit >= FOREVER and self.accounting is None
+        )  # or that of its partition
+        if self.fleet is None or has_none:
             return job.duration
         return job.duration - self.fleet.longest_wait
 
     def _move_end(self, job: Job, end: int) -> None:
         """A malleable job ends at another moment, since its size has changed."""
+        if self.fleet is not None:
+            self.fleet.resize(job, self.clock.now)
         self.events.push(end, END, job)
 
     def _length(self, job: Job, given: Submission) -> int:
@@ -497,6 +502,8 @@ class Simulator:
         ours = all(type(each).__module__.startswith("fluxres.instance.") for each in used)
         try:
             with watching(lambda: [site.instance for site in list(self._sites.values())], needed=not ours):
+                if self.fleet is not None and self.instance.ledger is not None:
+                    self.instance.ledger.lead = self.fleet.longest_wait
                 if self.fleet is not None and self.fleet.cap is not None:
                     power_cap.reserve(self.fleet.cap, self.instance, self.fleet, Booking(power_cap.GRAPH, 0, 0))
                 self._await_external()
@@ -629,7 +636,9 @@ class Simulator:
         return limit if self.fleet is None or limit >= FOREVER else limit + self.fleet.longest_wait
 
     def _unsupported(self, job: Submission) -> str | None:
-        """What does not go together with the sizes of a job."""
+        """What does not go together with the kind of a job."""
+        if job.jobs and self.fleet is not None and self.fleet.longest_wait and self.accounting and self.accounting.limits_times:
+            return "the instance of a job has no limit of the accounting where nodes are switched off"
         if job.adaptive is None:
             return None
         if self.prediction is not None:
