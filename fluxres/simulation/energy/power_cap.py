@@ -41,7 +41,7 @@ class PowerCap:
             raise UsageError("expected at least one cap", where="power cap")
         for (before, _), (after, _) in pairwise(self.steps):
             if not before < after:
-                raise UsageError(f"a cap from {after:g} s on stands after one from {before:g} s on", where="power cap")
+                raise UsageError(f"expected ascending times, got {after:g} s after {before:g} s", where="power cap")
         for at_s, watts in self.steps:
             if not 0 <= at_s <= 1e9:
                 raise UsageError(f"expected a time up to 1e9 s, got {at_s!r:.40}", where="power cap")
