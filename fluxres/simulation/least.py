@@ -45,6 +45,10 @@ class Least:
     def sees_pools(self) -> bool:
         return self.cost.sees_pools
 
+    @property
+    def sees_load(self) -> bool:
+        return self.cost.sees_load
+
     def decide(self, made: Decision) -> float:
         found = self.cost.decide(made)
         kind = (made.considered, made.started, made.queued.bit_length(), made.size, made.units, made.is_first, made.pools)

@@ -97,6 +97,7 @@ class Site:
         "children_left",
         "cost",
         "decisions",
+        "has_tried",
         "feed",
         "instance",
         "is_coming",
@@ -147,6 +148,8 @@ class Site:
         self.pass_at = FOREVER
         self.busy_until = self.busy_ticks = 0
         self.decisions = 0
+        self.has_tried = False
+        """Whether a decision has tried a job."""
         self.slot_wait_ticks = 0
         self.processor: Processor | None = None
         """If more than decisions takes its time."""
