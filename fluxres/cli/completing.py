@@ -98,13 +98,13 @@ def _queue_policies() -> Iterable[str]:
 
 
 def _balances() -> Iterable[str]:
-    from fluxres.simulation.balance import NAMES
+    from fluxres.simulation.nesting.balance import NAMES
 
     return NAMES
 
 
 def _elastics() -> Iterable[str]:
-    from fluxres.simulation.elastic import NAMES
+    from fluxres.simulation.nesting.elastic import NAMES
 
     return NAMES
 
@@ -116,37 +116,37 @@ def _size_policies() -> Iterable[str]:
 
 
 def _resize_policies() -> Iterable[str]:
-    from fluxres.simulation.malleable import POLICIES
+    from fluxres.simulation.adaptive.malleable import POLICIES
 
     return POLICIES
 
 
 def _predictors() -> Iterable[str]:
-    from fluxres.simulation.prediction import PREDICTORS
+    from fluxres.simulation.prediction.prediction import PREDICTORS
 
     return PREDICTORS.names()
 
 
 def _correctors() -> Iterable[str]:
-    from fluxres.simulation.prediction import CORRECTORS
+    from fluxres.simulation.prediction.prediction import CORRECTORS
 
     return CORRECTORS.names()
 
 
 def _estimates() -> Iterable[str]:
-    from fluxres.simulation.estimates import ESTIMATES
+    from fluxres.simulation.workload.estimates import ESTIMATES
 
     return ESTIMATES.names()
 
 
 def _feedbacks() -> Iterable[str]:
-    from fluxres.simulation.feedback import KINDS
+    from fluxres.simulation.workload.feedback import KINDS
 
     return KINDS
 
 
 def _workload_formats() -> Iterable[str]:
-    from fluxres.simulation.reading import FORMATS
+    from fluxres.simulation.workload.reading import FORMATS
 
     return FORMATS
 

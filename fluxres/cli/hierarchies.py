@@ -13,7 +13,7 @@ from fluxres.render.text import PLAIN, Column, Style, table
 if TYPE_CHECKING:
     from fluxres.launch.hierarchy import Ensemble, Outcome
     from fluxres.launch.protocol import Row
-    from fluxres.simulation.hierarchy import Hierarchy
+    from fluxres.simulation.nesting.hierarchy import Hierarchy
 
 _COLUMNS: Final = ("TreeID", "Elapsed", "Begin", "End", "Match(us)", "NJobs", "NNodes", "CPN", "GPN")
 

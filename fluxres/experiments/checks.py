@@ -16,12 +16,12 @@ from fluxres.errors import FluxresError, InfeasibleRequest, InputError, UsageErr
 from fluxres.experiments import parts
 from fluxres.experiments.study import Run, Study
 from fluxres.instance import sizes
-from fluxres.simulation import malleable
-from fluxres.simulation.fleet import with_fleet
+from fluxres.simulation.adaptive import malleable
+from fluxres.simulation.energy.fleet import with_fleet
 
 if TYPE_CHECKING:
-    from fluxres.simulation.hierarchy import Hierarchy
     from fluxres.simulation.machine import Machine
+    from fluxres.simulation.nesting.hierarchy import Hierarchy
 
 
 def check(study: Study) -> None:

@@ -25,7 +25,7 @@ from fluxres.experiments.figures import number as shown_number
 from fluxres.experiments.folder import ResultsFolder
 from fluxres.experiments.job_table import JobTable, read_jobs
 from fluxres.experiments.study import Expectation, Run, StopEntry, Study, label, matches, value_text
-from fluxres.simulation.distribution import Trim
+from fluxres.simulation.results.distribution import Trim
 
 # -- means and their confidence ----------------------------------------------------------------------------------------
 

@@ -24,20 +24,20 @@ from fluxres.errors import FluxresError
 from fluxres.experiments import parts
 from fluxres.experiments.figures import figures, share
 from fluxres.experiments.study import Run
-from fluxres.simulation import malleable
-from fluxres.simulation.distribution import Trim, classes, counted
-from fluxres.simulation.fleet import Fleet
-from fluxres.simulation.hierarchy import Hierarchy
-from fluxres.simulation.least import measured
+from fluxres.simulation.adaptive import malleable
+from fluxres.simulation.costs.least import measured
+from fluxres.simulation.costs.overheads import LevelCost, fit_of, fitting
+from fluxres.simulation.energy.fleet import Fleet
 from fluxres.simulation.machine import Machine
 from fluxres.simulation.metrics import Metrics, RunningMetrics, Series
-from fluxres.simulation.numbering import Translated, UsedUnits, host_count, hosts, laid_out
-from fluxres.simulation.overheads import LevelCost, fit_of, fitting
-from fluxres.simulation.results import COLUMNS, SCHEDULE_COLUMNS, BatsimCsv, SizesCsv, SwfText, schedule_row
+from fluxres.simulation.nesting.hierarchy import Hierarchy
+from fluxres.simulation.nesting.sites import InstanceRow
+from fluxres.simulation.results.distribution import Trim, classes, counted
+from fluxres.simulation.results.numbering import Translated, UsedUnits, host_count, hosts, laid_out
+from fluxres.simulation.results.results import COLUMNS, SCHEDULE_COLUMNS, BatsimCsv, SizesCsv, SwfText, schedule_row
+from fluxres.simulation.results.supplies import Drawn, supplies_of
 from fluxres.simulation.schedule import Finished, Sink
 from fluxres.simulation.simulator import Result, Simulator
-from fluxres.simulation.sites import InstanceRow
-from fluxres.simulation.supplies import Drawn, supplies_of
 from fluxres.syntax import idset
 
 Progress = Callable[[float, str], None]

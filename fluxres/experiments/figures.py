@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from fluxres.documents.document import plural
-from fluxres.simulation.distribution import Trim, offered_load, percentiles, trimmed
-from fluxres.simulation.distribution import counted as counted_jobs
-from fluxres.simulation.losses import Losses
+from fluxres.simulation.disturbances.losses import Losses
+from fluxres.simulation.results.distribution import Trim, offered_load, percentiles, trimmed
+from fluxres.simulation.results.distribution import counted as counted_jobs
 
 if TYPE_CHECKING:
     from fluxres.simulation.metrics import Series
-    from fluxres.simulation.prediction import Errors
+    from fluxres.simulation.prediction.prediction import Errors
     from fluxres.simulation.simulator import Result
 
 

@@ -19,7 +19,7 @@ from fluxres.errors import InputError
 from fluxres.experiments import style
 from fluxres.experiments.figures import time_unit
 from fluxres.experiments.style import OTHERS, PALETTE, PAPER, Chart
-from fluxres.simulation.blocked import OUT_OF_SERVICE, RESERVED
+from fluxres.simulation.disturbances.blocked import OUT_OF_SERVICE, RESERVED
 from fluxres.syntax import idset
 
 # -- jobs on units over time -------------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from typing import Any
 from fluxres.clock import TICKS_PER_S
 from fluxres.errors import InputError
 from fluxres.experiments.figures import of_jobs
-from fluxres.simulation.distribution import Trim
 from fluxres.simulation.metrics import RunningMetrics, Series
+from fluxres.simulation.results.distribution import Trim
 from fluxres.simulation.schedule import Finished
 
 

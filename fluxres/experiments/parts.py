@@ -26,25 +26,26 @@ from fluxres.formats import registry
 from fluxres.instance import accounting as accountings
 from fluxres.instance.accounting import Accounting
 from fluxres.instance.policy import IN_FILE
-from fluxres.simulation import estimates, external, reading
 from fluxres.simulation import machine as machines
-from fluxres.simulation import workload as workloads
-from fluxres.simulation.adapted import Adapted, Adapting
-from fluxres.simulation.attempts import NOTHING_SAVED, Checkpoint
-from fluxres.simulation.cost import Cost, Fitted, Measured
-from fluxres.simulation.energy import Energy
-from fluxres.simulation.external import Disturbances, ExternalEvent
-from fluxres.simulation.failures import Failures
-from fluxres.simulation.feedback import require_kind
-from fluxres.simulation.hierarchy import Hierarchy, require_units, topology
+from fluxres.simulation.costs.cost import Cost, Fitted, Measured
+from fluxres.simulation.costs.overheads import NO_OVERHEADS, LevelCost, Overheads
+from fluxres.simulation.disturbances import external
+from fluxres.simulation.disturbances.attempts import NOTHING_SAVED, Checkpoint
+from fluxres.simulation.disturbances.external import Disturbances, ExternalEvent
+from fluxres.simulation.disturbances.failures import Failures
+from fluxres.simulation.energy.energy import Energy
+from fluxres.simulation.energy.node_power import NodePower
+from fluxres.simulation.energy.power_cap import PowerCap
+from fluxres.simulation.energy.power_saving import ALWAYS_ON, PowerSaving
 from fluxres.simulation.machine import Machine
-from fluxres.simulation.models import Bursts, Ensemble, Lublin
-from fluxres.simulation.node_power import NodePower
-from fluxres.simulation.overheads import NO_OVERHEADS, LevelCost, Overheads
-from fluxres.simulation.power_cap import PowerCap
-from fluxres.simulation.power_saving import ALWAYS_ON, PowerSaving
-from fluxres.simulation.prediction import Prediction
-from fluxres.simulation.workload import Submission, Workload
+from fluxres.simulation.nesting.hierarchy import Hierarchy, require_units, topology
+from fluxres.simulation.prediction.prediction import Prediction
+from fluxres.simulation.workload import estimates, reading
+from fluxres.simulation.workload import workload as workloads
+from fluxres.simulation.workload.adapted import Adapted, Adapting
+from fluxres.simulation.workload.feedback import require_kind
+from fluxres.simulation.workload.models import Bursts, Ensemble, Lublin
+from fluxres.simulation.workload.workload import Submission, Workload
 from fluxres.syntax.jobspec import Request, parse_shape
 
 if TYPE_CHECKING:

@@ -12,9 +12,11 @@ import yaml
 from fluxres.documents import yaml_document
 from fluxres.errors import UsageError
 from fluxres.experiments.study import Study, of_document
-from fluxres.simulation import adapted, attempts, failures, node_power, power_cap, power_saving, reading
-from fluxres.simulation.cost import Fitted, Measured, parse
-from fluxres.simulation.hierarchy import by_level
+from fluxres.simulation.costs.cost import Fitted, Measured, parse
+from fluxres.simulation.disturbances import attempts, failures
+from fluxres.simulation.energy import node_power, power_cap, power_saving
+from fluxres.simulation.nesting.hierarchy import by_level
+from fluxres.simulation.workload import adapted, reading
 
 
 def study_of(

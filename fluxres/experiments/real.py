@@ -18,8 +18,8 @@ from fluxres.experiments import parts
 if TYPE_CHECKING:
     from fluxres.experiments.comparison import Comparison, Row
     from fluxres.experiments.study import Run
-    from fluxres.simulation.hierarchy import Hierarchy
     from fluxres.simulation.machine import Machine
+    from fluxres.simulation.nesting.hierarchy import Hierarchy
 
 FILE: Final = "real.json"
 

@@ -29,7 +29,7 @@ from fluxres.documents.document import Document, Key, path_text, shown
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.experiments.figures import FIGURES, SHOWN, SHOWN_DISTURBED, SHOWN_ENERGY, SHOWN_PREDICTED
 from fluxres.instance.accounting import Accounting
-from fluxres.simulation.reading import DAYS_MAX
+from fluxres.simulation.workload.reading import DAYS_MAX
 
 # -- the page ----------------------------------------------------------------------------------------------------------
 

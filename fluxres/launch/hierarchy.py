@@ -23,7 +23,7 @@ from fluxres.launch.protocol import TREE, Begin, Row
 
 if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
-    from fluxres.simulation.hierarchy import Hierarchy
+    from fluxres.simulation.nesting.hierarchy import Hierarchy
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from fluxres.graph.kinds import WAY
 from fluxres.instance import Instance
 from fluxres.launch import work
 from fluxres.launch.protocol import Begin, line
-from fluxres.simulation.hierarchy import shares
+from fluxres.simulation.nesting.hierarchy import shares
 from fluxres.syntax.jobspec import Request, as_request, parse_shape
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from fluxres.launch.work import Command, ProcessRunner, Running, Sleep, Work, tu
 if TYPE_CHECKING:
     from fluxres.instance import Job
     from fluxres.model import ResourceGraph
-    from fluxres.simulation.workload import Submission, Workload
+    from fluxres.simulation.workload.workload import Submission, Workload
 
 
 class Ran(NamedTuple):

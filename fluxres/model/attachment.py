@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -34,6 +34,14 @@ class Attachment(Protocol):
 
     def flush(self) -> None:
         """Keep now what changes before this one have made, those made together with it included."""
+        ...
+
+    def log(self, after: int, job: str | None, limit: int) -> list[dict[str, Any]]:
+        """What was kept of the changes, oldest first."""
+        ...
+
+    def undo(self, *, redo: bool) -> list[dict[str, Any]]:
+        """Put back the state before the last change, or before the last undo; returns what was undone."""
         ...
 
     def refresh(self) -> None:

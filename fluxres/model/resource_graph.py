@@ -15,7 +15,7 @@ from functools import partial, wraps
 from itertools import count
 from threading import RLock
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 from weakref import WeakSet
 
 import numpy as np
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
 
 _NUMBERS = count(1)
 """Numbers the graphs of this process, so that a match can be attributed to its graph."""
+_NO_HISTORY: Final = "`fluxres.open(store)` attaches one, which keeps what changes"
 
 
 def _one_start(start: Time | None, at: Time | None) -> tuple[Time | None, str]:
@@ -213,10 +214,14 @@ class ResourceGraph(ShownDeep, Tabular):
         StoreError if the changes cannot be written; then none is made.
         Cost: of an exception, that of loading the graph.
         """
+        hint = "`fluxres.open(store)` attaches one; `allocate_all` allocates all or none anywhere"
+        return self._attached(hint).batch(command, user)
+
+    def _attached(self, hint: str) -> Attachment:
+        """Errors: UsageError for a graph that is not attached to a store."""
         if self.attachment is None:
-            hint = "`fluxres.open(store)` attaches one; `allocate_all` allocates all or none anywhere"
             raise UsageError(f"graph '{self.name}' is not attached to a store", hint=hint)
-        return self.attachment.batch(command, user)
+        return self.attachment
 
     def refresh(self) -> None:
         """Take over what other processes have changed in the store that the graph is attached to; each change does so first.
@@ -226,6 +231,35 @@ class ResourceGraph(ShownDeep, Tabular):
         """
         if self.attachment is not None:
             self.attachment.refresh()
+
+    def log(self, after: int = 0, *, job: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
+        """Events of the journal of the store that the graph is attached to, oldest first, as `fluxres log --json` prints them.
+
+        Args:
+            after: only those with a higher number.
+            job: only those of this job.
+            limit: at most this number, the latest ones.
+
+        Errors: UsageError for a graph that is not attached to a store, and for a negative limit; StoreError.
+        """
+        return self._attached(_NO_HISTORY).log(after, job, limit)
+
+    def undo(self) -> list[dict[str, Any]]:
+        """Put back the state before the last change, whoever made it, as a new change; returns the events that were undone.
+
+        The store keeps one step: another undo is refused, and `redo` brings back what this one undid.
+
+        Errors: UsageError for a graph that is not attached to a store, within a batch, and if the last change cannot be undone;
+        StoreError.
+        """
+        return self._attached(_NO_HISTORY).undo(redo=False)
+
+    def redo(self) -> list[dict[str, Any]]:
+        """Bring back what the last change undid, if that was an undo; returns the events of the undo.
+
+        Errors: as of `undo`.
+        """
+        return self._attached(_NO_HISTORY).undo(redo=True)
 
     def close(self) -> None:
         """Detach the graph from its store: it stays readable, and refuses changes.  Any other graph stays as it is."""

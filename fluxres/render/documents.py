@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fluxres.instance import Instance, Job
     from fluxres.match.result import Placement
     from fluxres.model.targets import Place
-    from fluxres.store import Entry, GraphRow
+    from fluxres.store import GraphRow
     from fluxres.store.claims import Standing
 
 Document = dict[str, Any]
@@ -136,11 +136,6 @@ def graphs(rows: Sequence[GraphRow], in_use: str | None, standings: Mapping[str,
         }
         for row in rows
     ]
-
-
-def entry(e: Entry) -> Document:
-    """One event of the journal; its times are ticks."""
-    return {"number": e.seq, "time": e.time, "by": e.user or None, "command": e.command, **e.event}
 
 
 def totals(

@@ -402,6 +402,33 @@ class Released(_Answer):
     released: str
 
 
+class Window(_Answer):
+    start: float
+    end: float
+
+
+class Reservation(_Answer):
+    """A maintenance reservation."""
+
+    name: str
+    user: str | None
+    pools: list[str]
+    windows: list[Window]
+    ignores_jobs: bool
+
+
+class Reservations(_Answer):
+    """The maintenance reservations that are not over."""
+
+    reservations: list[Reservation]
+
+
+class Removed(_Answer):
+    """The name of a maintenance reservation that was given up."""
+
+    removed: str
+
+
 class Nodes(_Answer):
     """The nodes by state."""
 

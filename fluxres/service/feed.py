@@ -20,7 +20,6 @@ import msgspec
 from fluxres import limits
 from fluxres.clock import stopwatch
 from fluxres.errors import FluxresError
-from fluxres.render import documents
 from fluxres.store import Entry, Store
 
 _LOOK_EVERY_S: Final = 0.25
@@ -153,6 +152,6 @@ def _gap(first: int, last: int) -> bytes:
 
 def _told(entry: Entry) -> Told:
     """An event as RFC 18 has it, a timestamp, a name and a context, as an event of a stream."""
-    context = {key: value for key, value in documents.entry(entry).items() if key not in ("time", "event")}
+    context = {key: value for key, value in entry.document().items() if key not in ("time", "event")}
     body = msgspec.json.encode({"timestamp": entry.time, "name": entry.event["event"], "context": context})
     return entry.seq, b"id: %d\nevent: %b\ndata: %b\n\n" % (entry.seq, entry.event["event"].encode(), body)

@@ -171,6 +171,26 @@ class SetState(Body):
     reason: str | None = None
 
 
+class Reserve(Body):
+    """Pools that no job gets in a window, which may be repeated; jobs that run into one are a reason to refuse, or ignored."""
+
+    wanted: Pools
+    name: str
+    start: Moment | None = None
+    end: Moment | None = None
+    duration_s: Length | None = None
+    every_s: Length | None = None
+    until: Moment | None = None
+    ignore_jobs: bool = False
+    user: str | None = None
+
+
+class Unreserve(Body):
+    """A maintenance reservation that is given up."""
+
+    name: str
+
+
 class Tag(Body):
     """Pools and a tag."""
 

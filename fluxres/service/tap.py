@@ -82,6 +82,10 @@ def _require_within(graph: ResourceGraph, event: Event, caller: Caller) -> None:
     if kind == "release" or (kind in ("free", "set_end") and event.get("pools") is None) or kind == "commit":
         what = f"stage '{event['stage']}'" if kind in ("commit", "release") else f"job '{event['job']}'"
         caller.require_paths(_held(graph, event), what)
+    elif kind == "unreserve":
+        reserved = graph.records.reservations.get(event["job"])
+        held = () if reserved is None else reserved.pools
+        caller.require_paths(graph.structure.wheres(held), f"reservation '{event['job']}'")
     elif kind == "expire":
         caller.require_whole("to expire records before their time")
     elif kind == "renew":

@@ -11,14 +11,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fluxres.simulation.cost import Cost
-    from fluxres.simulation.hierarchy import Hierarchy
+    from fluxres.simulation.costs.cost import Cost
     from fluxres.simulation.machine import Machine
     from fluxres.simulation.metrics import Metrics
-    from fluxres.simulation.models import Bursts, Ensemble, Lublin
+    from fluxres.simulation.nesting.hierarchy import Hierarchy
     from fluxres.simulation.schedule import Schedule
     from fluxres.simulation.simulator import Result, Simulator, simulate
-    from fluxres.simulation.workload import Submission, Workload
+    from fluxres.simulation.workload.models import Bursts, Ensemble, Lublin
+    from fluxres.simulation.workload.workload import Submission, Workload
 
 __all__ = [
     "Bursts",
@@ -37,14 +37,14 @@ __all__ = [
 ]
 
 _MODULE = {
-    "Cost": "cost",
-    "Hierarchy": "hierarchy",
+    "Cost": "costs.cost",
+    "Hierarchy": "nesting.hierarchy",
     "Machine": "machine",
     "Metrics": "metrics",
-    **dict.fromkeys(("Bursts", "Ensemble", "Lublin"), "models"),
+    **dict.fromkeys(("Bursts", "Ensemble", "Lublin"), "workload.models"),
     "Schedule": "schedule",
     **dict.fromkeys(("Result", "Simulator", "simulate"), "simulator"),
-    **dict.fromkeys(("Submission", "Workload"), "workload"),
+    **dict.fromkeys(("Submission", "Workload"), "workload.workload"),
 }
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from fluxres.clock import FOREVER
+from fluxres.clock import FOREVER, TICKS_PER_S
 from fluxres.instance.inventory import Claim, Inventory
-from fluxres.simulation.energy import PICOJOULES
 from fluxres.syntax.jobspec import Request
+
+PICOJOULES: Final = 1_000_000 * TICKS_PER_S
+"""Per joule: energy is counted in microwatts times ticks."""
 
 
 class Finished(NamedTuple):

@@ -40,34 +40,34 @@ from fluxres.instance.queue import Endless, QueuePolicy
 from fluxres.instance.runner import STOPPED
 from fluxres.instance.states import RUNNING, State
 from fluxres.model import matching
-from fluxres.simulation import balance as balances
-from fluxres.simulation import elastic as elastics
-from fluxres.simulation import malleable as resizing
-from fluxres.simulation import power_cap
-from fluxres.simulation.attempts import History
-from fluxres.simulation.balance import Balance, Family, Move
-from fluxres.simulation.blocked import Blocked
-from fluxres.simulation.cost import Cost, Decision
-from fluxres.simulation.cost import parse as cost_of
-from fluxres.simulation.energy import Energy, EnergyUse
-from fluxres.simulation.external import Booking, Disturbances, External
-from fluxres.simulation.feedback import Feedback, require_kind
-from fluxres.simulation.fleet import with_fleet
-from fluxres.simulation.hierarchy import Hierarchy, require_units, shares
-from fluxres.simulation.losses import Losses, LossSink
+from fluxres.simulation.adaptive import malleable as resizing
+from fluxres.simulation.costs.cost import Cost, Decision
+from fluxres.simulation.costs.cost import parse as cost_of
+from fluxres.simulation.costs.overheads import LevelCost, by_level
+from fluxres.simulation.disturbances.attempts import History
+from fluxres.simulation.disturbances.blocked import Blocked
+from fluxres.simulation.disturbances.external import Booking, Disturbances, External
+from fluxres.simulation.disturbances.losses import Losses, LossSink
+from fluxres.simulation.energy import power_cap
+from fluxres.simulation.energy.energy import Energy, EnergyUse
+from fluxres.simulation.energy.fleet import with_fleet
 from fluxres.simulation.machine import Machine
 from fluxres.simulation.machine import read as read_machine
 from fluxres.simulation.metrics import Metrics, RunningMetrics
-from fluxres.simulation.models import Ensemble
-from fluxres.simulation.numbering import AsItWas
-from fluxres.simulation.overheads import LevelCost, by_level
-from fluxres.simulation.prediction import Errors, ErrorSink, Prediction
-from fluxres.simulation.processor import DECISION, INGEST, KEEP, LAUNCHED, SERVED, SPAWN, Processor, Processors, Served
-from fluxres.simulation.reading import read
+from fluxres.simulation.nesting import balance as balances
+from fluxres.simulation.nesting import elastic as elastics
+from fluxres.simulation.nesting.balance import Balance, Family, Move
+from fluxres.simulation.nesting.hierarchy import Hierarchy, require_units, shares
+from fluxres.simulation.nesting.processor import DECISION, INGEST, KEEP, LAUNCHED, SERVED, SPAWN, Processor, Processors, Served
+from fluxres.simulation.nesting.sites import Child, InstanceRow, Site
+from fluxres.simulation.prediction.prediction import Errors, ErrorSink, Prediction
+from fluxres.simulation.results.numbering import AsItWas
 from fluxres.simulation.schedule import Finished, Schedule, Sink
-from fluxres.simulation.sites import Child, InstanceRow, Site
 from fluxres.simulation.watchdog import watching
-from fluxres.simulation.workload import Submission, Workload, of_list, share
+from fluxres.simulation.workload.feedback import Feedback, require_kind
+from fluxres.simulation.workload.models import Ensemble
+from fluxres.simulation.workload.reading import read
+from fluxres.simulation.workload.workload import Submission, Workload, of_list, share
 from fluxres.syntax.jobspec import Request, parse_shape
 
 if TYPE_CHECKING:
@@ -1292,7 +1292,7 @@ def simulate(
 
     Errors: those of reading the files; UsageError for what is neither.
 
-    >>> from fluxres.simulation.workload import Submission
+    >>> from fluxres.simulation.workload.workload import Submission
     >>> jobs = [Submission(n, 0, 60_000_000, 60_000_000, 6) for n in (1, 2)]
     >>> result = simulate(jobs, 10, queue_policy="fcfs")
     >>> result.metrics.mean_wait_s, result.metrics.makespan_s, result.metrics.utilisation

@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -433,6 +433,21 @@ class Attached(PatientSink):
         self._generation = graph.generation
         self._since_snapshot = self._link.row.weight
         self._loss = None
+
+    def log(self, after: int, job: str | None, limit: int) -> list[dict[str, Any]]:
+        self._require_open()
+        return [entry.document() for entry in self.store.log(self._link.name, after=after, job=job, limit=limit)]
+
+    def undo(self, *, redo: bool) -> list[dict[str, Any]]:
+        self._require_process()
+        self._require_open()
+        if self._thread.depth:
+            raise UsageError(
+                "undo within a batch, whose changes are not made yet", hint="let the batch end, or leave it by an error"
+            )
+        done = self.store.undo(self._link.name, redo=redo, command=self.command, wait_s=self._wait_s, user=self._user)
+        self.refresh()
+        return [entry.document() for entry in done]
 
     def close(self) -> None:
         if self._thread.depth:

@@ -45,6 +45,10 @@ class Entry(msgspec.Struct, frozen=True):
     event: Event
     user: str = ""
 
+    def document(self) -> dict[str, Any]:
+        """As plain values, as `fluxres log --json` prints it; the times of the event are ticks."""
+        return {"number": self.seq, "time": self.time, "by": self.user or None, "command": self.command, **self.event}
+
 
 BY: Final = "by"
 """The field of a stored event that names the user who caused it."""

@@ -11,10 +11,10 @@ import pytest
 
 from fluxres.documents.source import Source
 from fluxres.instance.policy import policy
-from fluxres.simulation import batsim, swf
 from fluxres.simulation.machine import of_number, of_shape
-from fluxres.simulation.results import hosts_of
+from fluxres.simulation.results.results import hosts_of
 from fluxres.simulation.simulator import simulate
+from fluxres.simulation.workload import batsim, swf
 from fluxres.syntax import idset
 from tests.conformance.conftest import Report
 from tests.conformance.runner import Tally

@@ -20,7 +20,7 @@ from fluxres.instance.job import Job, JobEvent
 from fluxres.instance.jqm import JqmPoller, JqmTours
 from fluxres.instance.states import State
 from fluxres.simulation import simulate
-from fluxres.simulation.workload import Submission
+from fluxres.simulation.workload.workload import Submission
 
 POLICIES = ("jqm-poller", "jqm-tours")
 HELD, USUAL = 0, 16

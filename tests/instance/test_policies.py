@@ -18,7 +18,7 @@ from fluxres.instance.fair_share import Usage
 from fluxres.instance.policy import FairShare, Multifactor, names, policy
 from fluxres.model import changes
 from fluxres.simulation.simulator import simulate
-from fluxres.simulation.workload import Submission
+from fluxres.simulation.workload.workload import Submission
 from tests.instance.machines import ManualClock, nodes, of_number, of_shape, on_nodes
 from tests.simulation.invariants import Watched, violations
 

@@ -19,10 +19,10 @@ from fluxres.errors import FluxresError, StaleHandle
 from fluxres.instance import Instance, Job, Queue, Runner, State
 from fluxres.instance.holding import OVERTIME_S
 from fluxres.model import ResourceGraph
-from fluxres.simulation.cost import Fitted
+from fluxres.simulation.costs.cost import Fitted
 from fluxres.simulation.schedule import RESULTS
 from fluxres.simulation.simulator import simulate
-from fluxres.simulation.workload import Submission
+from fluxres.simulation.workload.workload import Submission
 from tests.instance.course import Course
 from tests.instance.machines import ManualClock, nodes, of_number, of_shape, racks
 

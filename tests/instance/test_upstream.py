@@ -31,9 +31,9 @@ from fluxres.formats.cluster import read as cluster
 from fluxres.graph.structure import Problem
 from fluxres.instance import Instance, Job, Runner, State
 from fluxres.instance.queue import Queue, QueuePolicy
-from fluxres.simulation.hierarchy import Hierarchy
+from fluxres.simulation.nesting.hierarchy import Hierarchy
 from fluxres.simulation.simulator import Simulator
-from fluxres.simulation.workload import Submission
+from fluxres.simulation.workload.workload import Submission
 from fluxres.syntax.jobspec import as_request
 from tests import sites
 from tests.instance.machines import ManualClock

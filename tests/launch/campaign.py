@@ -15,7 +15,7 @@ import time
 
 from fluxres.launch.branch import Branch
 from fluxres.launch.hierarchy import Ensemble, Patience, run
-from fluxres.simulation.hierarchy import Hierarchy
+from fluxres.simulation.nesting.hierarchy import Hierarchy
 from tests.launch.machines import marked, of_shape
 
 TOPOLOGIES = ((2,), (3,), (2, 2))

@@ -15,7 +15,7 @@ from fluxres.launch import children, protocol, work
 from fluxres.launch.hierarchy import Ensemble, Patience, begin, run
 from fluxres.launch.loop import Loop
 from fluxres.launch.protocol import Go, Lines, Row, Working
-from fluxres.simulation.hierarchy import Hierarchy
+from fluxres.simulation.nesting.hierarchy import Hierarchy
 from tests.launch.machines import of_shape
 
 NUMBERS = st.integers(0, 2**40)

@@ -15,7 +15,7 @@ from fluxres.launch import lifeline, nursery
 from fluxres.launch.branch import Branch
 from fluxres.launch.fork import Forked
 from fluxres.launch.hierarchy import Ensemble, Outcome, Patience, run
-from fluxres.simulation.hierarchy import Hierarchy
+from fluxres.simulation.nesting.hierarchy import Hierarchy
 from tests.launch.machines import eventually, is_alive, marked, of_shape
 
 

@@ -16,7 +16,7 @@ from fluxres.errors import FluxresError, LimitExceeded
 from fluxres.launch import hierarchy, lifeline
 from fluxres.launch.branch import Branch
 from fluxres.launch.hierarchy import Ensemble, Outcome, Patience, check, run
-from fluxres.simulation.hierarchy import Hierarchy
+from fluxres.simulation.nesting.hierarchy import Hierarchy
 from fluxres.store import open_store
 from tests import sites
 from tests.launch.machines import eventually, is_alive, marked, of_shape

@@ -204,8 +204,8 @@ def test_every_public_change_and_query_holds_the_lock() -> None:
     reads = "clock containment now open_window plan pool root select span subsystem subsystems units vertex walk window"
     inner = "merge new_stage_id restructure withdraw_views"
     by_themselves = (
-        "adopt allocate apply batch close commit commit_match diff allocate_orelse_reserve free grow match refresh release stage "
-        "show to_arrow to_pandas to_polars"
+        "adopt allocate apply batch close commit commit_match diff allocate_orelse_reserve free grow log match redo refresh "
+        "release stage undo show to_arrow to_pandas to_polars"
     )
     kind = resource_graph.ResourceGraph
     names = {name for name in dir(kind) if not name.startswith("_") and callable(getattr(kind, name))}

@@ -211,6 +211,29 @@ def test_a_part_does_not_end_what_others_hold_by_events(ask: Send) -> None:
         ask("ops", "free", {"job": "theirs"})
 
 
+def test_a_part_reserves_and_gives_up_its_own_pools_only(ask: Send) -> None:
+    assert ask("ops", "reserve", {"wanted": "/demo/rack1/node3", "name": "pump", "start": "+1d", "duration_s": 60})[0] == 200
+    try:
+        assert ask("flux", "reserve", {"wanted": "/demo/rack0/node3", "name": "fan", "duration_s": 60})[0] == 403
+        for operation, body in (
+            ("reserve", {"wanted": "/demo/rack1/node2", "name": "fan", "start": "+1d", "duration_s": 60}),
+            ("reserve", {"wanted": "/demo", "name": "fan", "start": "+1d", "duration_s": 60}),
+            ("unreserve", {"name": "pump"}),
+        ):
+            status, document = ask("rack0", operation, body)
+            assert (status, document["error"]) == (403, "forbidden"), operation
+            assert "rack1/node3" not in str(document)
+        mine = {"wanted": "/demo/rack0/node3", "name": "fan", "start": "+1d", "duration_s": 60}
+        made = ask("rack0", "reserve", mine)[1]
+        assert (made["user"], made["pools"]) == ("rack0", ["/demo/rack0/node3"])
+        assert ask("rack0", "reservations")[1] == {"reservations": [made]}
+        assert len(ask("eyes", "reservations")[1]["reservations"]) == 2  # type: ignore[arg-type]
+        assert ask("rack0", "unreserve", {"name": "fan"})[0] == 200
+        assert ask("rack0", "undo", {})[0] == 403
+    finally:
+        ask("ops", "unreserve", {"name": "pump"})
+
+
 def test_an_expired_stage_of_others_does_not_stop_a_part(ask: Send) -> None:
     _, staged = ask("ops", "stage", {"wanted": "/demo/rack1/node3", "job": "theirs", "ttl_s": 0.001})
     while time.time() <= float(str(staged["expires"])):

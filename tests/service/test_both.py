@@ -239,6 +239,60 @@ def test_ended_records_expire(graph: Any) -> None:
     assert graph.expire() == []
 
 
+def test_maintenance_is_reserved_and_given_up(graph: Any) -> None:
+    begin = time.time() + 3600
+    made = graph.reserve(
+        "/demo/rack1", name="pump", start=begin, duration_s=600, every_s=86_400, until=begin + 100_000, user="ada"
+    )
+    assert [end - start for start, end in made.windows] == [600_000_000] * 2
+    assert not made.ignores_jobs
+    assert [graph.pool(pool).path for pool in made.pools] == ["/demo/rack1"]
+    assert [end for _, end in graph.reservations()["pump"].windows] == [end for _, end in made.windows]
+    with pytest.raises(fluxres.InsufficientResources):
+        graph.allocate("slot=8/node", job="j1", duration_s=7200)
+    with pytest.raises(fluxres.UsageError):
+        graph.free("pump")
+    granted = graph.allocate("/demo/rack1/node3", job="j1", duration_s=600)
+    with pytest.raises(fluxres.InsufficientResources) as refused:
+        graph.reserve(granted.pools[0].path, name="fan", end=granted.end + 600)
+    assert "j1" in str(refused.value)
+    fan = graph.reserve([granted.pools[0].path], name="fan", end=granted.end + 600, ignore_jobs=True)
+    assert fan.ignores_jobs
+    assert sorted(graph.reservations()) == ["fan", "pump"]
+    graph.unreserve("pump")
+    assert list(graph.reservations()) == ["fan"]
+    assert len(graph.allocate("slot=7/node", job="j2", start=begin, duration_s=7200).pools) == 7
+    assert graph.check() == []
+
+
+def test_the_last_change_is_undone_and_made_again(graph: Any) -> None:
+    if isinstance(graph, fluxres.ResourceGraph) and graph.attachment is None:
+        for ask in (graph.undo, graph.redo, graph.log):
+            with pytest.raises(fluxres.UsageError, match="not attached"):
+                ask()
+        return
+    with pytest.raises(fluxres.UsageError, match="only change"):
+        graph.undo()
+    graph.allocate("slot=2/node", job="j1", duration_s=60)
+    graph.unlink("/demo/rack1")
+    assert [one["event"] for one in graph.log()] == ["load", "allocate", "unlink"]
+    assert [one["event"] for one in graph.log(1, job="j1")] == ["allocate"]
+    assert [one["number"] for one in graph.log(limit=1)] == [3]
+    assert [(one["event"], one["pool"]) for one in graph.undo()] == [("unlink", "/demo/rack1")]
+    assert len(graph.find("type=node")) == 8
+    assert graph.jobs() == ["j1"]
+    with pytest.raises(fluxres.UsageError, match="itself an undo"):
+        graph.undo()
+    assert [one["event"] for one in graph.redo()] == ["undo"]
+    assert len(graph.find("type=node")) == 4
+    with pytest.raises(fluxres.UsageError):
+        graph.redo()
+    graph.free("j1")
+    assert [one["event"] for one in graph.undo()] == ["free"]
+    assert graph.jobs() == ["j1"]
+    assert graph.check() == []
+
+
 def more(name: str, *nodes: str) -> fluxres.ResourceGraph:
     """A machine with one rack, for a merge."""
     rack = {"type": "rack", "id": 9, "with": [{"type": "node", "names": list(nodes), "with": [{"type": "core", "count": 8}]}]}
@@ -345,6 +399,12 @@ WRONG: list[Callable[[Any], object]] = [
     lambda g: g.match("slot=1/node", at="yesterdayish"),
     lambda g: g.earliest("slot=1/node", duration_s="a while"),
     lambda g: g.commit("s99"),
+    lambda g: g.reserve("/demo/rack0", name="pump"),
+    lambda g: g.reserve("/demo/rack9", name="pump", duration_s=60),
+    lambda g: g.reserve("/demo/rack0", name="", duration_s=60),
+    lambda g: g.reserve("/demo/rack0", name="pump", duration_s=60, every_s=30, until="+1h"),
+    lambda g: g.reserve("/demo/rack0", name="pump", duration_s=60, every_s=90),
+    lambda g: g.unreserve("pump"),
     lambda g: g.unlink("/demo"),
     lambda g: g.unlink("/demo/rack0", "power"),
     lambda g: g.move("/demo/rack0", "/demo/rack0/node0"),

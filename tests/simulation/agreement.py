@@ -10,9 +10,9 @@ from typing import NamedTuple
 from fluxres import ResourceGraph
 from fluxres.clock import TICKS_PER_S
 from fluxres.documents.source import Source
-from fluxres.simulation import batsim, swf
 from fluxres.simulation.machine import of_number, of_shape
 from fluxres.simulation.simulator import simulate
+from fluxres.simulation.workload import batsim, swf
 from fluxres.syntax import idset
 from tests.simulation import batched, oracle, traces
 

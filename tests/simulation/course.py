@@ -12,13 +12,13 @@ from fluxres.instance.counted import CountedInventory
 from fluxres.instance.named import NamedInventory
 from fluxres.instance.policy import policy
 from fluxres.instance.states import ACTIVE, PENDING
-from fluxres.simulation.cost import Fitted
-from fluxres.simulation.hierarchy import Hierarchy
+from fluxres.simulation.costs.cost import Fitted
 from fluxres.simulation.machine import Machine, of_number, of_shape
-from fluxres.simulation.numbering import Translated
+from fluxres.simulation.nesting.hierarchy import Hierarchy
+from fluxres.simulation.results.numbering import Translated
 from fluxres.simulation.schedule import RESULTS, Schedule
 from fluxres.simulation.simulator import TIMER, Result, Simulator
-from fluxres.simulation.workload import Submission, Workload
+from fluxres.simulation.workload.workload import Submission, Workload
 from fluxres.syntax import idset
 from fluxres.syntax.jobspec import as_request
 from tests.queue_policies import POLICIES

@@ -7,12 +7,12 @@ import sys
 from random import Random
 
 from fluxres.clock import TICKS_PER_S
-from fluxres.simulation.attempts import NOTHING_SAVED, Checkpoint
-from fluxres.simulation.external import Booking, Disturbances, ExternalEvent
+from fluxres.simulation.disturbances.attempts import NOTHING_SAVED, Checkpoint
+from fluxres.simulation.disturbances.external import Booking, Disturbances, ExternalEvent
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.schedule import Finished
 from fluxres.simulation.simulator import Simulator
-from fluxres.simulation.workload import Submission
+from fluxres.simulation.workload.workload import Submission
 from fluxres.syntax import idset
 from tests.simulation.disturbed import NEVER, Disturbed, Job, Saving
 

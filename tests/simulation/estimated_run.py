@@ -14,8 +14,8 @@ from random import Random
 
 from fluxres.clock import TICKS_PER_S
 from fluxres.errors import UsageError
-from fluxres.simulation.estimates import Modal, distribution, estimate
-from fluxres.simulation.workload import Submission, Workload
+from fluxres.simulation.workload.estimates import Modal, distribution, estimate
+from fluxres.simulation.workload.workload import Submission, Workload
 
 S = TICKS_PER_S
 JOINT = [

@@ -7,10 +7,10 @@ import sys
 from random import Random
 
 from fluxres.clock import TICKS_PER_S
-from fluxres.simulation.external import Disturbances, ExternalEvent
+from fluxres.simulation.disturbances.external import Disturbances, ExternalEvent
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.simulator import Simulator
-from fluxres.simulation.workload import Submission
+from fluxres.simulation.workload.workload import Submission
 from tests.simulation import followed
 from tests.simulation.disturbances import Kept
 from tests.simulation.followed import Job

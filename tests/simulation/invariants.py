@@ -15,7 +15,7 @@ from fluxres.clock import seconds, ticks
 from fluxres.instance.job import AFTER, BEGIN, NOT_OK, OK, SINGLETON
 from fluxres.instance.queue import QueuePolicy
 from fluxres.simulation.schedule import RESULTS, Schedule
-from fluxres.simulation.workload import Submission
+from fluxres.simulation.workload.workload import Submission
 from fluxres.syntax import idset
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from random import Random
 from typing import Any
 
 from fluxres.simulation import Submission
-from fluxres.simulation.adaptive import Adaptive
+from fluxres.simulation.adaptive.adaptive import Adaptive
+from fluxres.simulation.adaptive.speedup import parse
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.simulator import Simulator
-from fluxres.simulation.speedup import parse
 from fluxres.syntax import count
 
 S = 1_000_000

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 from fluxres.clock import FOREVER
-from fluxres.simulation.workload import Submission
+from fluxres.simulation.workload.workload import Submission
 
 PASS, SERVED, SUBMIT, BOOT, END, LAUNCHED, PERIOD = range(7)
 

@@ -13,12 +13,12 @@ from typing import Any
 from fluxres.clock import seconds
 from fluxres.graph.recipe import Recipe
 from fluxres.instance import Instance, Job
-from fluxres.simulation.cost import Fitted
-from fluxres.simulation.hierarchy import Hierarchy
+from fluxres.simulation.costs.cost import Fitted
+from fluxres.simulation.costs.overheads import LevelCost, Overheads
 from fluxres.simulation.machine import Machine, _graph, of_number, of_shape
-from fluxres.simulation.overheads import LevelCost, Overheads
+from fluxres.simulation.nesting.hierarchy import Hierarchy
 from fluxres.simulation.simulator import Simulator
-from fluxres.simulation.workload import Submission, Workload
+from fluxres.simulation.workload.workload import Submission, Workload
 from tests.simulation.nested import Case, Costs, Oracle, Source
 
 INVENTORIES = ("auto", "named", "counted", "graph")

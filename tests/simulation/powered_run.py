@@ -15,16 +15,16 @@ from typing import Any
 
 from fluxres.clock import FOREVER, TICKS_PER_S
 from fluxres.instance import Job
-from fluxres.simulation.attempts import NOTHING_SAVED, Checkpoint
-from fluxres.simulation.energy import CATEGORIES, Energy
-from fluxres.simulation.external import Disturbances, ExternalEvent
-from fluxres.simulation.hierarchy import Hierarchy
+from fluxres.simulation.disturbances.attempts import NOTHING_SAVED, Checkpoint
+from fluxres.simulation.disturbances.external import Disturbances, ExternalEvent
+from fluxres.simulation.energy.energy import CATEGORIES, Energy
+from fluxres.simulation.energy.node_power import NodePower
+from fluxres.simulation.energy.power_cap import PowerCap
+from fluxres.simulation.energy.power_saving import PowerSaving
 from fluxres.simulation.machine import Machine, of_number, of_shape
-from fluxres.simulation.node_power import NodePower
-from fluxres.simulation.power_cap import PowerCap
-from fluxres.simulation.power_saving import PowerSaving
+from fluxres.simulation.nesting.hierarchy import Hierarchy
 from fluxres.simulation.simulator import Simulator
-from fluxres.simulation.workload import Submission
+from fluxres.simulation.workload.workload import Submission
 from fluxres.syntax import idset
 from tests.simulation import disturbances
 from tests.simulation.disturbances import Kept

@@ -8,9 +8,9 @@ from random import Random
 
 from fluxres.clock import TICKS_PER_S
 from fluxres.simulation.machine import Machine, of_number, of_shape
-from fluxres.simulation.prediction import Prediction
+from fluxres.simulation.prediction.prediction import Prediction
 from fluxres.simulation.simulator import Simulator
-from fluxres.simulation.workload import Submission
+from fluxres.simulation.workload.workload import Submission
 from fluxres.syntax import idset
 from tests.simulation import predicted
 from tests.simulation.disturbances import Kept

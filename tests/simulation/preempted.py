@@ -17,8 +17,8 @@ import msgspec
 
 from fluxres.instance.accounting import Accounting
 from fluxres.simulation import Submission, simulate
-from fluxres.simulation.attempts import Checkpoint
-from fluxres.simulation.external import Disturbances
+from fluxres.simulation.disturbances.attempts import Checkpoint
+from fluxres.simulation.disturbances.external import Disturbances
 from fluxres.simulation.schedule import Finished
 
 S = 1_000_000

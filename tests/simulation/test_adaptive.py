@@ -15,16 +15,17 @@ from fluxres.errors import FluxresError, InfeasibleRequest
 from fluxres.experiments import execution, study
 from fluxres.instance import Instance, sizes
 from fluxres.instance.accounting import Accounting
-from fluxres.simulation import Submission, batsim, jobspecs, simulate, writing
-from fluxres.simulation.adapted import Adapted, Adapting
-from fluxres.simulation.adapted import parse as adapting
-from fluxres.simulation.adaptive import Adaptive
-from fluxres.simulation.attempts import Checkpoint
-from fluxres.simulation.external import Disturbances, ExternalEvent
+from fluxres.simulation import Submission, simulate
+from fluxres.simulation.adaptive.adaptive import Adaptive
+from fluxres.simulation.adaptive.speedup import Amdahl, Linear, Table, Times
+from fluxres.simulation.disturbances.attempts import Checkpoint
+from fluxres.simulation.disturbances.external import Disturbances, ExternalEvent
 from fluxres.simulation.machine import of_number, of_shape
 from fluxres.simulation.schedule import Finished
-from fluxres.simulation.speedup import Amdahl, Linear, Table, Times
-from fluxres.simulation.workload import Workload
+from fluxres.simulation.workload import batsim, jobspecs, writing
+from fluxres.simulation.workload.adapted import Adapted, Adapting
+from fluxres.simulation.workload.adapted import parse as adapting
+from fluxres.simulation.workload.workload import Workload
 from fluxres.syntax import count
 from tests.instance.machines import ManualClock
 from tests.simulation.molded import difference

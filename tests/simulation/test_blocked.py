@@ -10,11 +10,11 @@ import pytest
 from fluxres import limits
 from fluxres.clock import TICKS_PER_S
 from fluxres.experiments.gantt import Span, Units, blocked, gantt, rectangles
-from fluxres.simulation.blocked import OUT_OF_SERVICE, RESERVED, Blocked
-from fluxres.simulation.external import Booking, Disturbances, ExternalEvent
+from fluxres.simulation.disturbances.blocked import OUT_OF_SERVICE, RESERVED, Blocked
+from fluxres.simulation.disturbances.external import Booking, Disturbances, ExternalEvent
 from fluxres.simulation.machine import Machine, of_shape
 from fluxres.simulation.simulator import Result, Simulator
-from fluxres.simulation.workload import Submission
+from fluxres.simulation.workload.workload import Submission
 from fluxres.syntax import idset
 
 S = TICKS_PER_S

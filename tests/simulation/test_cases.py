@@ -14,9 +14,9 @@ from fluxres.experiments.figures import most_at_once
 from fluxres.experiments.folder import ResultsFolder
 from fluxres.experiments.parts import levels_of
 from fluxres.experiments.study import HierarchyEntry
-from fluxres.simulation.cost import Decision, Fit, Fitted, Measured
+from fluxres.simulation.costs.cost import Decision, Fit, Fitted, Measured
 from fluxres.simulation.metrics import Series
-from fluxres.simulation.numbering import UsedUnits
+from fluxres.simulation.results.numbering import UsedUnits
 from fluxres.simulation.schedule import Finished
 from fluxres.syntax import idset
 from tests.simulation.conftest import Write

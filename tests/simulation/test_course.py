@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from fluxres.clock import FOREVER, TICKS_PER_S
 from fluxres.instance import Instance, State
 from fluxres.instance.policy import Multifactor
-from fluxres.simulation.hierarchy import Hierarchy
 from fluxres.simulation.machine import Machine, of_number, of_shape
-from fluxres.simulation.numbering import Translated
+from fluxres.simulation.nesting.hierarchy import Hierarchy
+from fluxres.simulation.results.numbering import Translated
 from fluxres.simulation.schedule import Schedule
 from fluxres.simulation.simulator import simulate
-from fluxres.simulation.workload import Submission, Workload, dealt
+from fluxres.simulation.workload.workload import Submission, Workload, dealt
 from fluxres.syntax.jobspec import as_request
 from tests.instance.machines import ManualClock, nodes
 from tests.simulation.course import Disturbed, Incident, course

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fluxres.simulation.distribution import Trim, classes, counted, offered_load, percentiles, trimmed
 from fluxres.simulation.metrics import RunningMetrics, Series
+from fluxres.simulation.results.distribution import Trim, classes, counted, offered_load, percentiles, trimmed
 from fluxres.simulation.schedule import Finished
 
 S = 1_000_000

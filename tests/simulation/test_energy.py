@@ -19,17 +19,17 @@ from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.uuids import new_origin
 from fluxres.instance.accounting import Accounting, Partition, Qos, User
 from fluxres.model import ResourceGraph
-from fluxres.simulation import node_power, power_cap, power_saving
-from fluxres.simulation.cost import Fitted
-from fluxres.simulation.energy import CATEGORIES, Energy
-from fluxres.simulation.external import Disturbances, ExternalEvent
+from fluxres.simulation.costs.cost import Fitted
+from fluxres.simulation.disturbances.external import Disturbances, ExternalEvent
+from fluxres.simulation.energy import node_power, power_cap, power_saving
+from fluxres.simulation.energy.energy import CATEGORIES, Energy
+from fluxres.simulation.energy.node_power import MICROWATTS, NodePower, of_properties
+from fluxres.simulation.energy.power_cap import PowerCap
+from fluxres.simulation.energy.power_saving import PowerSaving, Rate
 from fluxres.simulation.machine import Machine, of_number, of_shape
-from fluxres.simulation.node_power import MICROWATTS, NodePower, of_properties
-from fluxres.simulation.power_cap import PowerCap
-from fluxres.simulation.power_saving import PowerSaving, Rate
-from fluxres.simulation.results import SCHEDULE_COLUMNS, BatsimCsv, schedule_row
+from fluxres.simulation.results.results import SCHEDULE_COLUMNS, BatsimCsv, schedule_row
 from fluxres.simulation.simulator import Result, Simulator, simulate
-from fluxres.simulation.workload import Submission
+from fluxres.simulation.workload.workload import Submission
 from fluxres.syntax.jobspec import as_request
 from tests.simulation.powered_run import differences
 

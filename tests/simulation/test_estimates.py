@@ -9,10 +9,10 @@ import pytest
 
 from fluxres.clock import FOREVER, TICKS_PER_S
 from fluxres.errors import UsageError
-from fluxres.simulation import estimates
-from fluxres.simulation.estimates import RANKS, different_values, distribution, estimate
 from fluxres.simulation.simulator import simulate
-from fluxres.simulation.workload import Submission, Workload
+from fluxres.simulation.workload import estimates
+from fluxres.simulation.workload.estimates import RANKS, different_values, distribution, estimate
+from fluxres.simulation.workload.workload import Submission, Workload
 from tests.simulation.estimated_run import differences
 
 S = TICKS_PER_S

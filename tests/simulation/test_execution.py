@@ -14,13 +14,13 @@ import pytest
 from fluxres.documents.source import Source
 from fluxres.experiments import parts
 from fluxres.experiments.execution import INSTANCES, JOBS, METRICS, SWF, Outcome, execute
-from fluxres.simulation import swf
-from fluxres.simulation.cost import Fitted, Measured
+from fluxres.simulation.costs.cost import Fitted, Measured
+from fluxres.simulation.costs.overheads import NO_OVERHEADS
 from fluxres.simulation.machine import of_shape
-from fluxres.simulation.models import Ensemble, Lublin
-from fluxres.simulation.overheads import NO_OVERHEADS
 from fluxres.simulation.simulator import simulate
-from fluxres.simulation.workload import Submission
+from fluxres.simulation.workload import swf
+from fluxres.simulation.workload.models import Ensemble, Lublin
+from fluxres.simulation.workload.workload import Submission
 from fluxres.syntax import idset
 from tests.simulation.conftest import one
 

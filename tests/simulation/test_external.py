@@ -12,15 +12,15 @@ from fluxres.clock import TICKS_PER_S
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, InsufficientResources, UnknownPool, UsageError
 from fluxres.instance import Instance
-from fluxres.simulation import external
-from fluxres.simulation.energy import Energy
-from fluxres.simulation.external import Booking, Disturbances, ExternalEvent
-from fluxres.simulation.failures import Failures, parse
+from fluxres.simulation.disturbances import external
+from fluxres.simulation.disturbances.external import Booking, Disturbances, ExternalEvent
+from fluxres.simulation.disturbances.failures import Failures, parse
+from fluxres.simulation.energy.energy import Energy
+from fluxres.simulation.energy.node_power import NodePower
+from fluxres.simulation.energy.power_cap import PowerCap
 from fluxres.simulation.machine import Machine, of_number, of_shape
-from fluxres.simulation.node_power import NodePower
-from fluxres.simulation.power_cap import PowerCap
 from fluxres.simulation.simulator import SimulatedClock, Simulator
-from fluxres.simulation.workload import Submission
+from fluxres.simulation.workload.workload import Submission
 from tests.simulation.disturbances import differences
 
 S = TICKS_PER_S

@@ -8,11 +8,11 @@ import pytest
 
 from fluxres.clock import TICKS_PER_S
 from fluxres.errors import UsageError
-from fluxres.simulation.external import Disturbances, ExternalEvent
-from fluxres.simulation.feedback import Feedback
-from fluxres.simulation.hierarchy import Hierarchy
+from fluxres.simulation.disturbances.external import Disturbances, ExternalEvent
+from fluxres.simulation.nesting.hierarchy import Hierarchy
 from fluxres.simulation.simulator import Result, Simulator, simulate
-from fluxres.simulation.workload import Submission
+from fluxres.simulation.workload.feedback import Feedback
+from fluxres.simulation.workload.workload import Submission
 from tests.simulation.followed_run import differences
 
 S = TICKS_PER_S

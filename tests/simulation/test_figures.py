@@ -15,7 +15,7 @@ from fluxres.experiments.comparison import estimate, ratio, student_t
 from fluxres.experiments.figures import FIGURES, columns, number, scale, title
 from fluxres.experiments.gantt import Rectangles, coverage, rectangles
 from fluxres.simulation.metrics import Series
-from fluxres.simulation.numbering import laid_out
+from fluxres.simulation.results.numbering import laid_out
 from fluxres.simulation.schedule import Finished
 
 JOBS = st.lists(

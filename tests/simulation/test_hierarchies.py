@@ -9,13 +9,13 @@ from fluxres.documents.source import Source
 from fluxres.errors import InfeasibleRequest
 from fluxres.instance import Queue
 from fluxres.instance import policy as policy_module
-from fluxres.simulation import jobspecs
-from fluxres.simulation.cost import Fitted
-from fluxres.simulation.hierarchy import Hierarchy, shares
+from fluxres.simulation.costs.cost import Fitted
 from fluxres.simulation.machine import Machine, of_shape
+from fluxres.simulation.nesting.hierarchy import Hierarchy, shares
 from fluxres.simulation.schedule import RESULTS
 from fluxres.simulation.simulator import simulate
-from fluxres.simulation.workload import Workload
+from fluxres.simulation.workload import jobspecs
+from fluxres.simulation.workload.workload import Workload
 from tests.simulation.invariants import violations
 from tests.simulation.test_simulator import job
 

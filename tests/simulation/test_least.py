@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from fluxres.simulation import least
-from fluxres.simulation.cost import Decision, Fit, Fitted, Measured
-from fluxres.simulation.least import Least
+from fluxres.simulation.costs import least
+from fluxres.simulation.costs.cost import Decision, Fit, Fitted, Measured
+from fluxres.simulation.costs.least import Least
+from fluxres.simulation.costs.overheads import LevelCost, Overheads
 from fluxres.simulation.machine import of_shape
-from fluxres.simulation.overheads import LevelCost, Overheads
 from fluxres.simulation.simulator import simulate
 from tests.simulation.test_simulator import job
 

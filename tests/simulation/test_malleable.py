@@ -18,16 +18,17 @@ from fluxres.experiments import checks, execution, study
 from fluxres.instance import Instance
 from fluxres.instance.accounting import Accounting
 from fluxres.instance.queue import QueuePolicy
-from fluxres.simulation import Hierarchy, Submission, malleable, simulate
-from fluxres.simulation.adaptive import Adaptive
-from fluxres.simulation.attempts import Checkpoint
-from fluxres.simulation.cost import Fitted
-from fluxres.simulation.external import Booking, Disturbances, ExternalEvent
+from fluxres.simulation import Hierarchy, Submission, simulate
+from fluxres.simulation.adaptive import malleable
+from fluxres.simulation.adaptive.adaptive import Adaptive
+from fluxres.simulation.adaptive.malleable import Progress
+from fluxres.simulation.adaptive.speedup import Linear
+from fluxres.simulation.costs.cost import Fitted
+from fluxres.simulation.disturbances.attempts import Checkpoint
+from fluxres.simulation.disturbances.external import Booking, Disturbances, ExternalEvent
 from fluxres.simulation.machine import of_number, of_shape
-from fluxres.simulation.malleable import Progress
 from fluxres.simulation.metrics import Series
 from fluxres.simulation.schedule import Finished
-from fluxres.simulation.speedup import Linear
 from fluxres.syntax import count
 from tests.instance.machines import ManualClock
 from tests.simulation.reshaped import difference

@@ -10,9 +10,9 @@ from itertools import pairwise
 import pytest
 
 from fluxres import UsageError
-from fluxres.simulation import models
-from fluxres.simulation.models import Bursts, Ensemble, Lublin
-from fluxres.simulation.workload import Submission, Workload, share
+from fluxres.simulation.workload import models
+from fluxres.simulation.workload.models import Bursts, Ensemble, Lublin
+from fluxres.simulation.workload.workload import Submission, Workload, share
 
 MAKERS: list[Callable[[int], Iterable[Submission]]] = [
     lambda seed: Lublin(300, 64, seed=seed),

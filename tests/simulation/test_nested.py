@@ -10,14 +10,15 @@ from fluxres import InputError
 from fluxres.clock import FOREVER
 from fluxres.documents.source import Source
 from fluxres.errors import InfeasibleRequest, UsageError
-from fluxres.simulation import balance, jobspecs
-from fluxres.simulation.external import Disturbances, ExternalEvent
-from fluxres.simulation.hierarchy import Hierarchy
+from fluxres.simulation.disturbances.external import Disturbances, ExternalEvent
 from fluxres.simulation.machine import Machine, of_number, of_shape
-from fluxres.simulation.numbering import Translated
+from fluxres.simulation.nesting import balance
+from fluxres.simulation.nesting.hierarchy import Hierarchy
+from fluxres.simulation.results.numbering import Translated
 from fluxres.simulation.schedule import Finished
 from fluxres.simulation.simulator import EVENT_ORDERS, Result, simulate
-from fluxres.simulation.workload import Submission, Workload
+from fluxres.simulation.workload import jobspecs
+from fluxres.simulation.workload.workload import Submission, Workload
 from fluxres.syntax.jobspec import as_request
 from tests.simulation.invariants import violations
 from tests.simulation.nested_run import INVENTORIES, differences

@@ -16,15 +16,15 @@ from fluxres.documents import yaml_document
 from fluxres.errors import UsageError
 from fluxres.experiments import parts
 from fluxres.experiments.study import of_document
-from fluxres.simulation.cost import Fitted
-from fluxres.simulation.external import Disturbances, ExternalEvent
-from fluxres.simulation.hierarchy import Hierarchy
+from fluxres.simulation.costs.cost import Fitted
+from fluxres.simulation.costs.overheads import LevelCost, Overheads
+from fluxres.simulation.disturbances.external import Disturbances, ExternalEvent
 from fluxres.simulation.machine import of_number, of_shape
-from fluxres.simulation.overheads import LevelCost, Overheads
-from fluxres.simulation.prediction import Prediction
+from fluxres.simulation.nesting.hierarchy import Hierarchy
+from fluxres.simulation.nesting.slots import Slots, Start
+from fluxres.simulation.prediction.prediction import Prediction
 from fluxres.simulation.simulator import EVENT_ORDERS, Result, simulate
-from fluxres.simulation.slots import Slots, Start
-from fluxres.simulation.workload import Submission, Workload
+from fluxres.simulation.workload.workload import Submission, Workload
 from tests.simulation.nested_run import differences
 from tests.simulation.test_nested import starts
 from tests.simulation.test_simulator import job

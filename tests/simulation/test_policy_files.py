@@ -15,10 +15,10 @@ from fluxres.experiments.comparison import compare
 from fluxres.experiments.folder import ResultsFolder
 from fluxres.instance import Job, Queue
 from fluxres.instance.policy import EasyByScore, policy
-from fluxres.simulation.hierarchy import Hierarchy
 from fluxres.simulation.machine import of_number
+from fluxres.simulation.nesting.hierarchy import Hierarchy
 from fluxres.simulation.simulator import simulate
-from fluxres.simulation.workload import Submission
+from fluxres.simulation.workload.workload import Submission
 from tests.instance.machines import on_nodes
 from tests.simulation import batched
 from tests.simulation.conftest import SMALL, Write

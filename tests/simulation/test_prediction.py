@@ -6,14 +6,14 @@ import pytest
 
 from fluxres.clock import FOREVER, TICKS_PER_S
 from fluxres.errors import UsageError
-from fluxres.simulation.correctors import INCREMENTS_S, Corrector, Increments
-from fluxres.simulation.external import Booking, Disturbances, ExternalEvent
+from fluxres.simulation.disturbances.external import Booking, Disturbances, ExternalEvent
 from fluxres.simulation.machine import read
-from fluxres.simulation.models import Lublin
-from fluxres.simulation.prediction import Prediction
-from fluxres.simulation.predictors import Average, Categories, Predictor, Tsafrir, UsedFraction
+from fluxres.simulation.prediction.correctors import INCREMENTS_S, Corrector, Increments
+from fluxres.simulation.prediction.prediction import Prediction
+from fluxres.simulation.prediction.predictors import Average, Categories, Predictor, Tsafrir, UsedFraction
 from fluxres.simulation.simulator import Result, Simulator, simulate
-from fluxres.simulation.workload import Submission
+from fluxres.simulation.workload.models import Lublin
+from fluxres.simulation.workload.workload import Submission
 from tests.simulation.predicted_run import differences
 
 S = TICKS_PER_S

@@ -13,8 +13,8 @@ from fluxres.experiments import study
 from fluxres.instance import Instance, Job
 from fluxres.instance.accounting import Accounting, load
 from fluxres.simulation import Submission, simulate
-from fluxres.simulation.attempts import Checkpoint
-from fluxres.simulation.external import Disturbances, ExternalEvent
+from fluxres.simulation.disturbances.attempts import Checkpoint
+from fluxres.simulation.disturbances.external import Disturbances, ExternalEvent
 from fluxres.simulation.machine import of_shape
 from tests.instance.machines import ManualClock
 from tests.simulation.preempted import Kept, Ran, course

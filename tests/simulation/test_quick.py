@@ -14,9 +14,11 @@ from fluxres.errors import InputError, UsageError
 from fluxres.experiments import campaign, comparison
 from fluxres.experiments.folder import ResultsFolder
 from fluxres.experiments.quick import study_of
-from fluxres.simulation import cost, machine, reading
-from fluxres.simulation.hierarchy import Hierarchy, by_level, fan_outs
+from fluxres.simulation import machine
+from fluxres.simulation.costs import cost
+from fluxres.simulation.nesting.hierarchy import Hierarchy, by_level, fan_outs
 from fluxres.simulation.simulator import Simulator
+from fluxres.simulation.workload import reading
 
 OPTIONS: dict[str, Any] = {"hierarchy": "2", "boot": 1.0, "match_policy": "low:high", "cost": "fixed:0.1", "cut": False}
 

@@ -15,8 +15,8 @@ from fluxres import InputError, LimitExceeded, UsageError, limits
 from fluxres.clock import FOREVER
 from fluxres.documents.source import Source
 from fluxres.errors import FluxresError
-from fluxres.simulation import batsim, jobspecs, swf
-from fluxres.simulation.reading import detect, read
+from fluxres.simulation.workload import batsim, jobspecs, swf
+from fluxres.simulation.workload.reading import detect, read
 
 S = 1_000_000
 LINE = "{job} {submit} 0 {run} {given} -1 -1 {wanted} {limit} -1 1 7 1 -1 -1 -1 -1 -1"

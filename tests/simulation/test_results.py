@@ -8,12 +8,12 @@ import io
 import pytest
 
 from fluxres.documents.source import Source
-from fluxres.simulation import swf
 from fluxres.simulation.machine import of_number, of_shape
-from fluxres.simulation.results import COLUMNS, BatsimCsv, SwfText, hosts_of
+from fluxres.simulation.results.results import COLUMNS, BatsimCsv, SwfText, hosts_of
 from fluxres.simulation.schedule import Schedule
 from fluxres.simulation.simulator import simulate
-from fluxres.simulation.workload import Submission
+from fluxres.simulation.workload import swf
+from fluxres.simulation.workload.workload import Submission
 from tests.simulation.invariants import violations
 
 S = 1_000_000

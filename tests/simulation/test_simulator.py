@@ -11,17 +11,17 @@ from fluxres.clock import FOREVER
 from fluxres.documents.source import Source
 from fluxres.errors import InfeasibleRequest
 from fluxres.instance import Instance, Queue
-from fluxres.simulation import jobspecs
-from fluxres.simulation.cost import Decision, Fit, Fitted, Measured
-from fluxres.simulation.cost import parse as cost_of
-from fluxres.simulation.hierarchy import Hierarchy, fan_outs, shares
+from fluxres.simulation.costs.cost import Decision, Fit, Fitted, Measured
+from fluxres.simulation.costs.cost import parse as cost_of
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.machine import read as machine_of
-from fluxres.simulation.models import Ensemble, Lublin
-from fluxres.simulation.numbering import Translated
+from fluxres.simulation.nesting.hierarchy import Hierarchy, fan_outs, shares
+from fluxres.simulation.results.numbering import Translated
 from fluxres.simulation.schedule import Finished, Schedule
 from fluxres.simulation.simulator import EVENT_ORDERS, Simulator, simulate
-from fluxres.simulation.workload import Submission, Workload
+from fluxres.simulation.workload import jobspecs
+from fluxres.simulation.workload.models import Ensemble, Lublin
+from fluxres.simulation.workload.workload import Submission, Workload
 from fluxres.syntax.jobspec import as_request
 from tests.simulation.invariants import violations
 

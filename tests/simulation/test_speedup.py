@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluxres import UsageError
-from fluxres.simulation import speedup
-from fluxres.simulation.speedup import Amdahl, Downey, Linear, Speedup, Table, Times, parse
+from fluxres.simulation.adaptive import speedup
+from fluxres.simulation.adaptive.speedup import Amdahl, Downey, Linear, Speedup, Table, Times, parse
 
 FRACTIONS = st.decimals(0, 1, places=4).map(float)
 A_VALUES = st.decimals(1, 500, places=2).map(float)

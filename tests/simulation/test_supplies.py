@@ -11,7 +11,7 @@ import pytest
 from fluxres.documents import yaml_document
 from fluxres.experiments import campaign, study
 from fluxres.simulation.machine import Machine, of_number, of_shape
-from fluxres.simulation.numbering import hosts
+from fluxres.simulation.results.numbering import hosts
 
 PAGE = """\
 fluxres-experiment: 1

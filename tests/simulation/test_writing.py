@@ -1,4 +1,4 @@
-"""Workloads written and read again (`simulation/writing.py`), traces drawn again (`resampling.py`), models of other packages."""
+"""Workloads written and read again (`workload/writing.py`), traces drawn again (`resampling.py`), models of other packages."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from fluxres.cli.program import program
 from fluxres.clock import FOREVER
 from fluxres.documents.source import Source
 from fluxres.errors import UsageError
-from fluxres.simulation import Submission, Workload, batsim, jobspecs, reading, swf
-from fluxres.simulation.resampling import WEEK, Resample
-from fluxres.simulation.writing import write
+from fluxres.simulation import Submission, Workload
+from fluxres.simulation.workload import batsim, jobspecs, reading, swf
+from fluxres.simulation.workload.resampling import WEEK, Resample
+from fluxres.simulation.workload.writing import write
 from fluxres.syntax.jobspec import as_request
 
 S = 1_000_000

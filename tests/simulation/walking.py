@@ -27,7 +27,7 @@ from fluxres.experiments import parts, study
 from fluxres.graph.structure import Structure
 from fluxres.instance import Instance, Job
 from fluxres.simulation.simulator import Simulator
-from fluxres.simulation.workload import Submission
+from fluxres.simulation.workload.workload import Submission
 
 STUDIES = Path(__file__).parents[2] / "data" / "experiments"
 

@@ -482,3 +482,38 @@ def test_the_durability_is_that_of_the_connection(path: str, durability: str) ->
     assert found == {"full": 2, "normal": 1}[durability]
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("SELECT seq FROM graphs").fetchone() == (2,)
+
+
+# -- history -----------------------------------------------------------------------------------------------------------
+
+
+def test_undo_takes_back_what_others_did_last(path: str, graph: ResourceGraph) -> None:
+    graph.allocate("slot=2/node", job="j1")
+    with fluxres.open(path, clock=fixed(0)) as other:
+        other.unlink(other.find("type=node").paths()[-1])
+        before = len(graph)
+        done = other.undo()
+    assert [one["event"] for one in done] == ["unlink"]
+    graph.allocate("slot/node", job="j2")
+    assert len(graph) == before
+    with graph.batch():
+        graph.free("j1")
+        graph.free("j2")
+    assert [(one["event"], one["job"]) for one in graph.undo()] == [("free", "j1"), ("free", "j2")]
+    assert sorted(graph.jobs()) == ["j1", "j2"]
+    assert [one["command"] for one in graph.log()][-1] == "scheduler"
+    assert fingerprint(stored(path)) == fingerprint(graph)
+
+
+def test_undo_waits_for_the_end_of_a_batch(graph: ResourceGraph) -> None:
+    graph.allocate("slot/node", job="j1")
+    with graph.batch():
+        graph.free("j1")
+        with pytest.raises(UsageError, match="within a batch"):
+            graph.undo()
+    assert graph.jobs() == []
+    graph.undo()
+    assert graph.jobs() == ["j1"]
+    graph.close()
+    with pytest.raises(UsageError, match="closed"):
+        graph.redo()

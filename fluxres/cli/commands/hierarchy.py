@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fluxres.launch.branch import Branch
     from fluxres.launch.hierarchy import Ensemble, Outcome, Patience
     from fluxres.model import ResourceGraph
-    from fluxres.simulation.hierarchy import Hierarchy
+    from fluxres.simulation.nesting.hierarchy import Hierarchy
 
 _COUNT = click.IntRange(min=0)
 
@@ -220,7 +220,7 @@ def _patience(options: dict[str, Any]) -> Patience:
 
 
 def _hierarchies(options: dict[str, Any]) -> list[Hierarchy]:
-    from fluxres.simulation.hierarchy import Hierarchy, by_level, fan_outs
+    from fluxres.simulation.nesting.hierarchy import Hierarchy, by_level, fan_outs
 
     wanted = [fan_outs(text) for text in options["topologies"] or ("2",)]
     if not options["no_flat"] and () not in wanted:

@@ -65,7 +65,7 @@ def run(settings: Settings, /, workload: str, machine: str | None, grace: float 
     """
     from fluxres.launch.session import Session
     from fluxres.simulation import machine as machines
-    from fluxres.simulation import reading as workloads
+    from fluxres.simulation.workload import reading as workloads
 
     grace_s = limits.GRACE_SECONDS_DEFAULT if grace is None else grace
     if grace_s == float("inf"):

@@ -19,12 +19,12 @@ from fluxres.errors import PolicyError, UsageError
 from fluxres.render.text import Column, Style, table
 
 if TYPE_CHECKING:
-    from fluxres.simulation.cost import Quality
+    from fluxres.simulation.costs.cost import Quality
+    from fluxres.simulation.costs.overheads import LevelCost
     from fluxres.simulation.machine import Machine
-    from fluxres.simulation.overheads import LevelCost
     from fluxres.simulation.schedule import Sink
     from fluxres.simulation.simulator import Result, Simulator
-    from fluxres.simulation.workload import Workload
+    from fluxres.simulation.workload.workload import Workload
 
 
 @click.command("simulate", cls=Command, outputs=(*PLAIN_OUTPUTS, *JOB_OUTPUTS))
@@ -206,9 +206,9 @@ def simulate_command(settings: Settings, /, workload: str, **given: Any) -> int 
 
 
 def _simulate(settings: Settings, workload: str, given: dict[str, Any]) -> None:
-    from fluxres.simulation.cost import parse as cost_of
-    from fluxres.simulation.least import measured
-    from fluxres.simulation.overheads import LevelCost, fit_of, fitting
+    from fluxres.simulation.costs.cost import parse as cost_of
+    from fluxres.simulation.costs.least import measured
+    from fluxres.simulation.costs.overheads import LevelCost, fit_of, fitting
 
     with progress(None, "jobs") as shown:
         shown.text = f"reading {workload}"
@@ -274,9 +274,9 @@ def _pass(workload: str, given: dict[str, Any], costs: list[LevelCost]) -> None:
 
 def _read(workload: str, given: dict[str, Any]) -> tuple[Workload, Machine]:
     from fluxres.experiments.parts import Changed
-    from fluxres.simulation import adapted, reading
-    from fluxres.simulation.estimates import estimate
     from fluxres.simulation.machine import Machine, read
+    from fluxres.simulation.workload import adapted, reading
+    from fluxres.simulation.workload.estimates import estimate
 
     jobs = reading.read(workload, format=given["format_name"], seed=given["seed"], processors=given["processors"])
     if given["estimates"] is not None:
@@ -368,7 +368,7 @@ def _conditions(given: dict[str, Any]) -> dict[str, str]:
 
 def _disturbances(given: dict[str, Any], machine: Machine) -> Any:
     from fluxres.documents.source import Source
-    from fluxres.simulation import attempts, external, failures
+    from fluxres.simulation.disturbances import attempts, external, failures
 
     events: Any = [] if given["events"] is None else external.read(Source.named(given["events"]))
     if given["failures"] is not None:
@@ -380,8 +380,8 @@ def _disturbances(given: dict[str, Any], machine: Machine) -> Any:
 
 
 def _energy(given: dict[str, Any]) -> Any:
-    from fluxres.simulation import node_power, power_cap, power_saving
-    from fluxres.simulation.energy import Energy
+    from fluxres.simulation.energy import node_power, power_cap, power_saving
+    from fluxres.simulation.energy.energy import Energy
 
     node, saving, cap = (given[name] for name in ("energy", "power_saving", "power_cap"))
     if node is saving is cap is None:
@@ -394,7 +394,7 @@ def _energy(given: dict[str, Any]) -> Any:
 
 
 def _prediction(given: dict[str, Any]) -> Any:
-    from fluxres.simulation.prediction import Prediction
+    from fluxres.simulation.prediction.prediction import Prediction
 
     if given["prediction"] is None:
         if given["corrector"] is not None:
@@ -409,7 +409,7 @@ def _policies(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _hierarchy(given: dict[str, Any]) -> Any:
-    from fluxres.simulation.hierarchy import Hierarchy, by_level, topology
+    from fluxres.simulation.nesting.hierarchy import Hierarchy, by_level, topology
 
     if all(given[key] is None for key in ("hierarchy", "boot", "ahead", "larger", "balance", "elastic")):
         return None
@@ -429,8 +429,8 @@ def _hierarchy(given: dict[str, Any]) -> Any:
 
 
 def _sinks(settings: Settings, jobs: Workload, machine: Any, *, is_nested: bool) -> list[Sink]:
-    from fluxres.simulation.numbering import Translated
-    from fluxres.simulation.results import BatsimCsv, SwfText
+    from fluxres.simulation.results.numbering import Translated
+    from fluxres.simulation.results.results import BatsimCsv, SwfText
 
     if settings.output == "csv":
         written = BatsimCsv(sys.stdout, jobs.name)

@@ -248,7 +248,7 @@ def log_command(settings: Settings, job: str | None, path: str | None, user: str
 
     Times within an event are seconds in the table, and ticks of one microsecond in JSON.
     """
-    from fluxres.render import documents, events
+    from fluxres.render import events
 
     if path is not None and not names_pool(path):  # the journal has complete names
         from fluxres.model.targets import spelled_out
@@ -268,7 +268,7 @@ def log_command(settings: Settings, job: str | None, path: str | None, user: str
         settings,
         columns,
         rows,
-        lambda: {"log": [documents.entry(e) for e in entries]},
+        lambda: {"log": [e.document() for e in entries]},
         lambda: [
             {
                 "number": e.seq,

@@ -61,8 +61,8 @@ def workload_command(
     IN is a trace or a model, as for simulate; OUT may be - for standard output. Whatever the format of OUT cannot express is
     reported on standard error.
     """
-    from fluxres.simulation import reading, writing
-    from fluxres.simulation.estimates import estimate
+    from fluxres.simulation.workload import reading, writing
+    from fluxres.simulation.workload.estimates import estimate
 
     jobs = reading.read(source, format=source_format, seed=seed)
     if estimates is not None:

@@ -139,6 +139,7 @@ class AsyncRemoteGraph:
     check = _awaiting(Calls.check)
     log = _awaiting(Calls.log)
     save = _awaiting(Calls.save)
+    reservations = _awaiting(Calls.reservations)
 
     allocate = _awaiting(Calls.allocate)
     allocate_orelse_reserve = _awaiting(Calls.allocate_orelse_reserve)
@@ -150,6 +151,10 @@ class AsyncRemoteGraph:
     set_end = _awaiting(Calls.set_end)
     expire = _awaiting(Calls.expire)
     set_state = _awaiting(Calls.set_state)
+    reserve = _awaiting(Calls.reserve)
+    unreserve = _awaiting(Calls.unreserve)
+    undo = _awaiting(Calls.undo)
+    redo = _awaiting(Calls.redo)
     tag = _awaiting(Calls.tag)
     untag = _awaiting(Calls.untag)
     stage = _awaiting(Calls.stage)

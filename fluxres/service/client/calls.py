@@ -25,6 +25,7 @@ from fluxres.service.client.values import (
     RemoteMatch,
     RemotePool,
     RemoteRefusal,
+    RemoteReservation,
     RemoteSelection,
     end_of,
     name_of,
@@ -170,6 +171,11 @@ class Calls(Generic[A, S]):
         found: list[dict[str, Any]] = (yield from self._get("log", after=after, job=job, limit=limit))["log"]
         return found
 
+    def reservations(self) -> Call[dict[str, RemoteReservation]]:
+        """The maintenance reservations that are not over, by name."""
+        found = (yield from self._get("reservations"))["reservations"]
+        return {one["name"]: RemoteReservation(one, self._fetch) for one in found}
+
     def save(self, *, format: str = "cluster", where: str = "/") -> Call[bytes]:
         """The graph, or a pool and everything below it, as a file in any format."""
         return (yield get(of_graph(self.graph, "document"), format=format, path=where)).body
@@ -301,6 +307,46 @@ class Calls(Generic[A, S]):
     def set_state(self, where: Any, state: str, *, reason: str | None = None, idempotency_key: str | None = None) -> Call[None]:
         """Set the state of pools."""
         yield from self._post("set_state", {"wanted": names_of(where), "state": state, "reason": reason}, idempotency_key)
+
+    def reserve(
+        self,
+        where: Any,
+        *,
+        name: str,
+        start: Time | None = None,
+        end: Time | None = None,
+        duration_s: Length | None = None,
+        every_s: Length | None = None,
+        until: Time | None = None,
+        ignore_jobs: bool = False,
+        user: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Call[RemoteReservation]:
+        """Reserve pools for maintenance: no job gets any of them, or anything below them, in the window.
+
+        Errors: InsufficientResources with the jobs in the way; UsageError; LimitExceeded; nothing changes then.
+        """
+        repeated = {"every_s": length_of(every_s), "until": moment_of(until)}
+        whose = {"name": name, "ignore_jobs": ignore_jobs, "user": user}
+        given = {"wanted": names_of(where), **whose, **_window(start, end, duration_s), **repeated}
+        return RemoteReservation((yield from self._post("reserve", given, idempotency_key)), self._fetch)
+
+    def unreserve(self, name: str, *, idempotency_key: str | None = None) -> Call[None]:
+        """Give up a maintenance reservation with all of its windows. Errors: UnknownJob."""
+        yield from self._post("unreserve", {"name": name}, idempotency_key)
+
+    def undo(self, *, idempotency_key: str | None = None) -> Call[list[dict[str, Any]]]:
+        """Put back the state before the last change, whoever made it; returns the events that were undone.
+
+        The store keeps one step: another undo is refused, and `redo` brings back what this one undid. Errors: UsageError.
+        """
+        found: list[dict[str, Any]] = (yield from self._post("undo", {}, idempotency_key))["undone"]
+        return found
+
+    def redo(self, *, idempotency_key: str | None = None) -> Call[list[dict[str, Any]]]:
+        """Bring back what the last change undid, if that was an undo; returns the events of the undo. Errors: UsageError."""
+        found: list[dict[str, Any]] = (yield from self._post("undo", {"redo": True}, idempotency_key))["undone"]
+        return found
 
     def tag(self, where: Any, key: str, value: str | None = None, *, idempotency_key: str | None = None) -> Call[None]:
         """Tag pools."""

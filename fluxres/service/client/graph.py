@@ -127,6 +127,7 @@ class RemoteGraph:
     check = _sending(Calls.check)
     log = _sending(Calls.log)
     save = _sending(Calls.save)
+    reservations = _sending(Calls.reservations)
 
     allocate = _sending(Calls.allocate)
     allocate_orelse_reserve = _sending(Calls.allocate_orelse_reserve)
@@ -138,6 +139,10 @@ class RemoteGraph:
     set_end = _sending(Calls.set_end)
     expire = _sending(Calls.expire)
     set_state = _sending(Calls.set_state)
+    reserve = _sending(Calls.reserve)
+    unreserve = _sending(Calls.unreserve)
+    undo = _sending(Calls.undo)
+    redo = _sending(Calls.redo)
     tag = _sending(Calls.tag)
     untag = _sending(Calls.untag)
     stage = _sending(Calls.stage)

@@ -284,6 +284,49 @@ class RemoteMatch:
         return tuple(RemotePool(one["path"], self._fetch) for one in self.document["pools"])
 
 
+class RemoteReservation:
+    """A maintenance reservation.
+
+    Args:
+        document: as `fluxres reserve --json` prints it.
+        fetch: asks for the document of a pool.
+    """
+
+    def __init__(self, document: dict[str, Any], fetch: Fetch | None) -> None:
+        self.document, self._fetch = document, fetch
+
+    @property
+    def name(self) -> str:
+        return str(self.document["name"])
+
+    @property
+    def user(self) -> str | None:
+        user: str | None = self.document["user"]
+        return user
+
+    @property
+    def pools(self) -> tuple[RemotePool, ...]:
+        return tuple(RemotePool(path, self._fetch) for path in self.document["pools"])
+
+    @property
+    def windows(self) -> tuple[tuple[int, int], ...]:
+        """(start, end) in ticks, as of a local reservation."""
+        return tuple((ticks(one["start"]), ticks(one["end"])) for one in self.document["windows"])
+
+    @property
+    def ignores_jobs(self) -> bool:
+        return bool(self.document["ignores_jobs"])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RemoteReservation) and other.document == self.document
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __repr__(self) -> str:
+        return f"<RemoteReservation {self.name} of {len(self.pools)} pools>"
+
+
 def name_of(where: str | RemotePool) -> str:
     """A pool by name."""
     return where.path if isinstance(where, RemotePool) else where

@@ -10,7 +10,7 @@ from litestar.params import JSONBody
 
 from fluxres.errors import Forbidden, UsageError
 from fluxres.model import ResourceGraph, targets
-from fluxres.render import documents
+from fluxres.render import documents, reservations
 from fluxres.service import answers, requests, scopes, told
 from fluxres.service.access import Role
 from fluxres.service.replies import CHILD, Asked, Keep, T, caller_of, json, keys_of, site_of
@@ -164,6 +164,34 @@ async def set_state(request: Asked, graph: OfGraph, data: JSONBody[requests.SetS
     return await change(request, graph, answers.Changed, operation)
 
 
+@post("/reserve", opt=ADMIN, status_code=200, operation_id="reserve")
+async def reserve(request: Asked, graph: OfGraph, data: JSONBody[requests.Reserve]) -> Response[answers.Reservation]:
+    """Reserve pools for maintenance: no job gets any of them, or anything below them, in the window."""
+    caller = caller_of(request)
+
+    def operation(g: ResourceGraph) -> dict[str, Any]:
+        window: dict[str, Any] = {"start": data.start, "end": data.end, "duration_s": data.duration_s}
+        repeated: dict[str, Any] = {"every_s": data.every_s, "until": data.until}
+        who = caller.name if data.user is None else data.user
+        named = targets.pools(g, data.wanted, "reservation")
+        caller.require_paths(g.structure.wheres(named), f"reservation '{data.name}'")
+        made = g.reserve(named, name=data.name, **window, **repeated, ignore_jobs=data.ignore_jobs, user=who)
+        return reservations.documents(g, {data.name: made})[0]
+
+    return await change(request, graph, answers.Reservation, operation)
+
+
+@post("/unreserve", opt=ADMIN, status_code=200, operation_id="unreserve")
+async def unreserve(request: Asked, graph: OfGraph, data: JSONBody[requests.Unreserve]) -> Response[answers.Removed]:
+    """Give up a maintenance reservation with all of its windows."""
+
+    def operation(g: ResourceGraph) -> dict[str, Any]:
+        g.unreserve(data.name)
+        return {"removed": data.name}
+
+    return await change(request, graph, answers.Removed, operation)
+
+
 @post("/tag", opt=SCHEDULER, status_code=200, operation_id="tag")
 async def tag(request: Asked, graph: OfGraph, data: JSONBody[requests.Tag]) -> Response[answers.Changed]:
     """Tag pools."""
@@ -269,6 +297,8 @@ ROUTES: Final = (
     extend,
     expire,
     set_state,
+    reserve,
+    unreserve,
     tag,
     untag,
     stage,

@@ -184,7 +184,7 @@ async def log(
 
     def question() -> dict[str, Any]:
         found = store.log(graph, after=after, job=job, path=path, user=user, limit=limit)
-        return {"log": [documents.entry(entry) for entry in found]}
+        return {"log": [entry.document() for entry in found]}
 
     return json(answers.Log, await site_of(request).work(question))
 

@@ -13,7 +13,7 @@ from fluxres import limits
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import Forbidden, StaleHandle, UsageError
 from fluxres.model import ResourceGraph, Selection, targets
-from fluxres.render import documents, jobs, nodes, refusals
+from fluxres.render import documents, jobs, nodes, refusals, reservations
 from fluxres.service import answers, requests, scopes
 from fluxres.service.access import Caller, Role
 from fluxres.service.replies import Asked, caller_of, json, site_of
@@ -304,6 +304,18 @@ async def resource_set(
     return json(answers.ResourceSet, *await site_of(request).ask(graph, question))
 
 
+@get("/reservations", opt=READ, operation_id="reservations")
+async def list_reservations(request: Asked, graph: OfGraph) -> Response[answers.Reservations]:
+    """The maintenance reservations that are not over; for a part of the machine, those that are wholly in it."""
+    caller = caller_of(request)
+
+    def question(g: ResourceGraph) -> dict[str, Any]:
+        found = reservations.documents(g, g.reservations())
+        return {"reservations": [one for one in found if all(map(caller.covers, one["pools"]))]}
+
+    return json(answers.Reservations, *await site_of(request).ask(graph, question))
+
+
 @get("/stages", opt=READ, operation_id="stages")
 async def stages(request: Asked, graph: OfGraph) -> Response[answers.Stages]:
     """The stages that have not expired."""
@@ -342,6 +354,7 @@ ROUTES: Final = (
     list_jobs,
     one_job,
     resource_set,
+    list_reservations,
     stages,
     check,
 )

@@ -16,10 +16,10 @@ from fluxres.render import differences, documents
 from fluxres.service import answers, requests
 from fluxres.service.access import Role
 from fluxres.service.described import DocumentFormat, described
-from fluxres.service.replies import Asked, Keep, T, caller_of, json, keys_of, site_of
+from fluxres.service.replies import CHILD, Asked, Keep, T, caller_of, json, keys_of, site_of
 from fluxres.service.routes.changes import change
 from fluxres.service.routes.questions import READ, OfGraph
-from fluxres.store import Entry, Store
+from fluxres.store import Entry, Store, child
 
 ADMIN: Final = {"role": Role.ADMIN}
 _A_DOCUMENT: Final = {"body": limits.SERVICE_DOCUMENT_BYTES_MAX}
@@ -150,25 +150,23 @@ async def undo(request: Asked, graph: OfGraph, data: JSONBody[requests.Undo]) ->
     caller, site = caller_of(request), site_of(request)
     command = data.command or f"{request.method} {request.url.path}"
     caller.require_whole("to undo changes")
-    expected = request.headers.get("if-match")
+    expected, mark = request.headers.get("if-match"), request.headers.get(CHILD)
 
     def body(undone: list[Entry]) -> bytes:
-        return msgspec.json.encode({"undone": [documents.entry(one) for one in undone]})
+        return msgspec.json.encode({"undone": [one.document() for one in undone]})
 
     async def make(keep: Keep | None) -> tuple[bytes, str]:
         def operation(store: Store) -> bytes:
-            return body(
-                store.undo(
-                    graph,
-                    redo=data.redo,
-                    command=command,
-                    user=caller.name,
-                    require=lambda: site.require_stored_revision(graph, expected),
-                    note=None if keep is None else lambda undone: keep(body(undone), ""),
-                )
-            )
+            def require() -> None:
+                site.require_stored_revision(graph, expected)
+                if mark is not None:
+                    child.require(store, graph, mark)
 
-        return await site.in_store(graph, operation), ""
+            note = None if keep is None else lambda undone: keep(body(undone), "")
+            return body(store.undo(graph, redo=data.redo, command=command, user=caller.name, require=require, note=note))
+
+        with child.gone(graph, mark):
+            return await site.in_store(graph, operation), ""
 
     found, _ = await keys_of(request).once(request, make)
     return json(answers.Undone, found)

@@ -1,0 +1,1 @@
+"""What decisions and other work of an instance cost in simulated time."""

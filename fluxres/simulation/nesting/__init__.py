@@ -1,0 +1,1 @@
+"""Instances inside instances: levels, shares, balancing, growth, and the processor of each instance."""

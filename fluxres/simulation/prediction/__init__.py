@@ -1,0 +1,1 @@
+"""Predicted run times: predictors, correctors, and how good predictions were."""

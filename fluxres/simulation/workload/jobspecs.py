@@ -1,0 +1,263 @@
+"""Workloads as lists of requests, for what SWF cannot express, such as sockets, GPUs, power and dependencies.
+
+A YAML or JSON list, or a mapping with the list under `jobs`:
+
+    - id: prepare
+      request: slot=4/[core=2;gpu=1]     # a shape, short options, or a jobspec as a mapping
+      submit: 0                          # seconds, or a Flux standard duration such as 30m; 0 by default
+      run: 90                            # run time; by default the limit
+      duration: 120                      # limit; by default that of the jobspec, else none
+      user: ann
+      name: prep
+      urgency: 16
+
+      dependencies: [afterok:other]      # ids of this list
+      status: 0                          # wait status at its end
+      count: 10                          # ten equal jobs, with ids prepare.0 to prepare.9
+      level: 0                           # of the instance that runs it, 0 for the outermost; by default an innermost one
+      jobs: [...]                        # instead of run: of an instance made for this job, on what it holds, ended with them
+
+    - request: slot=2-16:2:*/node        # a moldable job: a range of counts of the outermost resource, and
+      speedup: amdahl:serial=0.05        # how much faster it is on more; or a mapping, {downey: {A: 16, sigma: 0.5}}
+      preferred: 8                       # the size to which run and duration refer; by default the largest
+      run: 1h
+      malleable: true                    # its size may change while it runs, after which
+      reconfiguration: 30s               # it does no work for this time; 0 by default
+
+Times of jobs of an instance count from its begin, and their dependencies concern each other.  Of jobs submitted at the same
+moment, those that others depend on are submitted first.  A job cannot depend on one that is submitted later, and cycles are
+refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, Final
+
+from fluxres import limits
+from fluxres.clock import FOREVER, ticks
+from fluxres.documents.document import Place
+from fluxres.documents.source import Source
+from fluxres.errors import FluxresError, InputError, LimitExceeded
+from fluxres.instance.job import BEGIN, SCHEMES, SINGLETON
+from fluxres.instance.sizes import with_count
+from fluxres.simulation.adaptive import speedup
+from fluxres.simulation.adaptive.adaptive import Adaptive
+from fluxres.simulation.adaptive.speedup import Times
+from fluxres.simulation.workload.workload import Submission, Workload, name_of, of_list
+from fluxres.syntax import duration as durations
+from fluxres.syntax import jobspec
+from fluxres.syntax.jobspec import Request, as_request
+from fluxres.syntax.vertex import preorder
+
+KEYS: Final = (
+    "id",
+    "request",
+    "submit",
+    "run",
+    "duration",
+    "user",
+    "name",
+    "urgency",
+    "dependencies",
+    "status",
+    "count",
+    "level",
+    "jobs",
+    "account",
+    "qos",
+    "queue",
+    "partition",
+    "speedup",
+    "preferred",
+    "malleable",
+    "reconfiguration",
+)
+
+
+def read(source: Source) -> Workload:
+    """A workload from a list of jobs.
+
+    Errors: InputError with line, column and place; LimitExceeded beyond `limits.JOBS_LISTED_MAX`.
+    """
+    document = source.document
+    place = Place(document=document)
+    values: Any = document.values
+    if isinstance(values, Mapping):
+        place.mapping(values, ("jobs", "processors"), ("jobs",))
+        place, values = place.at("jobs"), values["jobs"]
+    found = of_list(_listed(values, place, {}))
+    found.name, found.has_requests = name_of(source.file), True
+    return found
+
+
+def _listed(values: object, place: Place, spots: dict[str, Place]) -> list[Submission]:
+    """The jobs of a list, in the order of their submission.
+
+    Args:
+        spots: by id, the places of all jobs so far, in any list.
+    """
+    found: list[Submission] = []
+    for number, entry in enumerate(place.sequence(values, "a list of jobs")):
+        for job in _jobs(entry, place.at(number), number, spots):
+            if str(job.id) in spots:
+                raise place.at(number).error(f"the id {job.id!r} occurs twice")
+            spots[str(job.id)] = place.at(number)
+            found.append(job)
+        if len(spots) > limits.JOBS_LISTED_MAX:
+            raise LimitExceeded(f"more than {limits.JOBS_LISTED_MAX} jobs", where=str(place), hint="use a generator")
+    return _in_order(found, spots) if any(job.dependencies for job in found) else sorted(found, key=lambda job: job.submit)
+
+
+def _jobs(entry: object, place: Place, number: int, spots: dict[str, Place]) -> Iterator[Submission]:
+    given = place.mapping(entry, KEYS, ("request",))
+    request = _request(given["request"], place.at("request"))
+    limit = _time(given["duration"], place.at("duration")) if "duration" in given else None
+    if limit is None:
+        limit = FOREVER if request.duration_s is None else ticks(request.duration_s)
+    if limit < 1:
+        raise place.at("duration").expected("a time above 0", given["duration"])
+    for key in ("run", "count", "speedup"):
+        if "jobs" in given and key in given:
+            raise place.error(f"{key!r} cannot be combined with 'jobs', whose instance ends with the last of them")
+    adaptive = _adaptive(given, request, place)
+    if adaptive is not None:
+        request = with_count(request, adaptive.preferred)
+    run = _run(given, adaptive, limit, place)
+    if run >= FOREVER:
+        raise place.error("neither a run time nor a limit, so it would never end", "give run")
+    job = given.get("id", number)
+    if not isinstance(job, int | str) or isinstance(job, bool):
+        raise place.at("id").expected("an id as text or number", job)
+    count = place.at("count").integer(given.get("count", 1), 1, limits.JOBS_LISTED_MAX)
+    one = Submission(
+        job,
+        _time(given["submit"], place.at("submit")) if "submit" in given else 0,
+        max(run, 1),
+        limit,
+        request,
+        _text(given, "user", place),
+        _text(given, "name", place),
+        place.at("urgency").integer(given.get("urgency", 16), 0, 31),
+        tuple(_dependencies(given.get("dependencies", ()), place.at("dependencies"))),
+        place.at("status").integer(given.get("status", 0), 0),
+        account=_text(given, "account", place),
+        qos=_text(given, "qos", place),
+        queue=_text(given, "queue", place),
+        partition=_text(given, "partition", place),
+        level=place.at("level").integer(given["level"], 0, limits.INSTANCE_DEPTH_MAX) if "level" in given else None,
+        adaptive=adaptive,
+    )
+    if "jobs" in given:
+        own = _listed(given["jobs"], place.at("jobs"), spots)
+        one = one._replace(jobs=tuple(_owned(job, one) for job in own))
+    if "count" not in given:
+        yield one
+        return
+    for at in range(count):
+        yield one._replace(id=f"{job}.{at}")
+
+
+def _run(given: Mapping[str, Any], adaptive: Adaptive | None, limit: int, place: Place) -> int:
+    """The run time at the preferred size, in ticks."""
+    if "jobs" in given:
+        return 1
+    if adaptive is not None and isinstance(adaptive.speedup, Times):
+        if "run" in given:
+            raise place.at("run").error("the run times are those of 'speedup'", "leave one of them out")
+        return ticks(float(adaptive.speedup.run_s(adaptive.preferred)))
+    return _time(given["run"], place.at("run")) if "run" in given else limit
+
+
+def _adaptive(given: Mapping[str, Any], request: Request, place: Place) -> Adaptive | None:
+    """The sizes of a job with a model of speed-up: the counts of the outermost resource of its request."""
+    if "speedup" not in given:
+        for key in ("preferred", "malleable", "reconfiguration"):
+            if key in given:
+                raise place.at(key).error("a job has sizes only if it says how much faster it is on more", "give speedup")
+        return None
+    spot = place.at("speedup")
+    try:
+        model = speedup.parse(given["speedup"])
+    except FluxresError as error:
+        message = f"{error.where}: {error.message}" if error.where else error.message
+        raise InputError(message, where=str(spot), hint=error.hint) from None
+    if len(request.resources) != 1 or any(vertex.count.fixed is None for vertex in preorder(request.resources[0].children)):
+        raise place.at("request").error("the sizes of a job are counts of its one outermost resource", "such as slot=2-16/node")
+    sizes = request.resources[0].count
+    preferred = place.at("preferred").integer(given.get("preferred", sizes.valid(sizes.max or sizes.min)), 1)
+    if preferred not in sizes:
+        raise place.at("preferred").expected(f"one of the sizes {sizes}", preferred)
+    wait = _time(given["reconfiguration"], place.at("reconfiguration")) if "reconfiguration" in given else 0
+    is_malleable = place.at("malleable").boolean(given.get("malleable", False))
+    if wait and not is_malleable:
+        raise place.at("reconfiguration").error("only a malleable job changes its size", "give malleable: true")
+    return Adaptive(sizes, preferred, model, is_malleable, wait)
+
+
+def _owned(job: Submission, outer: Submission) -> Submission:
+    """A job in a job is of the same user and account, unless it names others."""
+    user, account = job.user or outer.user, job.account or outer.account
+    if (user, account) == (job.user, job.account):
+        return job
+    changed = job._replace(user=user, account=account)
+    return changed._replace(jobs=tuple(_owned(each, changed) for each in job.jobs))
+
+
+def _request(given: object, place: Place) -> Request:
+    try:
+        if isinstance(given, Mapping):
+            return jobspec.parse(given)
+        return as_request(place.text(given, length=limits.REQUEST_TEXT_MAX))
+    except InputError as error:
+        message = f"{error.where}: {error.message}" if error.where else error.message
+        raise type(error)(message, where=str(place), hint=error.hint) from None
+
+
+def _time(given: object, place: Place) -> int:
+    try:
+        seconds = durations.parse(given) if isinstance(given, str) else place.seconds(given, "such as 90, or 30m")
+        return ticks(seconds)
+    except FluxresError as error:
+        raise InputError(error.message, where=str(place), hint=error.hint) from None
+
+
+def _text(given: Mapping[str, Any], key: str, place: Place) -> str | None:
+    return place.at(key).text(given[key]) if key in given else None
+
+
+def _dependencies(given: object, place: Place) -> Iterator[str]:
+    if given == ():
+        return
+    for number, one in enumerate(place.sequence(given, "a list of dependencies", empty=True)):
+        text = place.at(number).text(one)
+        scheme, _, value = text.partition(":")
+        if scheme not in SCHEMES or (not value and scheme != SINGLETON):
+            raise place.at(number).expected(f"SCHEME:ID with {', '.join(SCHEMES)}", text)
+        yield text
+
+
+def _in_order(jobs: Sequence[Submission], spots: Mapping[str, Place]) -> list[Submission]:
+    """By submission time, and at the same moment dependencies first."""
+    by_id = {str(job.id): job for job in jobs}
+    waits: dict[str, list[str]] = {}
+    for job in jobs:
+        waited = waits[str(job.id)] = []
+        for dependency in job.dependencies:
+            scheme, _, value = dependency.partition(":")
+            if scheme in (SINGLETON, BEGIN):
+                continue
+            if value not in by_id:
+                raise spots[str(job.id)].at("dependencies").error(f"{dependency}: there is no job {value}")
+            if by_id[value].submit > job.submit:
+                raise spots[str(job.id)].at("dependencies").error(f"{dependency}: job {value} is submitted later")
+            waited.append(value)
+    try:
+        rank = {job: at for at, job in enumerate(TopologicalSorter(waits).static_order())}
+    except CycleError as error:
+        circle: list[str] = error.args[1]
+        raise spots[circle[0]].at("dependencies").error(f"a cycle of dependencies: {' → '.join(reversed(circle))}") from None
+    first = {str(job.id): at for at, job in enumerate(jobs)}
+    plain = not any(waits.values())
+    return sorted(jobs, key=lambda job: (job.submit, 0 if plain else rank[str(job.id)], first[str(job.id)]))
