@@ -60,6 +60,7 @@ def page(
         _section("Allocation over time", _GANTTS + _captioned(gantts)) if gantts else "",
         _section("Scheduler levels", levels) if levels else "",
         _section("Measured costs", _MEASURED + fits) if (fits := _fits(found)) else "",
+        _section("Cost models", _MODELS + models) if (models := _cost_models(found)) else "",
         _section("Classes of jobs", _CLASSES + classes) if (classes := _classes(found)) else "",
         _section("Failed runs", _failures(failed)) if failed else "",
         _section("All metrics", _all(found)),
@@ -96,7 +97,12 @@ _CLASSES: Final = (
 )
 _MEASURED: Final = (
     "<p>Processor time of decisions, and the sum of terms that fits it best, for each run. The residual is the root of the mean"
-    " square of what the fit does not say; a fit with a large one must not be carried to another study.</p>"
+    " square of what the fit does not say. Quantities that are not identified did not vary, or only together: such a fit refuses"
+    " other topologies. Measure with calibrate: true for one that describes them.</p>"
+)
+_MODELS: Final = (
+    "<p>Costs of decisions of other schedulers, with the sources of their constants, and how far they are from what was measured"
+    " or published there.</p>"
 )
 _OVER_TIME: Final = (
     "<p>First run of each setting. Time starts with the first submission; all settings have the same axes. Dotted"
@@ -327,9 +333,23 @@ def _fits(found: Comparison) -> str:
             if (fit := document.get("fit")) is not None:
                 cells = [number(fit["decisions"]), *(number(fit[name] * 1000) for name in ("mean_s", "residual_s"))]
                 cost = escape(document["fitted_cost"])
-                rows.append([escape(row.label), str(run.repeat + 1), cost, *cells, number(fit["explained"] * 100)])
-    headings = ["setting", "run (number)", "fit (s)", "decisions (number)", "mean (ms)", "residual (ms)", "explained (%)"]
-    return _table("Measured costs", headings, rows, 3) if rows else ""
+                unknown = escape(", ".join(fit.get("not_identified", [])))
+                rows.append([escape(row.label), str(run.repeat + 1), cost, unknown, *cells, number(fit["explained"] * 100)])
+    headings = ["setting", "run (number)", "fit (s)", "not identified", *_OF_FIT]
+    return _table("Measured costs", headings, rows, 4) if rows else ""
+
+
+_OF_FIT: Final = ("decisions (number)", "mean (ms)", "residual (ms)", "explained (%)")
+
+
+def _cost_models(found: Comparison) -> str:
+    """The named cost models with their sources and residuals; empty if none is used."""
+    rows: dict[str, list[str]] = {}
+    for document in (document for row in found.rows for _, document in row.runs):
+        for model in document.get("cost_models", []):
+            rows[model["name"]] = [escape(model[name]) for name in ("name", "source", "valid", "residuals")]
+    headings = ["model", "source of its constants", "valid for", "residuals"]
+    return _table("Cost models", headings, list(rows.values()), 4) if rows else ""
 
 
 def _all(found: Comparison) -> str:

@@ -141,6 +141,8 @@ class FittedCost(Struct, forbid_unknown_fields=True):
     unit_s: Seconds = 0.0
     first_s: Seconds = 0.0
     doubling_s: Seconds = 0.0
+    several_s: Seconds = 0.0
+    seen: Annotated[str, Meta(min_length=1, max_length=10_000)] | None = None
 
 
 class MeasuredCost(Struct, forbid_unknown_fields=True):
@@ -148,6 +150,7 @@ class MeasuredCost(Struct, forbid_unknown_fields=True):
 
     factor: Above = 1.0
     passes: Annotated[int, Meta(ge=1, le=1000)] = 8
+    calibrate: bool = False
 
 
 class BootCost(Struct, forbid_unknown_fields=True):
@@ -159,11 +162,12 @@ class BootCost(Struct, forbid_unknown_fields=True):
 
 
 class CostEntry(Struct, forbid_unknown_fields=True):
-    """The cost of a decision, by at most one of the first three models, and of other work (`overheads.Overheads`)."""
+    """The cost of a decision, by at most one of the first four models, and of other work (`overheads.Overheads`)."""
 
     fixed_s: Seconds | None = None
     fitted: FittedCost | None = None
     measured: MeasuredCost | None = None
+    model: Word | None = None
     ingest_s: Seconds = 0.0
     start_s: Seconds = 0.0
     event_s: Seconds = 0.0

@@ -1,9 +1,9 @@
 """Decisions measured for a fit beside those of a run, so that it describes other topologies as well.
 
-A run measures what it makes: one instance of a machine that starts jobs of one core says nothing about machines of other sizes and
-larger requests, and no fit of it does.  Calibration measures three workloads more on the same machine, with the same policies: jobs
-of all sizes on one instance, a long queue of small jobs, and jobs of all sizes on instances that divide the machine by two, level by
-level.
+A run measures what it makes: one instance of a machine that starts jobs of one core says nothing about machines of other
+sizes and larger requests, and no fit of it does.  Calibration measures three workloads more on the same machine, with the
+same policies: jobs of all sizes on one instance, a long queue of small jobs, and jobs of all sizes on instances that divide
+the machine by two, level by level.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from fluxres.clock import TICKS_PER_S
-from fluxres.simulation.cost import Measured
-from fluxres.simulation.hierarchy import Hierarchy
-from fluxres.simulation.least import Least
+from fluxres.simulation.costs.cost import Measured
+from fluxres.simulation.costs.least import Least
+from fluxres.simulation.nesting.hierarchy import Hierarchy
 from fluxres.simulation.simulator import Simulator
-from fluxres.simulation.workload import Submission
+from fluxres.simulation.workload.workload import Submission
 
 if TYPE_CHECKING:
-    from fluxres.simulation.cost import Cost, Fit
+    from fluxres.simulation.costs.cost import Cost
+    from fluxres.simulation.costs.fit import Fit
     from fluxres.simulation.machine import Machine
 
 MIXED_JOBS: Final = 200

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
@@ -59,7 +60,7 @@ class Machine:
         structure = self.graph.structure
         return int(structure.size[structure.of_type(self.unit)].sum())
 
-    @property
+    @cached_property
     def cores(self) -> float:
         """The cores of a unit on average; 1 for a machine without cores, whose processors count as such."""
         structure = self.graph.structure

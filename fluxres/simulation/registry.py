@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from importlib.metadata import entry_points
 from inspect import Parameter, signature
 from typing import Any, Generic, TypeVar
@@ -40,7 +41,7 @@ class Registry(Generic[T]):
         name, _, rest = text.partition(":")
         factory = self.find(name)
         if factory is None:
-            raise UsageError(f"no {self.what} {name!r:.80}", hint=f"there is {', '.join(self.names())}")
+            raise UsageError(f"no {self.what} {name!r:.80}", hint=near(name, self.names()))
         where = f"{self.what} {name}"
         known = signature(factory).parameters
         given: dict[str, Any] = {}
@@ -76,6 +77,17 @@ class Registry(Generic[T]):
                     raise UsageError(said, where=f"{self.what} {name}", hint=hint) from error
                 return found
         return None
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """A hint for a name that does not exist: the one that it looks like, else all.
+
+    >>> near("tsafir", ["tsafrir", "average"]), near("x", ["tsafrir", "average"])
+    ('did you mean tsafrir?', 'there is tsafrir, average')
+    """
+    names = list(known)
+    alike = get_close_matches(name[:64], names, 1)
+    return f"did you mean {alike[0]}?" if alike else f"there is {', '.join(names)}"
 
 
 def pairs(text: str, where: str) -> dict[str, str]:

@@ -279,7 +279,6 @@ class Simulator:
         self.machine, self.fleet = with_fleet(machine if isinstance(machine, Machine) else Machine(machine), energy, accounting)
         self.hierarchy = hierarchy if hierarchy is not None else Hierarchy()
         self.costs = by_level(cost, self.hierarchy.levels)
-        self._cores = self.machine.cores
         has_work = bool(self.hierarchy.starts_per_node) or any(not each.overheads.is_nothing for each in self.costs)
         takes_time = has_work or any(each.decision is not None for each in self.costs)
         _require_one_queue(self.hierarchy, accounting, feedback, takes_time=takes_time)
@@ -951,7 +950,7 @@ class Simulator:
         units = sum(job.size for job in starting)
         pools = sum(len(instance.inventory.vertices(job.claim)) for job in starting) if cost.sees_pools else 0
         size, is_first = site.machine.count, queue.actions > 0 and not site.has_tried
-        load = (queue.asked, free, held, self._cores)
+        load = (queue.asked, free, held, self.machine.cores)
         spent = ticks(cost.decide(Decision(queue.actions, started, queued, size, took, units, is_first, pools, *load)))
         site.has_tried |= is_first
         site.decisions += 1

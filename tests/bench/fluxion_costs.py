@@ -1,12 +1,13 @@
-"""Fits the constants of the cost models of Fluxion (`simulation.cost_models`) to its measured match times.
+"""Fits the constants of the cost models of Fluxion (`simulation.costs.models`) to its measured match times.
 
-``python -m tests.bench.fluxion_costs DIR`` prints them; DIR has `queue-N.csv` for machines of N nodes of 44 cores, a row for each
-of 1,000 jobs that are submitted at once: what it requests (`nodes_exclusive`, or `slot_cores`), `duration`, and for each shape of
-the machine and policy the start and the match time (`start_SHAPE_POLICY`, `us_SHAPE_POLICY`; empty where the measurement had ended).
+``python -m tests.bench.fluxion_costs DIR`` prints them; DIR has `queue-N.csv` for machines of N nodes of 44 cores, a row for
+each of 1,000 jobs that are submitted at once: what it requests (`nodes_exclusive`, or `slot_cores`), `duration`, and for each
+shape of the machine and policy the start and the match time (`start_SHAPE_POLICY`, `us_SHAPE_POLICY`; empty where the
+measurement had ended).
 
-Two kinds of matches are fitted apart, those of jobs that start at once and those of jobs that get a reservation.  Each is a sum of
-terms that are not negative; residuals are relative to the fitted value, as for gamma distributed times (the spread of match times
-grows with their mean).
+Two kinds of matches are fitted apart, those of jobs that start at once and those of jobs that get a reservation.  Each is a
+sum of terms that are not negative; residuals are relative to the fitted value, as for gamma distributed times (the spread of
+match times grows with their mean).
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ def main() -> None:
             totals = ", ".join(f"{nodes:,}: {ratio:.2f}" for nodes, ratio in found.totals.items())
             terms = ", ".join(f"{term}={value:g}" for term, value in found.terms.items())
             print(f"{name} {kind}: {terms}")
-            print(f"  {found.matches:,} matches, median factor {found.factor:.2f}, {found.explained:.0%} of the variance of logarithms")
+            print(f"  {found.matches:,} matches, median factor {found.factor:.2f}, {found.explained:.0%} of the log variance")
             print(f"  fitted / measured total by nodes: {totals}")
 
 

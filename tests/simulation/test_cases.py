@@ -14,7 +14,8 @@ from fluxres.experiments.figures import most_at_once
 from fluxres.experiments.folder import ResultsFolder
 from fluxres.experiments.parts import levels_of
 from fluxres.experiments.study import HierarchyEntry
-from fluxres.simulation.costs.cost import Decision, Fit, Fitted, Measured
+from fluxres.simulation.costs.cost import Decision, Fitted, Measured
+from fluxres.simulation.costs.fit import Fit
 from fluxres.simulation.metrics import Series
 from fluxres.simulation.results.numbering import UsedUnits
 from fluxres.simulation.schedule import Finished
@@ -141,7 +142,7 @@ def test_a_fit_says_how_much_it_does_not_explain() -> None:
 
 
 def test_a_fit_of_nothing_and_of_equal_decisions_is_exact() -> None:
-    assert Fit(Measured()).quality() == (0, 0.0, 0.0, 1.0)
+    assert Fit(Measured()).quality() == (0, 0.0, 0.0, 1.0, ())
     fit = Fit(Fitted(base_s=0.5))
     for tried in (1, 2, 3):
         fit.decide(Decision(tried, 1, 9, 16, 0.0))

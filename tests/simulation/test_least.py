@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fluxres.simulation.costs import least
-from fluxres.simulation.costs.cost import Decision, Fit, Fitted, Measured
+from fluxres.simulation.costs.cost import Decision, Fitted, Measured
+from fluxres.simulation.costs.fit import Fit
 from fluxres.simulation.costs.least import Least
 from fluxres.simulation.costs.overheads import LevelCost, Overheads
 from fluxres.simulation.machine import of_shape

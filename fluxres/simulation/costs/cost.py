@@ -9,16 +9,12 @@ next decision waits for it.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from dataclasses import dataclass, replace
-from itertools import combinations
+from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
-import numpy as np
-
 from fluxres.errors import UsageError
-from fluxres.simulation.seen import Seen, Sights
-from fluxres.simulation.seen import parse as parse_seen
+from fluxres.simulation.costs.seen import Seen
+from fluxres.simulation.costs.seen import parse as parse_seen
 
 
 class Decision(NamedTuple):
@@ -190,129 +186,6 @@ class Measured:
 TERMS: Final = ("base", "start", "considered", "queued", "size", "unit", "first", "doubling", "several")
 
 
-class Quality(NamedTuple):
-    """How well a fit describes the decisions that it was made from.
-
-    Args:
-        decisions: their number.
-        mean_s: what one took on average.
-        residual_s: the root of the mean square of what the fit does not say.
-        explained: the fraction of the variance that the fit explains; below 0 if their mean alone describes them better.
-        not_identified: quantities whose terms no fit to these decisions could tell apart: they did not vary, or only together.
-    """
-
-    decisions: int
-    mean_s: float
-    residual_s: float
-    explained: float
-    not_identified: tuple[str, ...] = ()
-
-
-NOTHING_S: Final = 1e-140
-"""A decision that takes less is none: relative to it, the square of a term would not be a float."""
-
-
-class Fit:
-    """A cost model that wraps another one and fits a sum of terms to what that one returns.
-
-    Least squares of relative errors, with no negative term; of the decisions of a kind, each next one has less weight, so that
-    the few decisions of a parent count beside the many of its children.  Of all sets of terms, the one with the least Bayesian
-    information criterion (Schwarz 1978): a term that explains little is left out, because it would be wrong elsewhere, and a
-    machine of constant size gets no size term.  Stores sums of products, the number of decisions of each kind, and what starts were
-    like: a fit that cannot tell terms apart is valid for such starts only (`seen.Seen`).
-
-    Args:
-        cost: the wrapped model, usually `Measured`.
-
-    >>> fit = Fit(Fitted(base_s=0.5, considered_s=0.25))
-    >>> [fit.decide(Decision(tried, tried % 2, 9 - tried, 16, 0.0)) for tried in (1, 2, 3, 4)]
-    [0.75, 1.0, 1.25, 1.5]
-    >>> str(fit.fitted()), fit.quality().explained
-    ('fitted:base=0.5,considered=0.25', 1.0)
-    """
-
-    def __init__(self, cost: Cost) -> None:
-        self.cost = cost
-        self._products = np.zeros((len(TERMS) + 1, len(TERMS) + 1))
-        self._weighted = np.zeros_like(self._products)
-        self._kinds: Counter[tuple[float, ...]] = Counter()
-        self._sights = Sights()
-
-    @property
-    def measures(self) -> bool:
-        return self.cost.measures
-
-    @property
-    def sees_pools(self) -> bool:
-        return True
-
-    @property
-    def sees_load(self) -> bool:
-        return self.cost.sees_load
-
-    def decide(self, made: Decision) -> float:
-        found = self.cost.decide(made)
-        terms = (
-            *(1.0, made.started, made.considered, made.queued, made.size, made.units, made.is_first),
-            *(made.doublings, made.pools > 1),
-        )
-        self._sights.add(made)
-        products = np.outer(row := np.array((*terms, found)), row)
-        self._products += products
-        kind = (made.started, made.considered, made.queued.bit_length(), made.size, made.units, made.is_first, made.pools)
-        if found > NOTHING_S and (self._kinds[kind] or len(self._kinds) < KINDS_MAX):
-            self._kinds[kind] += 1
-            self._weighted += np.outer(row / found, row / found) / self._kinds[kind]
-        return found
-
-    def quality(self) -> Quality:
-        """How well the best fitting sum describes the decisions, from the same sums of products."""
-        own = np.array([*self.fitted().terms, -1.0])
-        number, total, squares = self._products[0, 0], self._products[0, -1], self._products[-1, -1]
-        left = max(float(own @ self._products @ own), 0.0)
-        spread = float(squares - total * total / number) if number else 0.0
-        is_exact = left <= _GAIN_LEAST * squares or spread <= _GAIN_LEAST * squares  # or all decisions took the same time
-        explained = 1.0 if is_exact else 1.0 - left / spread
-        mean = float(total / number) if number else 0.0
-        residual = float(np.sqrt(left / number)) if number else 0.0
-        return Quality(int(number), mean, residual, explained, self._sights.not_identified())
-
-    def fitted(self) -> Fitted:
-        """The best fitting sum.
-
-        Cost: one small system of equations for each of the 511 sets of terms.
-        """
-        scale = np.sqrt(np.diag(self._weighted))
-        scale[scale == 0.0] = 1.0
-        products = self._weighted / np.outer(scale, scale)
-        number_of, exact = float(self._weighted[-1, -1]), _GAIN_LEAST * float(products[-1, -1])
-        if not number_of or not products[-1, -1]:
-            return Fitted()
-
-        def criterion(error: float, terms: int) -> float:
-            return number_of * math.log(max(error, exact)) + terms * math.log(number_of)
-
-        best, least = np.zeros(len(TERMS)), criterion(float(products[-1, -1]), 0)
-        for number in range(1, len(TERMS) + 1):
-            for chosen in map(list, combinations(range(len(TERMS)), number)):
-                inside, towards = products[np.ix_(chosen, chosen)], products[chosen, -1]
-                parts = np.linalg.lstsq(inside, towards, rcond=None)[0]
-                error = float(products[-1, -1] - 2 * parts @ towards + parts @ inside @ parts)
-                found = criterion(error, number)
-                if (parts >= 0.0).all() and found < least - _GAIN_LEAST:
-                    best, least = np.zeros(len(TERMS)), found
-                    best[chosen] = parts
-        found = Fitted(*(best * scale[-1] / scale[:-1]).tolist())
-        return replace(found, seen=self._sights.seen(is_queued=found.queued_s > 0, is_considered=found.considered_s > 0))
-
-
-KINDS_MAX: Final = 100_000
-"""Bound on the kinds of decisions that are remembered."""
-
-_GAIN_LEAST: Final = 1e-9
-"""The fraction of the sum of squares below which a fit is exact."""
-
-
 def parse(text: str | None) -> Cost | None:
     """A cost model from a command line argument.
 
@@ -325,7 +198,7 @@ def parse(text: str | None) -> Cost | None:
     >>> parse("fixed:0.02").decide(Decision(3, 1, 10, 100, 0.0))
     0.02
     """
-    from fluxres.simulation.cost_models import MODELS, find  # it is made of what is here
+    from fluxres.simulation.costs.models import MODELS, find  # it is made of what is here
 
     name, _, rest = (text or "none").partition(":")
     where = f"cost {text!s:.80}"
@@ -363,7 +236,7 @@ def _fitted(text: str, where: str) -> Fitted:
 
 def listed_models() -> str:
     """The names of all models."""
-    from fluxres.simulation.cost_models import MODELS
+    from fluxres.simulation.costs.models import MODELS
 
     return ", ".join(model.name for model in MODELS)
 

@@ -1,25 +1,25 @@
 """Cost models of other schedulers, by name: Fluxion's matches as measured, and the whole path of a job through Flux as published.
 
-Constants are data here: each model has its source and how far it can be trusted.  Those of Fluxion are fitted to the match times of
-1,000 jobs, submitted at once, on machines of 16 to 10,240 nodes of 44 cores (`python -m tests.bench.fluxion_costs DIR` makes them
-from the measured times).  They are costs of matching alone.  Those of Flux are rates in jobs per second of everything that one
-instance does for a job, matching included, so that the two are never added up.
+Constants are data here: each model has its source and how far it can be trusted.  Those of Fluxion are fitted to the match
+times of 1,000 jobs, submitted at once, on machines of 16 to 10,240 nodes of 44 cores (`python -m tests.bench.fluxion_costs
+DIR` makes them from the measured times).  They are costs of matching alone.  Those of Flux are rates in jobs per second of
+everything that one instance does for a job, matching included, so that the two are never added up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Final
 
 from fluxres.errors import UsageError
-from fluxres.simulation.cost import Decision
+from fluxres.simulation.costs.cost import Decision
+from fluxres.simulation.registry import near
 
 
 @dataclass(frozen=True)
 class Matching:
-    """Fluxion's matches in a decision: the one that starts a job, and one for each other job that is tried and gets a reservation.
+    """Fluxion's matches in a decision: the one that starts a job, and one for each other job that is tried, which is reserved.
 
     Cores are those of the machine; each processor of a machine without cores counts as one.
 
@@ -41,9 +41,9 @@ class Matching:
     plan_unit_s: float = 0.0
     held_s: float = 0.0
 
-    measures: bool = field(default=False, init=False)
-    sees_pools: bool = field(default=False, init=False)
-    sees_load: bool = field(default=True, init=False)
+    measures: bool = field(default=False, init=False, repr=False)
+    sees_pools: bool = field(default=False, init=False, repr=False)
+    sees_load: bool = field(default=True, init=False, repr=False)
 
     def decide(self, made: Decision) -> float:
         size, planned = made.size * made.cores, made.considered - made.started
@@ -62,9 +62,9 @@ class Rate:
 
     per_s: float
 
-    measures: bool = field(default=False, init=False)
-    sees_pools: bool = field(default=False, init=False)
-    sees_load: bool = field(default=False, init=False)
+    measures: bool = field(default=False, init=False, repr=False)
+    sees_pools: bool = field(default=False, init=False, repr=False)
+    sees_load: bool = field(default=False, init=False, repr=False)
 
     def decide(self, made: Decision) -> float:
         return made.started / self.per_s
@@ -125,7 +125,7 @@ class CostModel:
 
 
 _BENCH: Final = (
-    "match times of Fluxion (resource-query, allocate_orelse_reserve), 1,000 jobs submitted at once, one core of an AMD EPYC machine"
+    "match times of Fluxion (resource-query, allocate_orelse_reserve), 1,000 jobs submitted at once, one core of an AMD EPYC"
 )
 _NODES: Final = (16, 128, 1024, 4096, 10240)
 
@@ -220,15 +220,13 @@ def find(text: str, where: str = "cost") -> CostModel:
     Errors: UsageError for a name that does not exist, and for an end of a model without a range.
 
     >>> find("flux-core-2025:low").cost
-    Rate(per_s=131.3, measures=False, sees_pools=False, sees_load=False)
+    Rate(per_s=131.3)
     """
     name, _, end = text.partition(":")
     names = [model.name for model in MODELS]
     model = next((model for model in MODELS if model.name == name), None)
     if model is None:
-        near = get_close_matches(name[:64], names, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(names)}"
-        raise UsageError(f"no cost model {name!r:.80}", where=where, hint=hint)
+        raise UsageError(f"no cost model {name!r:.80}", where=where, hint=near(name, names))
     if not end:
         return model
     ends = {"low": model.low, "high": model.high}

@@ -1,8 +1,8 @@
 """What the decisions were like that a cost model was fitted to, which bounds where the fit may be used.
 
-A term of a quantity that did not vary, or only together with others, could as well be any other number if theirs change with it: the
-fit is right for decisions like those, and for others it is a guess.  So a fit remembers such quantities with the values that it saw,
-and refuses others.
+A term of a quantity that did not vary, or only together with others, could as well be any other number if theirs change with
+it: the fit is right for decisions like those, and for others it is a guess.  So a fit remembers such quantities with the
+values that it saw, and refuses others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fluxres import limits
 from fluxres.errors import UsageError
 
 if TYPE_CHECKING:
-    from fluxres.simulation.cost import Decision
+    from fluxres.simulation.costs.cost import Decision
 
 QUANTITIES: Final = {"size": "units of the instance", "units": "units of the job", "pools": "pools of the job"}
 """What starts differ in, and what it means."""
@@ -135,7 +135,9 @@ class Sights:
     def seen(self, *, is_considered: bool, is_queued: bool) -> Seen | None:
         """The bounds of a fit with or without terms for the two counts; None if it has none."""
         quantities = self.not_identified()
-        starts = frozenset(tuple(dict(zip(QUANTITIES, start, strict=True))[name] for name in quantities) for start in self._starts)
+        at = [list(QUANTITIES).index(name) for name in quantities]
+        own = dict.fromkeys(tuple(start[each] for each in at) for start in self._starts)
+        starts = frozenset(list(own)[: limits.FIT_STARTS_LISTED_MAX])
         found = Seen(
             self._most["considered"] if is_considered else -1,
             self._most["queued"] if is_queued else -1,
