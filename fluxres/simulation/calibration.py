@@ -1,9 +1,9 @@
 """Decisions measured for a fit beside those of a run, so that it describes other topologies as well.
 
 A run measures what it makes: one instance of a machine that starts jobs of one core says nothing about machines of other
-sizes and larger requests, and no fit of it does.  Calibration measures three workloads more on the same machine, with the
-same policies: jobs of all sizes on one instance, a long queue of small jobs, and jobs of all sizes on instances that divide
-the machine by two, level by level.
+sizes and larger requests, and no fit of it does.  Calibration measures four workloads more on the same machine, with the
+same policies: jobs of all sizes on one instance, a long queue of small jobs, and jobs of all sizes on many children of one
+instance and on instances that divide the machine by two, level by level.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ QUEUED_JOBS: Final = 400
 """Of one unit; half of them come at once."""
 LEVELS_MAX: Final = 5
 """How often the machine is divided by two."""
+CHILDREN_MAX: Final = 64
+"""Of one instance: a parent that makes many children decides with other work between its decisions, which takes longer."""
 INTERVAL_S: Final = 0.2
 """Between jobs that do not come at once, so that they meet an empty queue."""
 
@@ -76,7 +78,9 @@ def calibrate(
     passes = own.passes if isinstance(own, Measured) else 1
     for cost in (*[fit.cost] * (passes - 1 if isinstance(fit.cost, Least) else 0), fit):
         for hierarchy, jobs in _parts(machine().count, queue_policies, match_policies):
+            fit.begin()
             Simulator(machine(), hierarchy=hierarchy, inventory=inventory, cost=cost, keep=False).run(jobs)
+    fit.begin()
 
 
 def _parts(count: int, queue_policies: Sequence[str], match_policies: Sequence[str]) -> Iterator[tuple[Hierarchy, Mixed]]:
@@ -84,6 +88,8 @@ def _parts(count: int, queue_policies: Sequence[str], match_policies: Sequence[s
     largest = max(1, count // 2)  # a job of the whole machine is a case of its own
     yield Hierarchy((), *policies), Mixed(MIXED_JOBS, largest)
     yield Hierarchy((), *policies), Mixed(QUEUED_JOBS, 1)
+    if count > 1:
+        yield Hierarchy((min(CHILDREN_MAX, count // 2),), *policies, larger="up"), Mixed(MIXED_JOBS, largest)
     levels = min(LEVELS_MAX, count.bit_length() - 1)
     if levels:
         yield Hierarchy((2,) * levels, *policies, larger="up"), Mixed(MIXED_JOBS, largest)

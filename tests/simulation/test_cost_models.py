@@ -44,7 +44,8 @@ def test_what_a_decision_sees_of_the_load() -> None:
         sees_load = True
 
         def decide(self, made: Decision) -> float:
-            seen.append((made.considered, made.started, made.asked, made.free, made.held, made.cores))
+            if made.considered:
+                seen.append((made.considered, made.started, made.asked, made.free, made.held, made.cores))
             return 0.0
 
     work = [job(0, 0, 10, 2), job(1, 0, 10, 4), job(2, 1, 10, 1)]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -48,6 +49,9 @@ class Fit:
     elsewhere, and a machine of constant size gets no size term.  Stores sums of products, the number of decisions of each
     kind, and what starts were like: a fit that cannot tell terms apart is valid for such starts only (`seen.Seen`).
 
+    Of several workloads (`begin`), each has the same weight, and the set of terms is the one that predicts each workload best
+    from the others.
+
     Args:
         cost: the wrapped model, usually `Measured`.
 
@@ -62,7 +66,8 @@ class Fit:
     def __init__(self, cost: Cost) -> None:
         self.cost = cost
         self._products = np.zeros((len(TERMS) + 1, len(TERMS) + 1))
-        self._weighted = np.zeros_like(self._products)
+        self._groups = [np.zeros_like(self._products)]
+        """By workload: sums of products of weighted relative values."""
         self._kinds: Counter[tuple[float, ...]] = Counter()
         self._sights = Sights()
 
@@ -78,6 +83,12 @@ class Fit:
     def sees_load(self) -> bool:
         return self.cost.sees_load
 
+    def begin(self) -> None:
+        """Decisions from now on are of another workload."""
+        if self._groups[-1].any():
+            self._groups.append(np.zeros_like(self._products))
+            self._kinds.clear()
+
     def decide(self, made: Decision) -> float:
         found = self.cost.decide(made)
         terms = (
@@ -90,7 +101,7 @@ class Fit:
         kind = (made.started, made.considered, made.queued.bit_length(), made.size, made.units, made.is_first, made.pools)
         if found > NOTHING_S and (self._kinds[kind] or len(self._kinds) < KINDS_MAX):
             self._kinds[kind] += 1
-            self._weighted += np.outer(row / found, row / found) / self._kinds[kind]
+            self._groups[-1] += np.outer(row / found, row / found) / self._kinds[kind]
         return found
 
     def quality(self) -> Quality:
@@ -108,30 +119,73 @@ class Fit:
     def fitted(self) -> Fitted:
         """The best fitting sum.
 
-        Cost: one small system of equations for each of the 511 sets of terms.
+        Cost: one small system of equations for each of the 511 sets of terms, and for each workload.
         """
-        scale = np.sqrt(np.diag(self._weighted))
+        groups = [group / group[-1, -1] for group in self._groups if group[-1, -1]]
+        scale = np.sqrt(np.diag(sum(groups, np.zeros_like(self._products))))
         scale[scale == 0.0] = 1.0
-        products = self._weighted / np.outer(scale, scale)
-        number_of, exact = float(self._weighted[-1, -1]), _GAIN_LEAST * float(products[-1, -1])
-        if not number_of or not products[-1, -1]:
-            return Fitted()
-
-        def criterion(error: float, terms: int) -> float:
-            return number_of * math.log(max(error, exact)) + terms * math.log(number_of)
-
-        best, least = np.zeros(len(TERMS)), criterion(float(products[-1, -1]), 0)
-        for number in range(1, len(TERMS) + 1):
-            for chosen in map(list, combinations(range(len(TERMS)), number)):
-                inside, towards = products[np.ix_(chosen, chosen)], products[chosen, -1]
-                parts = np.linalg.lstsq(inside, towards, rcond=None)[0]
-                error = float(products[-1, -1] - 2 * parts @ towards + parts @ inside @ parts)
-                found = criterion(error, number)
-                if (parts >= 0.0).all() and found < least - _GAIN_LEAST:
-                    best, least = np.zeros(len(TERMS)), found
-                    best[chosen] = parts
+        groups = [group / np.outer(scale, scale) for group in groups]
+        best = np.zeros(len(TERMS))
+        if groups and scale[-1]:
+            best = _of_several(groups) if len(groups) > 1 else _of_one(groups[0], float(self._groups[-1][-1, -1]))
         sum_of = Fitted(*(best * scale[-1] / scale[:-1]).tolist())
         return replace(sum_of, seen=self._sights.seen(is_queued=sum_of.queued_s > 0, is_considered=sum_of.considered_s > 0))
+
+
+def _sets() -> Iterator[list[int]]:
+    """All sets of terms, small ones first."""
+    for number in range(1, len(TERMS) + 1):
+        yield from map(list, combinations(range(len(TERMS)), number))
+
+
+def _solved(products: Any, chosen: list[int]) -> Any:
+    """The best parameters of these terms; None if one of them is negative."""
+    parts = np.linalg.lstsq(products[np.ix_(chosen, chosen)], products[chosen, -1], rcond=None)[0]
+    return parts if (parts >= 0.0).all() else None
+
+
+def _error(products: Any, chosen: list[int], parts: Any) -> float:
+    inside, towards = products[np.ix_(chosen, chosen)], products[chosen, -1]
+    return float(products[-1, -1] - 2 * parts @ towards + parts @ inside @ parts)
+
+
+def _of_one(products: Any, number_of: float) -> Any:
+    """The parameters by the Bayesian information criterion."""
+    exact = _GAIN_LEAST * float(products[-1, -1])
+
+    def criterion(error: float, terms: int) -> float:
+        return number_of * math.log(max(error, exact)) + terms * math.log(number_of)
+
+    best, least = np.zeros(len(TERMS)), criterion(float(products[-1, -1]), 0)
+    for chosen in _sets():
+        if (parts := _solved(products, chosen)) is None:
+            continue
+        found = criterion(_error(products, chosen, parts), len(chosen))
+        if found < least - _GAIN_LEAST:
+            best, least = np.zeros(len(TERMS)), found
+            best[chosen] = parts
+    return best
+
+
+def _of_several(groups: list[Any]) -> Any:
+    """The parameters of the set of terms that predicts each workload best from the others (cross-validation)."""
+    every = sum(groups)
+    best, least = np.zeros(len(TERMS)), float(every[-1, -1])
+    for chosen in _sets():
+        if (parts := _solved(every, chosen)) is None:
+            continue
+        found = 0.0
+        for group in groups:
+            if (own := _solved(every - group, chosen)) is None:
+                break
+            found += _error(group, chosen, own)
+            if found >= least:
+                break
+        else:
+            if found < least - _GAIN_LEAST:
+                best, least = np.zeros(len(TERMS)), found
+                best[chosen] = parts
+    return best
 
 
 KINDS_MAX: Final = 100_000
