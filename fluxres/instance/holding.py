@@ -20,6 +20,7 @@ from fluxres.clock import FOREVER, seconds, ticks
 from fluxres.documents.document import listed
 from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources
 from fluxres.instance import recording, states
+from fluxres.instance.graph_inventory import GraphHold
 from fluxres.instance.inventory import Counting
 from fluxres.instance.job import Job
 from fluxres.instance.queue import Queue, QueueOwner
@@ -73,6 +74,10 @@ class Holdings:
         """Jobs that have not ended by their limit."""
         self.disputed: set[int] = set()
         """Jobs of whose resources others hold some in the graph, or will before the job's limit."""
+        self._cut: dict[int, int] = {}
+        """By number of a running job, the tick from which it holds nothing although its limit is later: others have freed it."""
+        self.next_cut = FOREVER
+        """The earliest of these moments."""
         self._lapsed: list[int] = []
         """Jobs with their limit at `lapsed_at` whose runner keeps limits: they must have ended by then."""
         self.lapsed_at = FOREVER
@@ -98,6 +103,46 @@ class Holdings:
         self.overtime.discard(job.number)
         self.disputed.discard(job.number)
         self.suppliers.pop(job.number, None)
+        if self._cut.pop(job.number, None) is not None:
+            self.next_cut = min(self._cut.values(), default=FOREVER)
+
+    # -- what others free --------------------------------------------------------------------------------------------
+
+    def find_cut(self) -> None:
+        """Find the jobs of which others have freed everything, or everything from a moment before their limit on.
+
+        Cost: the running jobs.
+        """
+        now = self.instance.time.now
+        self._cut = {}
+        for number, job in self.jobs.items():
+            if job.state is State.RUN and job.limit > now and not self._is_late(number) and self._has_held(job):
+                end = max(self._ends(fluid.encode(number)), default=0)
+                if end < min(job.limit, FOREVER):
+                    self._cut[number] = max(end, now - 1)
+        self.next_cut = min(self._cut.values(), default=FOREVER)
+
+    def _is_late(self, number: int) -> bool:
+        return number in self.overtime or number in self.disputed or number in self.at_limit
+
+    def _has_held(self, job: Job) -> bool:
+        """Whether the records of the graph should have something of a job: one that shares pools only has none."""
+        if self.instance.inventory.kind != "graph":
+            return job.number in self.recorded
+        return not isinstance(job.claim, GraphHold) or bool(len(job.claim.accounts))
+
+    def _ends(self, name: str) -> set[int]:
+        records = self.graph.records
+        return records.ends(name) if records.is_holder(name) else set()
+
+    def end_cut(self, moment: int) -> None:
+        """End the jobs that hold nothing from a moment on, since others have freed it: that is how they cancel a job."""
+        for number in [number for number, end in self._cut.items() if end <= moment]:
+            del self._cut[number]
+            job = self.jobs.get(number)
+            if job is not None and job.state is State.RUN:
+                self.instance.raise_exception(job, "cancel", states.FATAL, "others have freed what it held")
+        self.next_cut = min(self._cut.values(), default=FOREVER)
 
     # -- records -----------------------------------------------------------------------------------------------------
 

@@ -1160,12 +1160,12 @@ class Instance(Tabular):
         """
         begin = self._timers[0][0] if self._timers else FOREVER
         freed = self.external_ends[-1] - 1 if self.external_ends else FOREVER
-        return min(begin, self.holdings.next_limit(), freed, self.expires)
+        return min(begin, self.holdings.next_limit(), self.holdings.next_cut, freed, self.expires)
 
     def next_wakeup(self) -> int:
         """When `advance` has to be called next so that events are handled in time."""
         timers, ends, holdings = self._timers, self.external_ends, self.holdings
-        found = min(self.queue.next_due(), self.expires)
+        found = min(self.queue.next_due(), self.holdings.next_cut, self.expires)
         if timers:
             found = min(found, timers[0][0])
         if holdings.overtime or holdings.at_limit or not self.keeps_limits:
@@ -1185,7 +1185,9 @@ class Instance(Tabular):
                 return True
             self.now = self.time.now
             timers, ends = self._timers, self.external_ends
-            if moment == self.holdings.next_limit():
+            if moment == self.holdings.next_cut:
+                self.holdings.end_cut(moment)
+            elif moment == self.holdings.next_limit():
                 self.holdings.enforce_limits(moment)
             elif ends and moment == ends[-1] - 1 and ends[-1] <= self.now:
                 self._refresh()
@@ -1289,6 +1291,8 @@ class Instance(Tabular):
                 other.reacquire()
         inventory.forget_failures()
         inventory.revision = graph.revision
+        self.holdings.find_cut()
+        self.announce(self.holdings.next_cut)
         self.supplies_returned()
         if self.external_ends:
             self.announce(self.external_ends[-1] - 1)

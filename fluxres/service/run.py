@@ -30,6 +30,7 @@ from fluxres.service.app import make
 from fluxres.service.gate import Gate
 from fluxres.service.leadership import Leadership
 from fluxres.service.log import Lines
+from fluxres.service.notify import notify
 from fluxres.service.site import Site
 from fluxres.service.tenancy import Tenancy
 from fluxres.store.child import open_child
@@ -85,6 +86,7 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             self._ready()
+            notify("READY=1")
 
     def end(self) -> None:
         """End in order; any thread may call it."""
@@ -92,6 +94,7 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._gate.is_draining = True
+        notify("STOPPING=1")
         for served in self._site.open_graphs:
             served.feed.close()
         self._loop.call_soon_threadsafe(self._site.exchange.close)

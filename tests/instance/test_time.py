@@ -997,6 +997,46 @@ def test_a_begin_time_that_has_passed_comes_before_later_submissions() -> None:
     assert runner.calls == ["start soon"]
 
 
+# -- what others free --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
+def test_a_job_is_canceled_when_others_free_what_it_holds(inventory: str) -> None:
+    top, clock, runner = make_instance(inventory, at_once=("whole", "later"))
+    whole, part, later = (top.submit("slot=2/node", duration_s=100, name=name) for name in ("whole", "part", "later"))
+    waits = top.submit("slot=2/node", duration_s=10, name="waits")
+    clock.now_s = 1.0
+    graph = top.graph
+    graph.free(str(whole.id))
+    graph.free(str(part.id), [part.pools[0][0]])
+    graph.set_end(str(later.id), 5)
+    assert top.next_due() == 1.0
+    top.advance()
+    assert [job.state.name for job in (whole, part, later, waits)] == ["INACTIVE", "RUN", "RUN", "RUN"]
+    assert [(one.type, one.severity, one.note) for one in whole.exceptions] == [("cancel", 0, "others have freed what it held")]
+    assert whole.result == "canceled"
+    assert whole.started_at == 0.0
+    assert top.next_due() == pytest.approx(5.0)
+    clock.now_s = 5.0
+    top.advance()
+    assert (later.result, later.finished_at) == ("canceled", 5.0)
+    assert [call for call in runner.calls if "stop" in call] == ["stop whole: cancel", "stop later: cancel"]
+
+
+def test_what_others_end_later_is_no_end_of_the_job() -> None:
+    top, clock, _ = make_instance()
+    job = top.submit("slot=2/node", duration_s=100, name="job")
+    clock.now_s = 1.0
+    top.graph.set_end(str(job.id), 5)
+    top.advance()
+    top.graph.set_end(str(job.id), 200)  # before it took place
+    clock.now_s = 50.0
+    top.advance()
+    assert job.state is State.RUN
+    top.finish(job)
+    assert top.check() == []
+
+
 # -- the audit ---------------------------------------------------------------------------------------------------------
 
 

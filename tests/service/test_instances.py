@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -377,6 +379,69 @@ def test_jobs_start_when_others_free_what_they_need(shared: Server, tmp_path: Pa
         assert names[0] == "free"
         assert graph.instance("main").job(job.id).state is State.RUN
         assert str(job.id) in graph.jobs()
+
+
+def test_a_job_that_others_free_is_canceled(begin: Begin) -> None:
+    """So does `fluxres free`, which is what a user of the graph has for it."""
+    top = begin(queue_policy="easy")
+    whole = top.graph if isinstance(top, fluxres.Instance) else top._inside.graph if isinstance(top, Begun) else top.graph
+    first, second = top.submit("slot=8/node", duration_s=600), top.submit("slot=8/node", duration_s=60)
+    assert second.state is State.SCHED
+    freed = whole.free(str(first.id))
+    if freed is not None:  # of asyncio
+        top._run(freed)
+    if isinstance(top, fluxres.Instance):
+        assert top.next_due() <= time.time()
+        top.advance()  # a server looks by itself
+    ended = _until(lambda: top.job(first.id), lambda job: job.state is State.INACTIVE)
+    assert (ended.result, ended.pools) == ("canceled", [])
+    assert [(one.type, one.severity) for one in ended.exceptions] == [("cancel", 0)]
+    assert ended.exceptions[0].note == "others have freed what it held"
+    assert top.job(second.id).state is State.RUN
+    assert top.check() == []
+
+
+def _until(ask: Callable[[], Any], is_so: Callable[[Any], bool]) -> Any:
+    """What is asked, once it is so."""
+    for _ in range(200):
+        if is_so(found := ask()):
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"it is still {found}")
+
+
+def test_others_free_a_job_in_any_way_and_a_restarted_server_knows(tmp_path: Path) -> None:
+    store = demo_store(tmp_path)
+    free = [sys.executable, "-m", "fluxres", "free", "--graph", "demo", "--store"]
+    with running(store) as server, fluxres.connect(server.url) as graph:
+        top = graph.create_instance("main", queue_policy="fcfs")
+        jobs = [top.submit("slot=1/node", duration_s=600) for _ in range(6)]
+        below = top.spawn(jobs[5].id)
+        inner = below.submit("slot=1/core")
+        waits = top.submit("slot=4/node", duration_s=60)
+        assert waits.state is State.SCHED
+        subprocess.run([*free, server.url, str(jobs[0].id)], check=True)  # by the server
+        subprocess.run([*free, store.removeprefix("sqlite://"), str(jobs[1].id)], check=True)
+        with attach(store) as other:
+            other.set_end(str(jobs[2].id), time.time() + 1)  # from then on it holds nothing
+            other.free(str(jobs[5].id))  # and with it what runs below it
+        _until(lambda: top.job(waits.id), lambda job: job.state is State.RUN)
+        graph.set_end(str(jobs[3].id), duration_s=3600)  # more than its limit is no less
+        for job in (jobs[2], jobs[5]):
+            _until(lambda job=job: top.job(job.id), lambda job: job.state is State.INACTIVE)
+        assert below.job(inner.id).result == "canceled"
+        assert [top.job(job.id).result for job in jobs] == [*["canceled"] * 3, None, None, "canceled"]
+        server.process.kill()
+        server.process.wait()
+    with attach(store) as other:
+        other.free(str(jobs[3].id))
+        other.free(str(waits.id))
+    with running(store) as server, fluxres.connect(server.url) as graph:
+        top = graph.instance("main")
+        assert [top.job(job.id).result for job in (jobs[3], waits, jobs[4])] == ["canceled", "canceled", None]
+        assert graph.jobs() == [str(jobs[4].id)]
+        assert top.submit("slot=7/node").state is State.RUN
+        assert top.check() == []
 
 
 def test_two_instances_share_a_graph(shared: Server, tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from fluxres.simulation.machine import of_number, of_shape
 from fluxres.simulation.simulator import simulate
 from fluxres.simulation.workload import batsim, swf
 from fluxres.syntax import idset
-from tests.simulation import batched, oracle, traces
+from tests.simulation import batched, oracle
+from tests.simulation.workload import traces
 
 
 def _nodes(number: int) -> ResourceGraph:

@@ -1,0 +1,367 @@
+"""Reports are self-contained, agree with the results, and stay small."""
+
+from __future__ import annotations
+
+import csv
+import re
+from html.parser import HTMLParser
+from io import StringIO
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import orjson
+import pytest
+
+from fluxres import __version__
+from fluxres.errors import InputError, UsageError
+from fluxres.experiments import campaign, comparison, report, style
+from fluxres.experiments.charts import Bar, Course, Quantity, over_time
+from fluxres.experiments.charts import comparison as comparison_chart
+from fluxres.experiments.comparison import Estimate
+from fluxres.experiments.folder import ResultsFolder
+from fluxres.experiments.gantt import Rectangles, Span, Units, gantt
+from fluxres.experiments.study import Study
+from tests.experiments.conftest import SMALL, Write
+
+EXPECTING = SMALL + (
+    "expect:\n"
+    "  - {metric: jobs, range: [30, 30], source: '<b>as many as come</b>'}\n"
+    "  - {metric: mean_wait_s, of: {hierarchy.queue_policy: easy}, against: baseline, ratio: [2, 3]}\n"
+)
+
+
+@pytest.fixture
+def made(page: Write, tmp_path: Path) -> tuple[Study, ResultsFolder]:
+    study = page(EXPECTING.replace("name: small", "name: small\ntitle: 'Waiting <script> & more'"))
+    campaign.run(study, tmp_path / "a")
+    return study, ResultsFolder(tmp_path / "a")
+
+
+class Page(HTMLParser):
+    """The resources that a browser would fetch, and elements that are not closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.open: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.links += [value or "" for name, value in attrs if name in ("src", "href", "xlink:href")]
+        assert tag != "script"
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_a_report_is_self_contained(made: tuple[Study, ResultsFolder]) -> None:
+    pytest.importorskip("matplotlib")
+    study, folder = made
+    report.write(study, folder)
+    text = (folder.path / "report.html").read_text(encoding="utf-8")
+    page = Page()
+    page.feed(text)
+    assert page.open == []
+    assert text.count("<svg") == 4 + 1 + 2  # comparisons, curves, a Gantt chart for each setting
+    assert all(link.startswith(("#", "data:image/png;base64,")) for link in page.links)
+    ids = re.findall(r'id="(\w+)"', text)
+    assert {link.removeprefix("#") for link in page.links if link.startswith("#")} <= set(ids)
+    assert "Waiting <script> & more" in page.text
+    assert "<b>as many as come</b>" in page.text
+    assert len(text) < 2_000_000
+
+
+def test_charts_are_svg_and_png_and_the_same_again(made: tuple[Study, ResultsFolder]) -> None:
+    pytest.importorskip("matplotlib")
+    study, folder = made
+    report.write(study, folder)
+    figures = {path.name: path.read_bytes() for path in (folder.path / "figures").iterdir()}
+    assert {name.rpartition(".")[2] for name in figures} == {"svg", "png"}
+    assert len(figures) == 2 * (4 + 1 + 2)
+    for name, data in figures.items():
+        if name.endswith("png"):
+            assert data.startswith(b"\x89PNG")
+        else:
+            assert ET.fromstring(data).tag.endswith("svg")
+    report.write(study, folder)
+    assert {path.name: path.read_bytes() for path in (folder.path / "figures").iterdir()} == figures
+
+
+def test_tables_have_the_means_and_intervals_of_the_runs(page: Write, tmp_path: Path) -> None:
+    study = page(EXPECTING.replace("repeats: 2", "repeats: 2\nseed: 3"))  # with waits in each run
+    campaign.run(study, tmp_path / "a")
+    folder = ResultsFolder(tmp_path / "a")
+    found = comparison.compare(study, folder)
+    runs = list(csv.DictReader(StringIO(comparison.runs_csv(found))))
+    rows = list(csv.DictReader(StringIO(comparison.comparison_csv(found))))
+    assert [row["run"] for row in runs] == [run.key for run in study.runs]
+    for row in rows:
+        own = [float(run["mean_wait_s"]) for run in runs if run["queue_policy"] == row["queue_policy"]]
+        base = [float(run["mean_wait_s"]) for run in runs if run["queue_policy"] == "fcfs"]
+        assert float(row["mean_wait_s_mean"]) == pytest.approx(np.mean(own))
+        # For two values the interval is 12.7062 times half their distance.
+        assert float(row["mean_wait_s_high"]) - np.mean(own) == pytest.approx(12.7062 * abs(own[0] - own[1]) / 2)
+        assert float(row["mean_wait_s_ratio"]) == pytest.approx(np.mean([a / b for a, b in zip(own, base, strict=True)]))
+
+
+def test_expectations_hold_or_do_not(made: tuple[Study, ResultsFolder]) -> None:
+    found = comparison.compare(*made)
+    checked = comparison.check(found)
+    assert [(each.label, each.holds) for each in checked] == [
+        ("queue_policy fcfs", True),
+        ("queue_policy easy", True),
+        ("queue_policy easy", False),
+    ]
+    assert re.fullmatch(r"mean_wait_s of queue_policy easy relative to the baseline: 0\.\d+, guarded 2 to 3", checked[2].text)
+    assert checked[2].to_dict()["holds"] is False
+
+
+def test_a_partial_report_lists_missing_runs(page: Write, tmp_path: Path) -> None:
+    study = page(SMALL)
+    folder = ResultsFolder(tmp_path / "a")
+    with folder.writing(study):
+        pass
+    found, notes = report.write(study, folder)
+    assert len(found.missing) == 4
+    assert notes == []
+    assert "4 have not been made yet" in (folder.path / "report.html").read_text(encoding="utf-8")
+
+
+def test_damaged_results_are_reported(made: tuple[Study, ResultsFolder]) -> None:
+    study, folder = made
+    path = folder.runs / study.runs[0].key / "metrics.json"
+    path.write_text('{"metrics": {}}')
+    with pytest.raises(InputError, match=r"metrics\.json: not the metrics of a run"):
+        comparison.compare(study, folder)
+
+
+def test_without_matplotlib_there_are_tables(made: tuple[Study, ResultsFolder], monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise UsageError("charts need matplotlib", hint="pip install matplotlib")
+
+    monkeypatch.setattr(style, "require", missing)
+    _, notes = report.write(*made)
+    assert notes == ["charts need matplotlib: pip install matplotlib"]
+    text = (made[1].path / "report.html").read_text(encoding="utf-8")
+    assert "pip install matplotlib" in text
+    assert "<svg" not in text
+    assert not (made[1].path / "figures").exists()
+
+
+LEVELS = """\
+fluxres-experiment: 1
+name: levels
+machine: node=4/core=4
+unit: core
+workload: {ensemble: {jobs: 200, run_s: 0}}
+cost: {fixed_s: 0.01}
+vary: {hierarchy.topology: [1, 4]}
+baseline: {hierarchy.topology: 1}
+metrics: [throughput_per_s]
+"""
+POWER = """\
+fluxres-experiment: 1
+name: power
+machine:
+  fluxres: 1
+  name: capped
+  resources: [{type: node, count: 4}]
+  graphs:
+    power:
+      hierarchy: true
+      pools: [{type: power, name: feed, size: 3000, unit: W}]
+      edges: [{from: "power:/feed", to: "/capped/node*", relation: supplies}]
+workload: {lublin: {jobs: 20, size: 2}, request: "slot={size}/[node{x};power=1000]"}
+"""
+
+
+def figures_of(study: Study, path: Path) -> dict[str, str]:
+    """The text of each chart of a study."""
+    campaign.run(study, path)
+    report.write(study, ResultsFolder(path))
+    return {each.stem: each.read_text(encoding="utf-8") for each in (path / "figures").glob("*.svg")}
+
+
+def texts(svg: str) -> list[str]:
+    return [found.text or "" for found in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_charts_over_time_share_one_axis_from_zero(page: Write, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    found = figures_of(page(SMALL), tmp_path / "a")
+    ticks = [texts(svg)[: texts(svg).index("time (h)")] for name, svg in found.items() if name.startswith("gantt")]
+    assert len(ticks) == 2
+    assert ticks[0] == ticks[1]
+    assert ticks[0][0] == "0"
+    assert "node1" in texts(found["gantt-001-queue_policy=fcfs,seed=0"])
+
+
+def test_jobs_of_no_length_are_shown_as_starts_per_second(page: Write, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    found = figures_of(page(LEVELS), tmp_path / "a")
+    assert set(found) == {"comparison-throughput_per_s", "over-time"}
+    assert "starts per second, log scale" in texts(found["over-time"])
+    assert "in use (%)" not in texts(found["over-time"])
+    assert "2 Gantt charts would be empty and are left out" in (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
+
+
+def test_power_is_drawn_over_time_with_its_limit(page: Write, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    found = figures_of(page(POWER), tmp_path / "a")
+    assert "power (kW)" in texts(found["over-time"])
+    assert 'id="limit"' in found["over-time"]
+    document = orjson.loads(next((tmp_path / "a" / "runs").glob("*/metrics.json")).read_bytes())
+    (supply,) = document["over_time"]["supplies"]
+    used = np.array(document["over_time"]["used"])
+    assert np.allclose(supply["used"], used * 1000, atol=1)
+    assert max(supply["used"]) <= supply["capacity"] == 3000
+
+
+def test_a_chart_without_anything_to_see_is_not_drawn() -> None:
+    pytest.importorskip("matplotlib")
+    flat = Course("flat", np.arange(3.0), {"in use (%)": np.zeros(2)}, {})
+    assert list(over_time([flat], [Quantity("in use (%)")], 2.0)) == []
+    (chart,) = over_time([flat, flat._replace(values={"in use (%)": np.ones(2)})], [Quantity("in use (%)")], 2.0)
+    assert chart.svg.count(b'id="curve"') == 2
+
+
+def test_a_baseline_differs_from_other_curves_by_its_dashes(page: Write, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    found = figures_of(page(SMALL), tmp_path / "a")["over-time"]
+    base, curve = (re.search(rf'<g id="{gid}">\s*<path [^>]*style="([^"]*)"', found) for gid in ("base", "curve"))
+    assert base is not None
+    assert curve is not None
+    assert "stroke-dasharray" in base[1]
+    assert "stroke-dasharray" not in curve[1]
+    assert len({*map(str, style.DASHES)}) == len(set(style.MARKERS)) == len(set(style.PALETTE)) == 6
+
+
+def test_paired_ratios_are_drawn_with_their_intervals() -> None:
+    pytest.importorskip("matplotlib")
+    wide, sure = Estimate(100.0, 10.0, 190.0, 5), Estimate(0.5, 0.45, 0.55, 5)
+    bars = [Bar("fcfs", "", wide, Estimate(1.0, 1.0, 1.0, 5), True), Bar("easy", "", wide, sure, False)]
+    found = texts(comparison_chart(bars, "mean_wait_s", against="policy fcfs").svg.decode())
+    assert "ratio to policy fcfs" in found
+    assert {"100 ± 90", "0.5 ± 0.05"} <= set(found)
+    apart = [bars[0], Bar("easy", "", Estimate(1.0, None, None, 1), sure, False)]
+    assert "mean wait (s), log scale" in texts(comparison_chart(apart, "mean_wait_s").svg.decode())
+
+
+def test_every_column_of_numbers_has_a_unit(made: tuple[Study, ResultsFolder]) -> None:
+    report.write(*made)
+    text = (made[1].path / "report.html").read_text(encoding="utf-8")
+    headings = re.findall(r"<th scope=col class=n>([^<]*)</th>", text)
+    assert len(headings) > 20
+    assert [each for each in headings if not re.search(r"\(.+\)$|^ratio to ", each)] == []
+
+
+def test_a_report_tells_how_it_was_made(page: Write, tmp_path: Path) -> None:
+    study = page(SMALL)
+    campaign.run(study, tmp_path / "a", command="fluxres experiment run 'a b.yaml'")
+    report.write(study, ResultsFolder(tmp_path / "a"))
+    html = Page()
+    html.feed((tmp_path / "a" / "report.html").read_text(encoding="utf-8"))
+    for part in ("node=2/core=4: 8 cores", "seeds0 to 1", "queue_policy: fcfs, easy", "lublin: {jobs: 30, size: 8}"):
+        assert part in html.text
+    assert re.search(r"made\d{4}-\d\d-\d\d \d\d:\d\d UTC: fluxres experiment run 'a b\.yaml'", html.text)
+    assert f"fluxres{__version__}" in html.text
+
+
+def test_values_that_are_no_defaults_are_told(page: Write, tmp_path: Path) -> None:
+    """A run time of 0 s and one of 1 s, which is the default, are different workloads."""
+    text = {}
+    for run_s in (0, 1):
+        folder = tmp_path / str(run_s)
+        study = page(LEVELS.replace("run_s: 0", f"run_s: {run_s}").replace("jobs: 200", "jobs: 20"))
+        campaign.run(study, folder)
+        report.write(study, ResultsFolder(folder))
+        text[run_s] = (folder / "report.html").read_text(encoding="utf-8")
+    assert "ensemble: {jobs: 20, run_s: 0, distribution: fixed}" in text[0]
+    assert "ensemble: {jobs: 20, distribution: fixed}" in text[1]
+
+
+def test_expected_results_are_in_the_units_of_the_other_tables(page: Write, tmp_path: Path) -> None:
+    study = page(SMALL + "expect:\n  - {metric: utilisation, range: [0.05, 0.995]}\n  - {metric: refused, range: [0, 0]}\n")
+    campaign.run(study, tmp_path / "a")
+    report.write(study, ResultsFolder(tmp_path / "a"))
+    text = (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
+    assert re.search(r"<td>utilisation \(%\)</td><td>[\d.]+</td><td>5 to 99.5</td>", text)
+    assert "<td>refused (jobs)</td><td>0</td><td>0</td>" in text
+
+
+def test_decisions_that_take_no_time_have_no_columns_of_zeros(page: Write, tmp_path: Path) -> None:
+    for cost, columns in (("", ["instances (number)", "jobs (number)"]), ("cost: {fixed_s: 0.01}\n", None)):
+        folder = tmp_path / (cost[:4] or "none")
+        study = page(LEVELS.replace("cost: {fixed_s: 0.01}\n", cost).replace("jobs: 200", "jobs: 20"))
+        campaign.run(study, folder)
+        report.write(study, ResultsFolder(folder))
+        text = (folder / "report.html").read_text(encoding="utf-8")
+        section = text[text.index("<h2>Scheduler levels</h2>") :]
+        found = re.findall(r"<th scope=col class=n>([^<]*)</th>", section[: section.index("</table>")])
+        expected = columns or ["instances (number)", "jobs (number)", "decisions (number)", "busy (s)", "busiest (%)"]
+        assert found == expected
+
+
+def test_hosts_stand_in_the_middle_of_their_rows_where_these_are_high() -> None:
+    pytest.importorskip("matplotlib")
+    given = Rectangles(*(np.array([x], float) for x in (0, 5, 0, 8)), np.array([0]))
+
+    def heights(host_count: int) -> list[float]:
+        hosts = [(0, "node0"), (4, "node1")]
+        chart = gantt(given, "few", "few", span=Span(0.0, 10.0), units=Units(8, "core", hosts, host_count))
+        found = [
+            each for each in ET.fromstring(chart.svg).iter("{http://www.w3.org/2000/svg}text") if each.text in ("node0", "node1")
+        ]
+        return [float(each.attrib["y"]) for each in found]
+
+    low, high = heights(0), heights(2)
+    assert low[0] - high[0] == pytest.approx(low[1] - high[1], abs=0.1)
+    assert low[0] - high[0] > 20  # a quarter of the chart, less a part of the text
+
+
+def test_counts_have_no_fractions_on_their_axis() -> None:
+    pytest.importorskip("matplotlib")
+    for is_whole in (False, True):
+        shown: list[str] = []
+        for most in (1.0, 3.0, 8.0):
+            course = Course("few", np.arange(3.0) * 20, {"jobs waiting": np.array([most, 1.0])}, {})
+            (chart,) = over_time([course], [Quantity("jobs waiting", is_whole=is_whole)], 40.0)
+            shown += texts(chart.svg.decode())
+        assert any("." in text for text in shown) is not is_whole
+
+
+def test_settings_that_refuse_other_jobs_are_marked(page: Write, tmp_path: Path) -> None:
+    study = page(
+        SMALL.replace("hierarchy.queue_policy: [fcfs, easy]", "hierarchy.topology: [1, 2]").replace(
+            "hierarchy.queue_policy: fcfs", "hierarchy.topology: 1"
+        )
+    )
+    campaign.run(study, tmp_path / "a")
+    report.write(study, ResultsFolder(tmp_path / "a"))
+    assert "settings ran different jobs." in (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_report_follows_the_scheme_of_the_reader(made: tuple[Study, ResultsFolder]) -> None:
+    pytest.importorskip("matplotlib")
+    report.write(*made)
+    for path in (made[1].path / "report.html", made[1].path / "figures" / "over-time.svg"):
+        text = path.read_text(encoding="utf-8")
+        assert "prefers-color-scheme:dark" in text
+        for colour in (style.INK, style.MUTED, style.PAPER):
+            assert text.count(colour) <= 1, "a colour of one scheme stands where a variable should"
+
+
+def test_a_chart_of_a_hundred_thousand_jobs_is_small() -> None:
+    pytest.importorskip("matplotlib")
+    random = np.random.default_rng(1)
+    start, unit = random.uniform(0, 1e5, 100_000), random.integers(0, 5000, 100_000).astype(float)
+    given = Rectangles(start, start + 60, unit, unit + 1, np.arange(100_000))
+    chart = gantt(given, "many", "many", span=Span(0.0, 1e5 + 60), units=Units(5000, "core"))
+    assert len(chart.svg) < 400_000
+    assert len(chart.png) < 400_000

@@ -1,0 +1,285 @@
+"""Random simulations with energy, compared with an oracle.
+
+``python -m tests.simulation.energy.powered_run --cases 1000 --seed 1``.
+
+Two kinds.  A scheduler of its own, second by second (`powered.py`), gives the start, end, nodes and energy of each job, and the
+energy and time of nodes in each state.  For other policies, requests of cores, and hierarchies, the nodes of the recorded
+allocations are switched and integrated second by second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from fluxres.clock import FOREVER, TICKS_PER_S
+from fluxres.instance import Job
+from fluxres.simulation.disturbances.attempts import NOTHING_SAVED, Checkpoint
+from fluxres.simulation.disturbances.external import Disturbances, ExternalEvent
+from fluxres.simulation.energy.energy import CATEGORIES, Energy
+from fluxres.simulation.energy.node_power import NodePower
+from fluxres.simulation.energy.power_cap import PowerCap
+from fluxres.simulation.energy.power_saving import PowerSaving
+from fluxres.simulation.machine import Machine, of_number, of_shape
+from fluxres.simulation.nesting.hierarchy import Hierarchy
+from fluxres.simulation.simulator import Simulator
+from fluxres.simulation.workload.workload import Submission
+from fluxres.syntax import idset
+from tests.simulation.disturbances import disturbed_run
+from tests.simulation.disturbances.disturbed import NEVER, Saving
+from tests.simulation.disturbances.disturbed import Job as OracleJob
+from tests.simulation.disturbances.disturbed_run import Kept
+from tests.simulation.energy.powered import Plant, Powered, Rules, Watts
+
+
+def draw(random: Random) -> tuple[Watts, Rules, Energy]:
+    """Random powers and rules, for the oracle and for the simulator."""
+    idle = random.randrange(50, 150)
+    epsilon = random.choice((idle, idle + random.randrange(30)))
+    full = epsilon + random.randrange(200)
+    watts = Watts(idle, epsilon, full, random.randrange(20), random.choice((full, 77)), random.choice((idle, 33)))
+    node = NodePower(*map(float, (watts.idle, watts.full, watts.epsilon, watts.off, watts.resume, watts.suspend)))
+    rules = Rules(None, 0, 0, 0, 0, 0)
+    saving = PowerSaving()
+    if random.random() < 0.9:
+        rules = Rules(
+            random.choice((0, 1, 3, 8, 20)),
+            random.choice((0, 0, 2, 5)),
+            random.choice((0, 1, 4, 9)),
+            random.choice((0, 0, 1, 3)),
+            random.choice((0, 0, 0, 1, 3)),
+            random.choice((0, 0, 0, 2, 5)),
+        )
+        given = (rules.suspend_time, rules.suspend, rules.resume)
+        saving = PowerSaving(
+            *(None if value is None else float(value) for value in given), rules.keep, rules.suspend_rate, rules.resume_rate
+        )  # type: ignore[arg-type]
+    return watts, rules, Energy(node, saving)
+
+
+def differences(seed: int) -> list[str]:
+    """What differs between a simulation and its oracle."""
+    return scheduled(seed) if seed % 2 else replayed(seed)
+
+
+# -- a scheduler of its own --------------------------------------------------------------------------------------------
+
+
+def scheduled(seed: int) -> list[str]:
+    random = Random(seed)
+    kind, policy = random.choice(("named", "graph", "auto")), random.choice(("fcfs", "easy"))
+    size, count, last = random.randrange(2, 9), random.randrange(3, 16), random.randrange(5, 120)
+    watts, rules, energy = draw(random)
+    requeues = random.random() < 0.6
+    saving, checkpoint = Saving(), NOTHING_SAVED
+    if requeues and random.random() < 0.5:
+        saving = Saving(random.randrange(1, 8), random.randrange(3), random.randrange(3))
+        checkpoint = Checkpoint(float(saving.interval), float(saving.save), float(saving.restart))
+    jobs = []
+    for number, submit in enumerate(sorted(random.randrange(last) for _ in range(count))):
+        run = random.randrange(1, 20)
+        limit = max(1, run + random.choice((0, 0, 0, 5, 10, -3)))
+        jobs.append(OracleJob(number, submit, run, limit, random.randrange(1, size + 1)))
+    first = jobs[0].submit
+    events = disturbed_run.random_events(random, size, count, last, has_names=True) if random.random() < 0.5 else []
+    events = [event for event in events if event[0] >= first]
+    caps: list[tuple[int, int | None]] = []
+    if kind != "named" and random.random() < 0.6:
+        events = [event for event in events if event[1] != "reserve"]  # reserved nodes reserve their power
+        base, at = size * watts.at_rest, random.choice((0, 0, 5))
+        for _ in range(random.randrange(1, 4)):
+            caps.append((at, random.choice((None, base + random.randrange(size * watts.in_use + 2)))))
+            at += random.randrange(1, 40)
+        caps.append((at, None))
+        energy = replace(energy, cap=PowerCap(tuple((float(at), limit if limit is None else float(limit)) for at, limit in caps)))
+    given = [
+        Submission(job.id, job.submit * TICKS_PER_S, job.run * TICKS_PER_S, job.limit * TICKS_PER_S, job.count) for job in jobs
+    ]
+    for job in jobs:
+        if saving.interval < NEVER:
+            job.limit = len(saving.life(job.limit, True))
+        job.limit += rules.longest(size)
+    oracle = Powered(size, jobs, events, policy, True, requeues, saving)
+    oracle.plant = Plant(size, 1, watts, rules, first)
+    oracle.caps = caps
+    oracle.run()
+    kept = Kept()
+    simulator = Simulator(
+        Machine(of_shape(f"node={size}")),
+        queue_policy=policy,
+        inventory=kind,
+        event_order="batched",
+        disturbances=Disturbances(
+            [disturbed_run.external(event) for event in events], "requeue" if requeues else "fail", checkpoint
+        ),
+        energy=energy,
+        sinks=[kept],
+    )
+    result = simulator.run(given)
+    found = [f"{kind} {policy}: {problem}" for problem in simulator.instance.check()]
+    for job in jobs:
+        record = kept.jobs.get(job.id)
+        consumed = oracle.plant.energy.get(job.id, 0)
+        begin = min(oracle.begins[job.id], job.end) if job.start >= 0 else -1
+        expected: tuple[Any, ...] = (job.status, begin, job.end, sorted(job.units) if job.start >= 0 else [], job.lost, consumed)
+        if record is None:
+            got: tuple[Any, ...] = ("wait", -1, -1, [], job.lost, consumed)
+        else:
+            units = sorted(idset.parse(record.allocated())) if record.allocated() else []
+            lost = sum(each.size * (each.end - each.start) for each in record.earlier) // TICKS_PER_S
+            start = record.start // TICKS_PER_S if record.start >= 0 else -1
+            total = (record.energy or 0) + sum(each.energy or 0 for each in record.earlier)
+            got = (record.result, start, record.end // TICKS_PER_S, units, lost, total // TICKS_PER_S)
+        if got != expected:
+            found.append(f"{kind} {policy} requeue={requeues} {rules}: job {job.id} expected {expected}, got {got}")
+    if any(job.start >= 0 for job in jobs):
+        *sums, over = oracle.sums
+        found += totals(result.energy, *sums)
+        if caps and result.energy.over_cap != over * TICKS_PER_S:
+            found.append(f"{caps}: expected {over} s above the cap, got {result.energy.over_cap}")
+    return found
+
+
+def totals(use: Any, joules: dict[str, int], times: dict[str, int], boots: int) -> list[str]:
+    found = []
+    for at, name in enumerate(CATEGORIES):
+        expected = joules.get(name, 0), times.get(name, 0)
+        got = use.energies[at] / TICKS_PER_S, use.times[at] / TICKS_PER_S
+        if got != expected:
+            found.append(f"{name}: expected {expected}, got {got}")
+    if use.boots != boots:
+        found.append(f"expected {boots} boots, got {use.boots}")
+    return found
+
+
+# -- recorded allocations ----------------------------------------------------------------------------------------------
+
+
+class Recorded(Simulator):
+    """A simulator that records who got which nodes when."""
+
+    log: list[tuple[int, str, int, Any]]
+
+    def _switch_on(self, job: Job, moment: int) -> int:
+        assert self.fleet is not None
+        found = super()._switch_on(job, moment)
+        held = self.fleet._held[id(job)]
+        cores = self.fleet._cores[held.nodes] if held.cores is None else held.cores
+        self.log.append((self.clock.now, "take", id(job), dict(zip(held.nodes.tolist(), cores.tolist(), strict=True))))
+        self.log.append((self.clock.now, "ready", id(job), found))
+        return found
+
+    def _record(self, job: Job, end: int, result: str) -> Any:
+        found = super()._record(job, end, result)
+        self.log.append((end, "end", id(job), (found.energy, found.start, found.end)))
+        return found
+
+    def _external(self, what: None) -> None:
+        super()._external(what)
+        structure = self.machine.graph.structure
+        for at, v in enumerate(structure.of_type("node").tolist()):
+            state = {"down": "down", "inactive": "removed"}.get(structure.state_name(v), "")
+            self.log.append((self.clock.now, "state", at, state))
+
+
+def replayed(seed: int) -> list[str]:
+    random = Random(seed)
+    size, cores = random.randrange(2, 8), random.choice((1, 2, 4))
+    shape = random.choice(("nodes", "cores", "counted", "requests"))
+    watts, rules, energy = draw(random)
+    policy = random.choice(("fcfs", "easy", "conservative", "hybrid", "easy-sjbf"))
+    hierarchy = None
+    if shape == "counted":
+        machine, units, cores = Machine(of_number(size)), size, 1
+    else:
+        machine = Machine(of_shape(f"node={size}/core={cores}"), "node" if shape == "nodes" else "core")
+        units = machine.count
+        if random.random() < 0.3 and shape != "requests":
+            hierarchy = Hierarchy((2,), (policy,), ("first",))
+            units = units // 2
+    jobs, at = [], 0
+    for number in range(random.randrange(3, 20)):
+        at += random.choice((0, 0, 1, 5, 30))
+        run = random.randrange(1, 20)
+        ask: Any = random.randrange(1, max(units, 1) + 1)
+        if shape == "requests":
+            from fluxres.syntax.jobspec import as_request
+
+            nodes = random.randrange(1, size + 1)
+            ask = as_request(
+                random.choice(
+                    (f"slot={nodes}/node{{x}}", f"slot={ask}/core=1", f"slot={nodes}/node/core={random.randrange(1, cores + 1)}")
+                )
+            )
+        limit = FOREVER if random.random() < 0.1 else (run + random.choice((0, 0, 4, -2))) * TICKS_PER_S
+        jobs.append(Submission(number, at * TICKS_PER_S, run * TICKS_PER_S, max(limit, TICKS_PER_S), ask))
+    events: list[ExternalEvent] = []
+    if shape != "counted" and hierarchy is None and random.random() < 0.4:
+        made = disturbed_run.random_events(random, size, len(jobs), at + 20, has_names=True)
+        events = [disturbed_run.external(event) for event in made if shape == "nodes" or event[1] != "reserve"]
+    simulator = Recorded(
+        machine,
+        queue_policy=policy,
+        hierarchy=hierarchy,
+        inventory=random.choice(("auto", "graph")),
+        event_order=random.choice(("sequential", "batched")),
+        disturbances=Disturbances(events, random.choice(("fail", "requeue"))),
+        energy=energy,
+    )
+    simulator.log = []
+    result = simulator.run(jobs)
+    found = [f"{policy}: {problem}" for problem in simulator.instance.check()]
+    assert result.energy is not None
+    first = jobs[0].submit // TICKS_PER_S
+    plant = Plant(size, cores, watts, rules, first)
+    log = simulator.log
+    for moment, what, key, value in log:
+        if what == "state" and moment < jobs[0].submit:
+            plant.set_state(key, value)
+    sums: tuple[dict[str, int], dict[str, int], int] = {}, {}, 0
+    ran = False
+    for now in range(first, max((moment for moment, *_ in log), default=0) // TICKS_PER_S + 1):
+        plant.changes()
+        for moment, what, key, value in log:
+            if moment != now * TICKS_PER_S:
+                continue
+            if what == "take":
+                ready = plant.take(key, value)
+            elif what == "ready" and ready * TICKS_PER_S != value:
+                found.append(f"{policy} {shape} {rules}: expected a start at {ready}, got {value / TICKS_PER_S}")
+            elif what == "state":
+                plant.set_state(key, value)
+            elif what == "end":
+                consumed = plant.energy.pop(key, 0)
+                plant.give_back(key)
+                plant.changes()
+                if (value[0] or 0) != consumed * TICKS_PER_S:
+                    found.append(f"{policy} {shape} {cores} cores {watts} {rules}: job consumed {consumed}, got {value[0]}")
+                if value[1] >= 0:
+                    ran, sums = True, (dict(plant.joules), dict(plant.times), plant.boots)
+        plant.changes()
+        plant.switch_off()
+        plant.second()
+    return found + (totals(result.energy, *sums) if ran else [])
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    wrong = 0
+    for seed in range(given.seed, given.seed + given.cases):
+        if found := differences(seed):
+            wrong += 1
+            print(f"seed {seed}:", *found[:5], sep="\n  ", flush=True)
+    print(f"{given.cases} courses, {wrong} wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
