@@ -14,6 +14,7 @@ from fluxres.instance import Instance, Queue
 from fluxres.simulation.costs.cost import Decision, Fitted, Measured
 from fluxres.simulation.costs.cost import parse as cost_of
 from fluxres.simulation.costs.fit import Fit
+from fluxres.simulation.costs.seen import Seen
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.machine import read as machine_of
 from fluxres.simulation.nesting.hierarchy import Hierarchy, fan_outs, shares
@@ -265,6 +266,13 @@ def test_a_fit_reproduces_the_cost_of_decisions(
     # where the error is less, by at most the n-th root of n; decisions of less than 1e-140 s count as none.
     off, number = sum((a - b) ** 2 for a, b in zip(took, said, strict=True)), len(decisions)
     assert off <= 1.000001e-9 * number ** (len(parts) / number) * sum(a**2 for a in took) + 1e-277
+
+
+def test_decisions_that_take_no_time_count_in_a_fit() -> None:
+    fit = Fit(Fitted(considered_s=1.0))
+    for tried in (*([0] * 29), 1):
+        fit.decide(Decision(tried, 0, 0, 1, 0.0))
+    assert fit.fitted() == Fitted(considered_s=1.0, seen=Seen(considered=1))
 
 
 def test_a_fit_without_decisions_is_zero() -> None:

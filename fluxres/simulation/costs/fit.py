@@ -68,6 +68,8 @@ class Fit:
         self._products = np.zeros((len(TERMS) + 1, len(TERMS) + 1))
         self._groups = [np.zeros_like(self._products)]
         """By workload: sums of products of weighted relative values."""
+        self._nothing = np.zeros_like(self._products)
+        """The same of decisions that took no time, which are compared with the mean of all."""
         self._kinds: Counter[tuple[float, ...]] = Counter()
         self._sights = Sights()
 
@@ -99,9 +101,13 @@ class Fit:
         products = np.outer(row := np.array((*terms, found)), row)
         self._products += products
         kind = (made.started, made.considered, made.queued.bit_length(), made.size, made.units, made.is_first, made.pools)
-        if found > NOTHING_S and (self._kinds[kind] or len(self._kinds) < KINDS_MAX):
+        if self._kinds[kind] or len(self._kinds) < KINDS_MAX:
             self._kinds[kind] += 1
-            self._groups[-1] += np.outer(row / found, row / found) / self._kinds[kind]
+            if found > NOTHING_S:
+                self._groups[-1] += np.outer(row / found, row / found) / self._kinds[kind]
+            else:
+                row[-1] = 0.0
+                self._nothing += np.outer(row, row) / self._kinds[kind]
         return found
 
     def quality(self) -> Quality:
@@ -122,6 +128,9 @@ class Fit:
         Cost: one small system of equations for each of the 511 sets of terms, and for each workload.
         """
         groups = [group / group[-1, -1] for group in self._groups if group[-1, -1]]
+        if groups:
+            mean = float(self._products[0, -1] / self._products[0, 0])
+            groups = [group + self._nothing / (mean * mean * self._products[0, 0]) for group in groups]
         scale = np.sqrt(np.diag(sum(groups, np.zeros_like(self._products))))
         scale[scale == 0.0] = 1.0
         groups = [group / np.outer(scale, scale) for group in groups]

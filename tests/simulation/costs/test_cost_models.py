@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from fluxres.errors import UsageError
-from fluxres.experiments import campaign, parts, report
-from fluxres.experiments.folder import ResultsFolder
+from fluxres.experiments import parts
 from fluxres.experiments.study import CostEntry
 from fluxres.simulation.costs import models
 from fluxres.simulation.costs.cost import Decision, parse
@@ -17,7 +16,6 @@ from fluxres.simulation.costs.models import MODELS, Matching, Rate
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.simulator import simulate
 from tests.bench import fluxion_costs
-from tests.simulation.conftest import Write
 from tests.simulation.test_simulator import job
 
 PARTS = Matching(start_s=1.0, size_s=10.0, free_s=100.0, unit_s=1000.0, plan_s=0.5, plan_unit_s=0.25, held_s=0.125)
@@ -115,22 +113,3 @@ def test_the_fit_recovers_the_constants_of_a_model(tmp_path: Path) -> None:
     for each in found.values():
         assert each.factor == pytest.approx(1.0, abs=1e-4)
         assert list(each.totals.values()) == pytest.approx([1.0, 1.0], abs=1e-4)
-
-
-def test_the_report_names_models_with_their_sources_and_residuals(page: Write, tmp_path: Path) -> None:
-    text = """
-fluxres-experiment: 1
-name: models
-machine: node=4/core=8
-workload: {ensemble: {jobs: 20}}
-cost: {model: fluxion-low}
-vary: {cost.model: [fluxion-low, flux-core-2025]}
-"""
-    study = page(text)
-    campaign.run(study, tmp_path / "a")
-    report.write(study, ResultsFolder(tmp_path / "a"))
-    written = (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
-    for name in ("fluxion-low", "flux-core-2025"):
-        model = models.find(name)
-        assert model.source in written
-        assert model.residuals in written
