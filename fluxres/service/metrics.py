@@ -34,11 +34,17 @@ class Metrics:
         self.jobs = Gauge("fluxres_jobs", "Jobs with records in a graph.", ["graph"], registry=self.registry)
         self.revision = Gauge("fluxres_revision", "Changes of a graph since it was opened.", ["graph"], registry=self.registry)
         self.open_streams = 0
+        #: What counts answers of a kind: to find it by its labels takes longer than to count.
+        self._kinds: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def answered(self, method: str, operation: str, status: int, seconds: float) -> None:
         """Count an answer."""
-        self.requests.labels(method, operation, str(status)).inc()
-        self.seconds.labels(operation).observe(seconds)
+        kind = method, operation, status
+        known = self._kinds.get(kind)
+        if known is None:
+            known = self._kinds[kind] = self.requests.labels(method, operation, str(status)), self.seconds.labels(operation)
+        known[0].inc()
+        known[1].observe(seconds)
 
     @contextmanager
     def streaming(self) -> Iterator[None]:

@@ -121,20 +121,33 @@ def test_examples_are_short(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) < 30
 
 
+OWN = """\
+from fluxres import QueuePolicy
+
+class Mine(QueuePolicy):
+    name = "{}"
+
+    def schedule(self, queue):
+        pass
+"""
+
+
 def test_policies_of_files_that_are_wrong_are_usage_errors(tmp_path: Path) -> None:
     (tmp_path / "raises.py").write_text("1 / 0\n")
-    (tmp_path / "other.py").write_text("from fluxres import QueuePolicy\nclass Mine(QueuePolicy):\n    name = 'mine'\n")
+    (tmp_path / "other.py").write_text(OWN.format("mine"))
+    (tmp_path / "less.py").write_text("from fluxres import QueuePolicy\nclass Mine(QueuePolicy):\n    name = 'mine'\n")
     for name, message in (
         ("absent.py:Mine", "cannot be read: no such file"),
         ("raises.py:Mine", "cannot be imported: ZeroDivisionError"),
         ("other.py:Yours", "no class 'Yours'"),
+        ("less.py:Mine", r"Mine has no method schedule \(a queue policy has schedule\)"),
         ("other.py:Mine:depth=4", "no parameter 'depth'"),
         ('other.py:Mine:{"depth": ', "not a JSON object"),
     ):
         with pytest.raises(UsageError, match=message):
             policy(str(tmp_path / name))
     assert policy(str(tmp_path / "other.py:Mine")).name == "mine"
-    (tmp_path / "other.py").write_text("from fluxres import QueuePolicy\nclass Mine(QueuePolicy):\n    name = 'changed'\n")
+    (tmp_path / "other.py").write_text(OWN.format("changed"))
     assert policy(str(tmp_path / "other.py:Mine")).name in ("mine", "changed")
 
 

@@ -12,11 +12,10 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final
 
 from fluxres import limits
-from fluxres.errors import InputError, UsageError
+from fluxres.errors import UsageError
 from fluxres.simulation.costs.cost import Fitted
 from fluxres.simulation.costs.fit import Fit
-from fluxres.simulation.registry import near, pairs
-from fluxres.syntax import duration as durations
+from fluxres.syntax import parameters
 
 if TYPE_CHECKING:
     from fluxres.simulation.costs.cost import Cost
@@ -67,17 +66,7 @@ def parse(text: str) -> Overheads:
     >>> parse("ingest=1ms,spawn=0.5s,messages=20,message=2ms").message_s
     0.002
     """
-    known = [each.name.removesuffix("_s") for each in fields(Overheads)]
-    given: dict[str, float] = {}
-    for name, value in pairs(text, "overhead").items():
-        if name not in known:
-            raise UsageError(f"no {name!r:.80}", where="overhead", hint=near(name, known))
-        try:
-            given[name if name == "messages" else f"{name}_s"] = int(value) if name == "messages" else durations.read(value)
-        except (ValueError, InputError):
-            kind = "a number" if name == "messages" else "a duration"
-            raise UsageError(f"expected {kind}, got {value!r:.80}", where=f"overhead {name}") from None
-    return Overheads(**given)  # type: ignore[arg-type]  # messages is an int
+    return Overheads(**parameters.read(text, parameters.of(Overheads), "overhead"))
 
 
 NO_OVERHEADS: Final = Overheads()

@@ -26,6 +26,7 @@ from fluxres.graph.structure import COLUMNS, Structure
 from fluxres.simulation.energy.node_power import MICROWATTS
 from fluxres.simulation.machine import Machine
 from fluxres.syntax import duration as durations
+from fluxres.syntax import parameters
 from fluxres.syntax.jobspec import Request, parse_shape
 
 if TYPE_CHECKING:
@@ -194,12 +195,11 @@ def parse(text: str) -> PowerCap:
     if "=" not in text:
         return PowerCap(((0.0, _watts(text)),))
     steps = []
-    for pair in text.split(","):
-        at, _, value = pair.partition("=")
+    for at, value in parameters.pairs(text, "power cap").items():
         try:
             steps.append((durations.read(at), None if value == "none" else _watts(value)))
         except FluxresError as error:
-            raise UsageError(error.message, where="power cap", hint=error.hint) from None
+            raise UsageError(error.message, where=f"power cap {at:.80}", hint=error.hint) from None
     return PowerCap(tuple(steps))
 
 

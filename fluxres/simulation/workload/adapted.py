@@ -9,13 +9,13 @@ from random import Random
 from typing import Any, Final
 
 from fluxres.clock import ticks
-from fluxres.errors import InputError, UsageError
+from fluxres.errors import UsageError
 from fluxres.simulation.adaptive import speedup as speedups
 from fluxres.simulation.adaptive.adaptive import Adaptive
 from fluxres.simulation.adaptive.speedup import Speedup, Times
 from fluxres.simulation.workload import workload as workloads
 from fluxres.simulation.workload.workload import Submission
-from fluxres.syntax import duration as durations
+from fluxres.syntax import parameters
 from fluxres.syntax.count import Count, exactly
 from fluxres.syntax.range import Range
 
@@ -126,9 +126,6 @@ class Adapted:
         return job._replace(adaptive=Adaptive(sizes, job.ask, how.model(job.ask), how.kind == "malleable", wait))
 
 
-_KEYS: Final = {"min": "least", "max": "most", "operator": "operator", "operand": "operand", "fraction": "fraction"}
-
-
 def parse(text: str, speedup: str) -> Adapting:
     """How jobs change, from a command line: ``malleable:min=0.5,max=2,fraction=0.3,reconfiguration=30s``.
 
@@ -140,21 +137,5 @@ def parse(text: str, speedup: str) -> Adapting:
     if not speedup:
         raise UsageError("expected a model of speed-up as well", where="adaptive", hint="such as amdahl:serial=0.05")
     kind, _, rest = text.partition(":")
-    found: dict[str, Any] = {}
-    for pair in rest.split(",") if rest else ():
-        name, equals, value = pair.partition("=")
-        try:
-            if name == "reconfiguration":
-                found["reconfiguration_s"] = durations.parse(value)
-            elif name not in _KEYS:
-                equals = ""
-            elif name in ("operator", "operand"):
-                found[name] = value if name == "operator" else int(value)
-            else:
-                found[_KEYS[name]] = float(value)
-        except (ValueError, InputError):
-            equals = ""
-        if not equals:
-            hint = f"{', '.join(_KEYS)}, reconfiguration"
-            raise UsageError(f"expected parts such as min=0.5, got {pair!r:.80}", where="adaptive", hint=hint)
-    return Adapting(kind, speedup, **found)
+    known = parameters.of(Adapting, without=("kind", "speedup"), renamed={"least": "min", "most": "max"})
+    return Adapting(kind, speedup, **parameters.values(parameters.pairs(rest, "adaptive"), known, "adaptive"))
