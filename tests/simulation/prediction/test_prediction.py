@@ -103,7 +103,7 @@ def test_tsafrir_needs_two_run_times_of_the_user() -> None:
 
 
 def test_the_predictors_of_alea() -> None:
-    """Of the last five jobs of a user, limits of 1,000 s of which 100 to 600 s were used; the first one does not count any more."""
+    """Of the last five jobs of a user, limits of 1,000 s of which 100 to 600 s were used; the first no longer counts."""
     one = Submission(0, 0, S, 1000 * S, 1, user="a")
     largest, harmonic = UsedFraction(last=5, of="largest"), UsedFraction(last=5, of="harmonic")
     last, apart = Average(last=1), Average(by="user+parallel")
