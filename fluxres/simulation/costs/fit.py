@@ -59,8 +59,10 @@ class Fit:
     >>> fit = Fit(Fitted(base_s=0.5, considered_s=0.25))
     >>> [fit.decide(Decision(tried, tried % 2, 9 - tried, 16, 0.0)) for tried in (1, 2, 3, 4)]
     [0.75, 1.0, 1.25, 1.5]
-    >>> str(fit.fitted()), fit.quality().explained
-    ('fitted:base=0.5,considered=0.25', 1.0)
+    >>> str(fit.fitted())
+    'fitted:base=0.5,considered=0.25,seen=considered:4;size/units/pools:16/0/0'
+    >>> fit.quality().explained, fit.quality().not_identified
+    (1.0, ('size', 'units', 'pools'))
     """
 
     def __init__(self, cost: Cost) -> None:
