@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 if TYPE_CHECKING:
     from fluxres.service.access import Caller
+    from fluxres.service.relay import Relay
     from fluxres.service.site import Site
 
 _BUCKETS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
@@ -55,7 +56,7 @@ class Metrics:
         finally:
             self.open_streams -= 1
 
-    def exposition(self, site: Site, caller: Caller) -> bytes:
+    def exposition(self, site: Site | Relay, caller: Caller) -> bytes:
         """The numbers as Prometheus reads them; of graphs, those that the caller may see."""
         self.waiting.set(site.waiting)
         self.streams.set(self.open_streams)

@@ -166,6 +166,16 @@ class Site:
         """The graphs that are served."""
         return [row for row in self.store.graphs() if self.child is None or row.name == self.child.name]
 
+    async def count_graphs(self) -> int:
+        """The number of graphs in the store, which can be read then. Errors: StoreError."""
+        return len(await self.work(self.store.graphs))
+
+    def drain(self) -> None:
+        """End the streams; called in the event loop."""
+        for served in self.open_graphs:
+            served.feed.close()
+        self.exchange.close()
+
     def _current(self, name: str) -> Served:
         """A graph with what other processes wrote; opened again if it was dropped and created again."""
         served = self.served(name)
