@@ -143,7 +143,12 @@ def _section(heading: str, content: str) -> str:
 
 
 def _table(name: str, headings: Sequence[str], rows: Sequence[Sequence[str]], words: int) -> str:
-    """A table whose first `words` columns are text; cells are HTML already.  A wide one scrolls, with a shadow at the cut."""
+    """A table whose first `words` columns are text; cells are HTML already.  A wide one scrolls, with a shadow at the cut.
+
+    Columns without any value are left out.
+    """
+    kept = [at for at in range(len(headings)) if at < words or any(row[at] not in _NO_VALUE for row in rows)]
+    headings, rows = [headings[at] for at in kept], [[row[at] for at in kept] for row in rows]
     head = "".join(f"<th scope=col{'' if at < words else ' class=n'}>{escape(text)}</th>" for at, text in enumerate(headings))
     lines = "".join(
         "<tr>" + "".join(f"<td{'' if at < words else ' class=n'}>{cell}</td>" for at, cell in enumerate(row)) + "</tr>\n"
@@ -151,6 +156,9 @@ def _table(name: str, headings: Sequence[str], rows: Sequence[Sequence[str]], wo
     )
     region = f'<div class=wide tabindex=0 role=region aria-label="{escape(name)}">'
     return f"{region}<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>"
+
+
+_NO_VALUE: Final = ("", "-")
 
 
 def _settings(found: Comparison) -> list[str]:
@@ -490,11 +498,17 @@ def _case(values: Mapping[str, object]) -> str:
 
 
 _UNSAID: Final[tuple[Any, ...]] = (None, {}, [], False, 0.0, 1.0)
+_UNSAID_FIELDS: Final = ("processors", "estimates_for")
+"""Of which the default goes without saying: they are of traces and of estimates, which have said so."""
 
 
 def _said(given: msgspec.Struct) -> dict[str, Any]:
     found = {field.encode_name: (getattr(given, field.name), default_of(field)) for field in msgspec.structs.fields(given)}
-    return {key: value for key, (value, default) in found.items() if value != default or not _is_unsaid(value)}
+    return {
+        key: value
+        for key, (value, default) in found.items()
+        if value != default or not (_is_unsaid(value) or key in _UNSAID_FIELDS)
+    }
 
 
 def _is_unsaid(value: object) -> bool:

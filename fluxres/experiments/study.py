@@ -421,6 +421,15 @@ def label(settings: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     return ", ".join(_with_value(labels.get(path, _last(path)), value) for path, value in settings.items())
 
 
+def in_words(settings: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Settings as in a sentence.
+
+    >>> in_words({"hierarchy.queue_policy": "fcfs"}, {})
+    'queue policy fcfs'
+    """
+    return label(settings, {path: labels.get(path, _last(path)).replace("_", " ") for path in settings})
+
+
 def _with_value(name: str, value: object) -> str:
     """The unit of a name such as `cap (W)` goes behind the value."""
     measured = _MEASURED.fullmatch(name)
