@@ -1,4 +1,4 @@
-"""Known words that an unknown one may stand for, in hints."""
+"""Hints that suggest a known word for an unknown one."""
 
 from __future__ import annotations
 

@@ -258,7 +258,7 @@ class Dealt:
 
 
 @dataclass
-class Changed:
+class Changed(workloads.ChangedJobs):
     """Jobs with shorter gaps between them, or with other requests.
 
     Args:
@@ -276,21 +276,11 @@ class Changed:
     notes: Counter[str] = field(default_factory=Counter)
     _requests: dict[int, Request] = field(default_factory=dict)
 
-    def __len__(self) -> int:
-        return len(self.jobs)
-
-    def __iter__(self) -> Iterator[Submission]:
-        return map(self._changed, self.jobs)
-
-    def share(self, index: int, number: int) -> Iterator[Submission]:
-        """The jobs for one of `number` instances."""
-        return map(self._changed, workloads.share(self.jobs, index, number))
-
-    def _changed(self, job: Submission) -> Submission:
+    def changed(self, job: Submission) -> Submission:
         if self.rate != 1.0:
             job = job._replace(submit=round(job.submit / self.rate))
         if job.jobs:
-            job = job._replace(jobs=tuple(map(self._changed, job.jobs)))
+            job = job._replace(jobs=tuple(map(self.changed, job.jobs)))
         if self.size_max is not None and isinstance(job.ask, int) and job.ask > self.size_max and job.adaptive is None:
             self.notes[CUT] += 1
             job = job._replace(ask=self.size_max)

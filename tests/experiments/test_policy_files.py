@@ -176,8 +176,8 @@ def test_a_policy_object_is_not_shared_by_instances() -> None:
 
     shared: tuple[object, ...] = (Mine(),)
     with pytest.raises(UsageError, match="a policy object \\(mine\\) would be shared by all instances of a level"):
-        Hierarchy((2,), shared)  # type: ignore[arg-type]
-    Hierarchy((), shared)  # type: ignore[arg-type]
+        Hierarchy((2,), shared)
+    Hierarchy((), shared)
 
 
 @pytest.mark.parametrize("inventory", ["graph", "named"])
@@ -206,6 +206,6 @@ def test_a_policy_can_ask_for_what_is_free_and_when(inventory: str) -> None:
 
 def test_fractions_of_a_tick_are_refused_in_words() -> None:
     with pytest.raises(InputError, match=r"job 7: submit: expected whole microseconds, got 0\.5"):
-        simulate([Submission(7, 0.5, 1, 1, 1)], of_number(8))  # type: ignore[arg-type]
+        simulate([Submission(7, 0.5, 1, 1, 1)], of_number(8))
     with pytest.raises(InputError, match=r"job 8: run: expected whole microseconds, got 1\.5"):
-        simulate([Submission(7, 0, 1, 1, 1), Submission(8, 0, 1.5, 1, 1)], of_number(8))  # type: ignore[arg-type]
+        simulate([Submission(7, 0, 1, 1, 1), Submission(8, 0, 1.5, 1, 1)], of_number(8))

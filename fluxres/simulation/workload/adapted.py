@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
@@ -92,7 +92,7 @@ def _model(text: str) -> Speedup:
 
 
 @dataclass
-class Adapted:
+class Adapted(workloads.ChangedJobs):
     """Jobs, some of which are moldable or malleable.
 
     Args:
@@ -105,17 +105,7 @@ class Adapted:
     units: int
     seed: int = 0
 
-    def __len__(self) -> int:
-        return len(self.jobs)
-
-    def __iter__(self) -> Iterator[Submission]:
-        return map(self._changed, self.jobs)
-
-    def share(self, index: int, number: int) -> Iterator[Submission]:
-        """The jobs for one of `number` instances."""
-        return map(self._changed, workloads.share(self.jobs, index, number))
-
-    def _changed(self, job: Submission) -> Submission:
+    def changed(self, job: Submission) -> Submission:
         how = self.how
         if not isinstance(job.ask, int) or job.adaptive is not None or job.jobs:
             return job

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from fluxres.documents.source import Source
 from fluxres.documents.suggestion import suggest
-from fluxres.errors import InputError, UsageError
-from fluxres.simulation.workload import batsim, jobspecs, swf, workload
+from fluxres.errors import UsageError
+from fluxres.simulation.workload import trace, workload
 from fluxres.simulation.workload.models import Bursts, Ensemble, Lublin
 from fluxres.simulation.workload.resampling import Resample
 from fluxres.simulation.workload.workload import Submission, Workload
@@ -24,14 +23,11 @@ MODELS: Final[Registry[Iterable[Submission]]] = Registry(
     without=("seed",),
 )
 """Models; those of other packages are classes with a parameter `seed`, iterable over submissions."""
-FORMATS: Final[dict[str, Callable[[Source], Workload]]] = {"swf": swf.read, "batsim": batsim.read, "jobs": jobspecs.read}
 BY_DAYS: Final = ("lublin", "bursts")
 """Models whose jobs arrive over time, so that their number can be given by a length in days."""
 DAYS_MAX: Final = 1e5
 EVERY: Final = 10**12
 """More jobs than a model is asked for."""
-
-_HEAD = 1 << 16
 
 
 def read(text: str, *, format: str | None = None, seed: int = 0, processors: str = "requested") -> Workload:
@@ -56,13 +52,7 @@ def read(text: str, *, format: str | None = None, seed: int = 0, processors: str
     if colon and format is None and not Path(text).exists() and "://" not in text:
         hint = suggest(name, models()) or f"models are {', '.join(models())}"
         raise UsageError(f"neither a file nor a workload model: {text!r:.80}", hint=hint)
-    source = Source.named(text)
-    if not source.data.strip():
-        raise InputError("is empty", where=source.file, hint="a workload is an SWF trace, Batsim JSON, or a list of jobs")
-    found = FORMATS.get(format or detect(source.data[:_HEAD]))
-    if found is None:
-        raise UsageError(f"no workload format {format!r:.80}", hint=f"there is {', '.join(FORMATS)}")
-    return swf.read(source, processors) if found is swf.read else found(source)
+    return trace.read(text, format, processors)
 
 
 def is_model(name: str) -> bool:
@@ -73,18 +63,6 @@ def is_model(name: str) -> bool:
 def models() -> list[str]:
     """The names of all models; those of other packages come last."""
     return MODELS.names()
-
-
-def detect(head: bytes) -> str:
-    """The format of a workload by its beginning.
-
-    >>> detect(b"; Version: 2.2"), detect(b'{"jobs": [], "profiles": {}}'), detect(b"- request: node")
-    ('swf', 'batsim', 'jobs')
-    """
-    start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    if start[:1] == b";" or start[:1].isdigit() or (start[:1] == b"-" and start[1:2].isdigit()):
-        return "swf"
-    return "batsim" if start[:1] == b"{" and (b'"profiles"' in head or b'"profile"' in head) else "jobs"
 
 
 def model_values(name: str, text: str) -> tuple[dict[str, Any], float | None]:

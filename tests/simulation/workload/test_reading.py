@@ -16,7 +16,8 @@ from fluxres.clock import FOREVER
 from fluxres.documents.source import Source
 from fluxres.errors import FluxresError
 from fluxres.simulation.workload import batsim, jobspecs, swf
-from fluxres.simulation.workload.reading import detect, read
+from fluxres.simulation.workload.reading import read
+from fluxres.simulation.workload.trace import detect
 
 S = 1_000_000
 LINE = "{job} {submit} 0 {run} {given} -1 -1 {wanted} {limit} -1 1 7 1 -1 -1 -1 -1 -1"

@@ -78,7 +78,7 @@ def test_batsim_and_lists_are_equal_when_read_again(seed: int) -> None:
     assert list(batsim.read(Source(text, "w"))) == [job._replace(status=0) for job in jobs]
     assert losses.total() == sum(job.status for job in jobs)
     text, losses = text_of(jobs, "jobs", unit="core")
-    found = [job._replace(ask=job.ask.resources[0].count.fixed) for job in jobspecs.read(Source(text, "w"))]  # type: ignore[union-attr]
+    found = [job._replace(ask=job.ask.resources[0].count.fixed) for job in jobspecs.read(Source(text, "w"))]
     assert (found, losses) == (jobs, {})
 
 
