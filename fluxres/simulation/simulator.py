@@ -968,7 +968,10 @@ class Simulator:
         if cost is None:
             instance.schedule()
             return 0, self._started(site, 0)
-        queued = len(instance.queue)
+        queue = instance.queue
+        queued, free, held = len(queue), 0, 0
+        if cost.sees_load:
+            free, held = queue.free, len(instance.inventory.running.holds) + queue.reserved
         if cost.measures:
             with _without_collection():
                 before = processor_time()
@@ -978,9 +981,10 @@ class Simulator:
             started, took = instance.schedule(1), 0.0
         units = sum(job.size for job in starting)
         pools = sum(len(instance.inventory.vertices(job.claim)) for job in starting) if cost.sees_pools else 0
-        size, is_first = site.machine.count, not site.decisions
-        made = Decision(instance.queue.actions, started, queued, size, took, units, is_first, pools)
-        spent = ticks(cost.decide(made))
+        size, is_first = site.machine.count, queue.actions > 0 and not site.has_tried
+        load = (queue.asked, free, held, self.machine.cores)
+        spent = ticks(cost.decide(Decision(queue.actions, started, queued, size, took, units, is_first, pools, *load)))
+        site.has_tried |= is_first
         site.decisions += 1
         return spent, self._started(site, spent)
 

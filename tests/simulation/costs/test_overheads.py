@@ -199,7 +199,7 @@ def test_costs_of_a_page() -> None:
     assert page(["none", given]) == [LevelCost(), LevelCost(Fitted(start_s=2.0), Overheads(3, 4, 5, 7, 8, 9, 6))]
     assert page({"ingest_s": 3}) == [LevelCost(None, Overheads(3))]
     for wrong in ({}, {"fixed_s": 1, "measured": {}}):
-        with pytest.raises(UsageError, match=r"cost\.1: expected one of fixed_s, fitted and measured"):
+        with pytest.raises(UsageError, match=r"cost\.1: expected one of fixed_s, fitted, measured and model"):
             page(["none", wrong])
 
 
