@@ -249,10 +249,17 @@ class Instance(Tabular):
         return found
 
     @writing
-    def jobs(self, *wanted: State) -> list[Job]:
-        """The active jobs and the finished ones that are kept, in order of submission; optionally only those in some states."""
+    def jobs(self, *wanted: State | str) -> list[Job]:
+        """The active jobs and the finished ones that are kept, in order of submission; optionally only those in some states.
+
+        Args:
+            wanted: states, or their names, also of virtual ones: pending, running, active.
+
+        Errors: UsageError for an unknown state.
+        """
+        chosen = frozenset[State]().union(*(states.named(one) if isinstance(one, str) else {one} for one in wanted))
         found = sorted((*self._finished.values(), *self._jobs.values()), key=lambda job: job.number)
-        return [job for job in found if job.state in wanted] if wanted else found
+        return [job for job in found if job.state in chosen] if wanted else found
 
     @property
     @writing

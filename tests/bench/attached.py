@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple, TypeVar
@@ -111,11 +112,11 @@ def answer_requests(nodes: int, batch: int, number: int) -> None:
             graphs = dict(zip(KINDS, (memory, kept), strict=True))
             for graph in graphs.values():
                 pairs(graph, 10 * batch, batch)
-            found = [calls(lambda graph=graph: pairs(graph, 10 * batch, batch)) / batch / 10 for graph in graphs.values()]
+            found = [calls(partial(pairs, graph, 10 * batch, batch)) / batch / 10 for graph in graphs.values()]
             print(json.dumps(found), flush=True)
             for line in sys.stdin:
                 graph = graphs[line.strip()]
-                print(json.dumps(taken(lambda graph=graph: pairs(graph, number, batch), number)), flush=True)
+                print(json.dumps(taken(partial(pairs, graph, number, batch), number)), flush=True)
 
 
 class Measured:

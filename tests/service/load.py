@@ -173,12 +173,13 @@ async def drive(url: str, graph: str, clients: int, seconds: float) -> tuple[Run
 
 def cpu_s(pid: int) -> dict[str, float]:
     """Seconds of processor time so far, by the threads of a process: those of a server have names, and the first is its loop."""
-    found: Counter[str] = Counter()
+    found: dict[str, float] = {}
     for task in Path(f"/proc/{pid}/task").iterdir():
         with suppress(OSError):  # it has ended
             name = (task / "comm").read_text(encoding="utf-8").strip()
             role = LOOP if task.name == str(pid) else next((role for role in ROLES if role in name), "others")
-            found[role] += int((task / "schedstat").read_text(encoding="ascii").split()[0]) / 1e9
+            spent_ns = int((task / "schedstat").read_text(encoding="ascii").split()[0])
+            found[role] = found.get(role, 0.0) + spent_ns / 1e9
     return found
 
 
@@ -245,7 +246,7 @@ def main() -> int:
     if asked.against is not None:
         checkouts["the other one"] = asked.against
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        measured = []
+        measured: list[Measured] = []
         for name, checkout in checkouts.items():
             store = f"sqlite://{folder}/{len(measured)}.db"
             fluxres.save(graph, store)

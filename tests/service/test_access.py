@@ -81,7 +81,7 @@ def test_health_needs_none(ask: Send) -> None:
 def test_numbers_of_a_graph_are_for_those_who_may_see_it(guarded: Server, ask: Send) -> None:
     assert ask("eyes", "jobs")[0] == 200  # the graph is open
     texts = {name: guarded.connection(WORDS[name]).get("/metrics").body.decode() for name in ("eyes", "rack0", "other")}
-    assert ['graph="demo"' in text for text in texts.values()] == [True, True, False]
+    assert ['graph="demo"' in text for text in texts.values()] == [True, False, False]  # of a part, they would tell of the rest
     assert all("fluxres_requests_total" in text for text in texts.values())
 
 
