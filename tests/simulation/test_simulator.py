@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from fluxres import InputError, QueuePolicy, Resource, UsageError, build, limits
 from fluxres.clock import FOREVER
 from fluxres.documents.source import Source
-from fluxres.errors import InfeasibleRequest
-from fluxres.instance import Instance, Queue
+from fluxres.errors import InfeasibleRequest, RunFailed
+from fluxres.instance import Instance, Job, Queue
 from fluxres.simulation.costs.cost import Decision, Fitted, Measured
 from fluxres.simulation.costs.cost import parse as cost_of
 from fluxres.simulation.costs.fit import Fit
@@ -439,3 +439,28 @@ def test_a_workload_may_be_run_again() -> None:
     assert first.schedule is not None
     assert second.schedule is not None
     assert list(first.schedule) == list(second.schedule)
+
+
+class Broken(Simulator):
+    """Cannot start job 1."""
+
+    problem: Exception = UsageError("no such program", hint="install it")
+
+    def _begin(self, job: Job, moment: int) -> None:
+        if job.payload.id == 1:
+            raise self.problem
+        super()._begin(job, moment)
+
+
+def test_a_job_that_cannot_be_started_fails_and_says_why() -> None:
+    result = Broken(of_number(2)).run([job(n, 0, 5, 1, 5) for n in range(3)])
+    assert result.metrics.results == {"completed": 2, "failed": 1}
+    assert result.notes == {"jobs that failed: the runner could not start it: UsageError: no such program (install it)": 1}
+
+
+@pytest.mark.parametrize("event_order", EVENT_ORDERS)
+def test_a_defect_of_the_simulator_is_no_failed_job(event_order: str) -> None:
+    simulator = Broken(of_number(2), event_order=event_order)
+    simulator.problem = ZeroDivisionError("division by zero")
+    with pytest.raises(RunFailed, match=r"job 1: ZeroDivisionError: division by zero .*defect of the simulator"):
+        simulator.run([job(n, 0, 5, 1, 5) for n in range(3)])
