@@ -75,6 +75,12 @@ class Leadership:
         known = self.fence.own or self._seen
         return 0 if known is None else known.epoch
 
+    @property
+    def is_overdue(self) -> bool:
+        """Whether another server may have taken its lease, which it did not renew in time."""
+        own = self._own
+        return own is not None and clock.system() > own.until
+
     def require(self, mark: str | None = None) -> None:
         """Errors: NotLeader; also if it leads by a lease that has not this mark."""
         own = self.fence.own

@@ -15,6 +15,7 @@ from fluxres.errors import (
     InsufficientResources,
     LimitExceeded,
     ServiceFault,
+    StoreBusy,
     Unauthorized,
     Unavailable,
 )
@@ -22,6 +23,9 @@ from fluxres.errors import (
 MEDIA_TYPE: Final = "application/problem+json"
 TYPE: Final = "urn:fluxres:error:"
 """What the type of a problem begins with; the code of the error follows."""
+
+_BUSY_S: Final = 1
+"""When it makes sense to ask again for what another one has."""
 
 _log = logging.getLogger("fluxres.service")
 
@@ -66,6 +70,8 @@ def headers(error: FluxresError) -> dict[str, str]:
     """The headers that go with an error."""
     if isinstance(error, Unavailable):
         return {"retry-after": str(error.retry_after_s)}
+    if isinstance(error, StoreBusy):
+        return {"retry-after": str(_BUSY_S)}
     if isinstance(error, Unauthorized):
         return {"www-authenticate": 'Bearer realm="fluxres"'}
     return {}

@@ -17,6 +17,7 @@ class Tenancy:
     """
 
     epoch = 0
+    is_overdue = False
 
     def __init__(self, child: Child) -> None:
         self.child = child
