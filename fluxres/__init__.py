@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from fluxres.model import Allocation, Pool, Problem, ResourceGraph, Selection, Span, Stage
     from fluxres.model.match import Match
     from fluxres.service.client import connect
+    from fluxres.service.client.async_child import aopen_child
     from fluxres.service.client.async_graph import aconnect
     from fluxres.service.client.child import open_child
     from fluxres.store.attached import open
@@ -108,6 +109,7 @@ __all__ = [
     "UsageError",
     "__version__",
     "aconnect",
+    "aopen_child",
     "build",
     "connect",
     "dumps",
@@ -123,6 +125,7 @@ _MODULE = {
     **dict.fromkeys(("dumps", "load", "loads", "save"), "fluxres.store.files"),
     **dict.fromkeys(("Instance", "Job", "QueuePolicy"), "fluxres.instance"),
     "aconnect": "fluxres.service.client.async_graph",
+    "aopen_child": "fluxres.service.client.async_child",
     "connect": "fluxres.service.client",
     "open": "fluxres.store.attached",
     "Child": "fluxres.store.child",

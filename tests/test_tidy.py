@@ -88,7 +88,7 @@ def test_nothing_is_left_unfinished() -> None:
 
 
 def test_every_ignored_type_error_has_a_code_and_a_reason() -> None:
-    assert [place(path) for path in MODULES if BARE_IGNORE.search(TEXTS[path])] == []
+    assert [place(path) for path in TEXTS if path != Path(__file__) and BARE_IGNORE.search(TEXTS[path])] == []
 
 
 @pytest.mark.parametrize("bound", [name for name in dir(limits) if name.isupper()])

@@ -152,6 +152,43 @@ class Records:
         """Jobs that hold anything, in the order of their first allocation."""
         return [owner for owner in (*self._pools_of, *self._batches) if not owner.startswith(HIDDEN)]
 
+    @property
+    def pools_held(self) -> int:
+        """The number of pools held; one that several jobs share may count several times."""
+        return len(self._held) + sum(len(batch.vertices) for batch in self._batches.values())
+
+    def columns(self) -> tuple[list[str], NDArray[np.int64], Drawn]:
+        """The owners, in the order of their first allocation; (owner index, vertex, start, end, amount) of all records; and the
+        draws.
+
+        What other instances draw is left out. Batches are read as they are, so that a snapshot costs their jobs nothing later.
+        """
+        owners = [owner for owner in self._pools_of if owner != ELSEWHERE]
+        index = {owner: i for i, owner in enumerate(owners)}
+        singly = [
+            (index[owner], v, start, end, amount)
+            for v, holders in self._held.items()
+            for owner, held in holders.items()
+            if owner != ELSEWHERE
+            for start, end, amount in held
+        ]
+        parts, drawn = [np.array(singly, np.int64).reshape(-1, 5)], Drawn()
+        lengths = [len(batch.vertices) for batch in self._batches.values()]
+        if lengths:
+            every = self._batches.values()
+            of_batch = np.array([(batch.start, batch.end) for batch in every], np.int64)
+            rows = np.empty((sum(lengths), 5), np.int64)
+            rows[:, 0] = np.repeat(np.arange(len(owners), len(owners) + len(lengths)), lengths)
+            rows[:, 1] = np.concatenate([batch.vertices for batch in every])
+            rows[:, 2:4] = np.repeat(of_batch, lengths, axis=0)
+            rows[:, 4] = np.concatenate([batch.amounts for batch in every])
+            parts.append(rows)
+            for owner, batch in self._batches.items():
+                if len(batch.drawn):
+                    drawn.add(owner, batch.drawn, batch.start, batch.end)
+        drawn.ledgers = self.drawn.ledgers | drawn.ledgers
+        return [*owners, *self._batches], np.concatenate(parts), drawn
+
     def is_holder(self, owner: str) -> bool:
         """Whether a job, or a stage, holds anything."""
         return owner in self._batches or owner in self._pools_of

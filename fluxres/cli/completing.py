@@ -146,7 +146,7 @@ def _feedbacks() -> Iterable[str]:
 
 
 def _workload_formats() -> Iterable[str]:
-    from fluxres.simulation.workload.reading import FORMATS
+    from fluxres.simulation.workload.trace import FORMATS
 
     return FORMATS
 

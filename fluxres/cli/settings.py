@@ -225,12 +225,3 @@ inventory_option = click.option(
     help="How free resources are tracked.",
 )
 """Of commands that run instances in real time."""
-
-estimates_for_option = click.option(
-    "--estimates-for",
-    metavar="W",
-    type=click.Choice(("all", "missing")),
-    default="all",
-    help="Jobs that get such limits: all (default), missing (those without a limit).",
-)
-"""Of commands that make limits by a model."""

@@ -17,7 +17,7 @@ from fluxres.experiments import parts
 from fluxres.experiments.study import Run, Study
 from fluxres.instance import sizes
 from fluxres.simulation.adaptive import malleable
-from fluxres.simulation.energy.fleet import with_fleet
+from fluxres.simulation.energy.feed import with_fleet
 
 if TYPE_CHECKING:
     from fluxres.simulation.machine import Machine

@@ -25,8 +25,8 @@ from fluxres.errors import InputError, StoreBusy, StoreError, UsageError
 from fluxres.experiments import parts
 from fluxres.experiments.execution import METRICS, Outcome
 from fluxres.experiments.study import Run, Study, default_of, load
-from fluxres.instance.policy import IN_FILE
 from fluxres.store.lock import writer_lock
+from fluxres.syntax.registry import placed
 
 STUDY: Final = "study.yaml"
 IDENTITY: Final = "identity.json"
@@ -195,7 +195,7 @@ def _identity(study: Study) -> dict[str, Any]:
     files: dict[str, str] = {}
     for run in study.runs:
         machine, workload = parts.machine_file(run.page.machine, run.folder), parts.workload_file(run.workload, run.folder)
-        others: list[tuple[str, Path | None]] = [(str(path), path) for path in parts.policy_files(run.page.hierarchy, run.folder)]
+        others: list[tuple[str, Path | None]] = [(str(path), path) for path in parts.class_files(run)]
         others.append((str(run.page.disturbances.events), parts.event_file(run)))
         others.append((str(run.page.accounting), parts.accounting_file(run.page.accounting, run.folder)))
         jobs = str(run.workload.file or run.workload.model), workload
@@ -243,11 +243,6 @@ def _placed(path: str, value: Any, folder: Path) -> Any:
     return value
 
 
-def _policy(given: str, folder: Path) -> str:
-    found = IN_FILE.fullmatch(given)
-    return given if found is None else f"{(folder / found['file']).resolve()}{given[found.end('file') :]}"
-
-
 def _machine(given: str, folder: Path) -> str:
     path = parts.machine_file(given, folder)
     return given if path is None else str(path.resolve())
@@ -261,7 +256,11 @@ _FILES: Final[dict[str, Callable[[str, Path], str]]] = {
     "machine": _machine,
     "workload.file": _file,
     "workload.model": parts.placed_model,
-    "hierarchy.queue_policy": _policy,
+    "hierarchy.queue_policy": placed,
+    "prediction.predictor": placed,
+    "prediction.corrector": placed,
+    "workload.estimates": placed,
+    "workload.adaptive.speedup": placed,
     "disturbances.events": _file,
     "accounting": _file,
 }

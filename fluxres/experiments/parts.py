@@ -25,7 +25,6 @@ from fluxres.experiments.study import CapStep
 from fluxres.formats import registry
 from fluxres.instance import accounting as accountings
 from fluxres.instance.accounting import Accounting
-from fluxres.instance.policy import IN_FILE
 from fluxres.simulation import machine as machines
 from fluxres.simulation.costs.cost import Cost, Fitted, Measured
 from fluxres.simulation.costs.overheads import NO_OVERHEADS, LevelCost, Overheads
@@ -47,6 +46,7 @@ from fluxres.simulation.workload.feedback import require_kind
 from fluxres.simulation.workload.models import Bursts, Ensemble, Lublin
 from fluxres.simulation.workload.workload import Submission, Workload
 from fluxres.syntax.jobspec import Request, parse_shape
+from fluxres.syntax.registry import file_of, placed, split
 
 if TYPE_CHECKING:
     from fluxres.experiments.study import BurstsModel, CostOfLevel, EnergyEntry, HierarchyEntry, LublinModel, Run, WorkloadEntry
@@ -107,7 +107,7 @@ def workload(run: Run, size: int) -> Workload:
         jobs = workloads.first_days(jobs, entry.days)
     if entry.estimates is not None:
         found.submissions = list(jobs)[: entry.jobs] if entry.jobs is not None else jobs
-        estimates.estimate(found, entry.estimates, run.seed, missing=entry.estimates_for == "missing")
+        estimates.estimate(found, placed(entry.estimates, run.folder), run.seed, missing=entry.estimates_for == "missing")
         jobs = found.submissions
     leaves = math.prod(levels_of(hierarchy, size))
     if entry.jobs is not None or (leaves > 1 and not hasattr(jobs, "share")) or hierarchy.jobs != "even":
@@ -124,15 +124,18 @@ def workload(run: Run, size: int) -> Workload:
     rate = _rate(entry, jobs, size)
     if rate != 1.0 or entry.request is not None or entry.cut:
         jobs = Changed(jobs, rate, entry.request, size if entry.cut else None, found.notes)
-    found.submissions = jobs if entry.adaptive is None else Adapted(jobs, _adapting(entry), size, run.seed)
+    found.submissions = jobs if entry.adaptive is None else Adapted(jobs, _adapting(entry, run.folder), size, run.seed)
     return found
 
 
-def _adapting(entry: WorkloadEntry) -> Adapting:
+def _adapting(entry: WorkloadEntry, folder: Path) -> Adapting:
     if entry.request is not None:
         raise UsageError("adaptive: only jobs that request a number change", where="workload", hint="leave 'request' out")
     assert entry.adaptive is not None  # the caller has looked
-    return Adapting(**structs.asdict(entry.adaptive))
+    given = structs.asdict(entry.adaptive)
+    if isinstance(given["speedup"], str):
+        given["speedup"] = placed(given["speedup"], folder)
+    return Adapting(**given)
 
 
 def _rate(entry: WorkloadEntry, jobs: Iterable[Submission], size: int) -> float:
@@ -189,14 +192,14 @@ def _source(entry: WorkloadEntry, run: Run, size: int) -> Workload:
 def _by_text(text: str, run: Run) -> Workload:
     """A model as on the command line; a file in it is relative to the page."""
     text = placed_model(text, run.folder)
-    if not reading.is_model(text.partition(":")[0]):
+    if not reading.is_model(split(text)[0]):
         raise UsageError(f"no model {text!r:.80}", where="workload.model", hint=f"there is {', '.join(reading.models())}")
     return reading.read(text, seed=run.seed)
 
 
 def placed_model(text: str, folder: Path) -> str:
     """A model as text, with the path of its file resolved."""
-    return _FILE_OF_MODEL.sub(lambda found: f"{found[1]}{(folder / found[2]).resolve()}", text)
+    return _FILE_OF_MODEL.sub(lambda found: f"{found[1]}{(folder / found[2]).resolve()}", placed(text, folder))
 
 
 def _resampled(text: str | None, folder: Path) -> Path | None:
@@ -253,7 +256,7 @@ class Dealt:
 
 
 @dataclass
-class Changed:
+class Changed(workloads.ChangedJobs):
     """Jobs with shorter gaps between them, or with other requests.
 
     Args:
@@ -271,21 +274,11 @@ class Changed:
     notes: Counter[str] = field(default_factory=Counter)
     _requests: dict[int, Request] = field(default_factory=dict)
 
-    def __len__(self) -> int:
-        return len(self.jobs)
-
-    def __iter__(self) -> Iterator[Submission]:
-        return map(self._changed, self.jobs)
-
-    def share(self, index: int, number: int) -> Iterator[Submission]:
-        """The jobs for one of `number` instances."""
-        return map(self._changed, workloads.share(self.jobs, index, number))
-
-    def _changed(self, job: Submission) -> Submission:
+    def changed(self, job: Submission) -> Submission:
         if self.rate != 1.0:
             job = job._replace(submit=round(job.submit / self.rate))
         if job.jobs:
-            job = job._replace(jobs=tuple(map(self._changed, job.jobs)))
+            job = job._replace(jobs=tuple(map(self.changed, job.jobs)))
         if self.size_max is not None and isinstance(job.ask, int) and job.ask > self.size_max and job.adaptive is None:
             self.notes[CUT] += 1
             job = job._replace(ask=self.size_max)
@@ -361,7 +354,7 @@ def hierarchy(entry: HierarchyEntry, units: int, folder: Path = Path()) -> Hiera
     """
     return Hierarchy(
         levels_of(entry, units),
-        tuple(_placed(name, folder) for name in _levels(entry.queue_policy)),
+        tuple(placed(name, folder) for name in _levels(entry.queue_policy)),
         _levels(entry.match_policy),
         entry.boot_s,
         entry.ahead,
@@ -374,15 +367,14 @@ def hierarchy(entry: HierarchyEntry, units: int, folder: Path = Path()) -> Hiera
     )
 
 
-def policy_files(entry: HierarchyEntry, folder: Path) -> list[Path]:
-    """The files from which queue policies are read."""
-    names = (IN_FILE.fullmatch(name) for name in _levels(entry.queue_policy))
-    return [folder / found["file"] for found in names if found is not None]
-
-
-def _placed(name: str, folder: Path) -> str:
-    found = IN_FILE.fullmatch(name)
-    return name if found is None else f"{folder / found['file']}{name[found.end('file') :]}"
+def class_files(run: Run) -> list[Path]:
+    """The files from which the classes of policies, predictors and models are read."""
+    page, entry = run.page, run.page.prediction
+    names = [*_levels(page.hierarchy.queue_policy), run.workload.model, run.workload.estimates]
+    if run.workload.adaptive is not None and isinstance(run.workload.adaptive.speedup, str):
+        names.append(run.workload.adaptive.speedup)
+    names += [] if entry is None else [entry.predictor, entry.corrector]
+    return [path for name in names if name is not None and (path := file_of(name, run.folder)) is not None]
 
 
 def _levels(given: str | list[str]) -> tuple[str, ...]:
@@ -476,7 +468,7 @@ def prediction(run: Run) -> Prediction | None:
     Errors: UsageError for names and parameters that do not exist.
     """
     entry = run.page.prediction
-    return None if entry is None else Prediction(entry.predictor, entry.corrector)
+    return None if entry is None else Prediction(placed(entry.predictor, run.folder), placed(entry.corrector, run.folder))
 
 
 def feedback(run: Run) -> str | None:

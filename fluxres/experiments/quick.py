@@ -17,6 +17,7 @@ from fluxres.simulation.disturbances import attempts, failures
 from fluxres.simulation.energy import node_power, power_cap, power_saving
 from fluxres.simulation.nesting.hierarchy import by_level
 from fluxres.simulation.workload import adapted, reading
+from fluxres.syntax.registry import split
 
 
 def study_of(
@@ -97,7 +98,7 @@ def _adaptive(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _source(workload: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    name, _, rest = workload.partition(":")
+    name, rest = split(workload)
     both: dict[str, Any] = {"cut": bool(options.get("cut"))}
     if options.get("estimates") is not None:
         both |= {"estimates": options["estimates"], "estimates_for": options.get("estimates_for") or "all"}

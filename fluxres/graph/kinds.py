@@ -132,14 +132,15 @@ class KindTable:
     (0, 0)
     """
 
-    __slots__ = ("_index", "_kinds", "_types", "may_draw", "may_identify")
+    __slots__ = ("_index", "_types", "listed", "may_draw", "may_identify")
 
     def __init__(self, kinds: Iterable[Kind] = ()) -> None:
         #: Whether some kind draws from suppliers on its own.
         self.may_draw = False
         #: Whether some kind has a property of `IDENTIFYING`.
         self.may_identify = False
-        self._kinds: list[Kind] = []
+        #: By number; only `intern` adds to it.
+        self.listed: list[Kind] = []
         self._types: set[str] = set()
         self._index: dict[tuple[object, ...], int] = {}
         for kind in kinds:
@@ -160,7 +161,7 @@ class KindTable:
         key = kind, tuple([type(value) for _, value in kind.properties]) if kind.properties else ()
         number = self._index.get(key)
         if number is None:
-            if len(self._kinds) >= limits.KINDS_MAX:
+            if len(self.listed) >= limits.KINDS_MAX:
                 raise LimitExceeded(f"more than {limits.KINDS_MAX} different kinds of pools", where=kind.type)
             self._types.add(kind.type)
             if len(self._types) > limits.TYPES_MAX:
@@ -168,16 +169,16 @@ class KindTable:
             for name, _ in kind.properties:
                 self.may_draw = self.may_draw or name.startswith(DRAW)
                 self.may_identify = self.may_identify or name in IDENTIFYING
-            number = len(self._kinds)
-            self._kinds.append(kind)
+            number = len(self.listed)
+            self.listed.append(kind)
             self._index[key] = number
         return number
 
     def __getitem__(self, number: int) -> Kind:
-        return self._kinds[number]
+        return self.listed[number]
 
     def __len__(self) -> int:
-        return len(self._kinds)
+        return len(self.listed)
 
     def __iter__(self) -> Iterator[Kind]:
-        return iter(self._kinds)
+        return iter(self.listed)

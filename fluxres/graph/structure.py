@@ -132,11 +132,11 @@ class Structure:
 
     def kind_of(self, v: int) -> Kind:
         """Type, basename, unit, name template and properties of `v`."""
-        return self.kinds[self.kind[v]]
+        return self.kinds.listed[self.kind.item(v)]
 
     def name(self, v: int) -> str:
         """The name of `v`: explicit, by its template, or basename + id (RFC 4, "Resource Pool Data")."""
-        kind = self.kinds[self.kind[v]]
+        kind = self.kinds.listed[self.kind.item(v)]
         if kind.name is None:
             if self.names and (explicit := self.names.get(v)) is not None:
                 return explicit
@@ -190,7 +190,10 @@ class Structure:
 
     def wheres(self, vertices: Iterable[int]) -> list[str]:
         """As :meth:`where`, for many pools: the path of a parent is made once for all its children."""
-        above = {-1: ""}
+        above = self.lookup.paths_above
+        if len(above) > limits.PATH_CACHE_MAX:
+            above.clear()
+        above[-1] = ""
         parent_of, found = self.parent.item, list[str]()
         for v in vertices:
             if v >= self.tree_end:
@@ -429,7 +432,7 @@ class Structure:
         numbers: dict[str, int] = {}
         of_kind = np.zeros(len(self.kinds), np.uint16)
         for number in np.flatnonzero(np.bincount(self.kind)).tolist():
-            of_kind[number] = numbers.setdefault(self.kinds[number].type, len(numbers))
+            of_kind[number] = numbers.setdefault(self.kinds.listed[number].type, len(numbers))
         return list(numbers), of_kind[self.kind]
 
     @cached_property
@@ -650,6 +653,8 @@ class Lookup:
     def __init__(self, structure: Structure) -> None:
         self._s = structure
         self._paths: dict[str, int] = {}
+        #: By vertex, the paths of pools whose children were named.
+        self.paths_above: dict[int, str] = {}
         #: By word, whether it names pools where it could be a request too, see `model/targets.py`.
         self.are_names: dict[str, bool] = {}
         self._levels: dict[tuple[str, int], dict[str, list[int]]] = {}
@@ -750,7 +755,7 @@ class Lookup:
         kinds = self._s.kind[children]
         for number in np.flatnonzero(np.bincount(kinds)).tolist():
             for v in children[kinds == number][
-                self._name_candidates(children[kinds == number], self._s.kinds[number], name)
+                self._name_candidates(children[kinds == number], self._s.kinds.listed[number], name)
             ].tolist():
                 if v not in self._s.names and self._s.name(v) == name:
                     return int(v)
@@ -762,7 +767,7 @@ class Lookup:
         stop = self._s.end.item(parent)
         if first >= stop:
             return -1
-        kind = self._s.kinds[self._s.kind.item(first)]
+        kind = self._s.kinds.listed[self._s.kind.item(first)]
         number = self._id_in_name(kind, name)
         if number is None:
             return -1
@@ -793,7 +798,7 @@ class Lookup:
         found = [v for v in self._named_explicitly(wanted, block) if type_name in (None, s.kind_of(v).type)]
         kinds, ids = s.kind[block], s.id[block]
         for numbers in self._kinds_by_form(kinds, type_name).values():
-            kind = s.kinds[numbers[0]]
+            kind = s.kinds.listed[numbers[0]]
             is_exact = kind.name is None or template.is_invertible(kind.name)
             possible = self._possible_ids(kind, wanted, is_exact)
             if possible is None or possible:

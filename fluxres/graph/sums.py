@@ -62,7 +62,7 @@ class Sums:
         units: dict[str, dict[str | None, int]] = {}
         count = 0
         for number in np.flatnonzero(np.bincount(kind)).tolist():
-            found = kinds[number]
+            found = kinds.listed[number]
             code = units.setdefault(found.type, {}).setdefault(found.unit, count)
             count += code == count
             self._code_of_kind[number] = code

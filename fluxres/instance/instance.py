@@ -1852,9 +1852,12 @@ class Instance(Tabular):
 
 
 class _Ended(QueuePolicy):
-    """The policy of an instance that is ending, which is never called."""
+    """The policy of an instance that is ending: no job starts."""
 
     name = "over"
+
+    def schedule(self, queue: Queue) -> None:
+        pass
 
 
 def _keep_event(job: Job, event: JobEvent) -> None:

@@ -12,6 +12,7 @@ queues, a quantity in the units in which the instance measures jobs, and the que
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
@@ -97,9 +98,9 @@ class _Jqm(QueuePolicy):
         """One period later, at a whole tick."""
         return seconds(ticks(moment_s + self.period_s))
 
+    @abstractmethod
     def poll(self, poll: Poll) -> None:
         """Start what may start now."""
-        raise NotImplementedError
 
 
 class JqmPoller(_Jqm):

@@ -19,39 +19,23 @@ its package has an entry point of that name in `fluxres.queue_policies`.
 
 from __future__ import annotations
 
-import json
-import re
-import sys
-from collections.abc import Iterable
-from functools import lru_cache, partial
-from importlib import import_module
-from importlib.metadata import entry_points
-from importlib.util import module_from_spec, spec_from_file_location
-from inspect import Parameter, signature
-from math import isfinite, nan
+from abc import abstractmethod
+from functools import partial
 from operator import attrgetter
-from pathlib import Path
-from types import ModuleType
-from typing import Any, Final
+from typing import Final
 
 from fluxres.clock import Length, length_s
-from fluxres.errors import FluxresError, UsageError
+from fluxres.errors import UsageError
 from fluxres.instance.fair_share import FairShares
 from fluxres.instance.job import PRIORITY_MAX, URGENCY_EXPEDITED, Job
 from fluxres.instance.queue import Queue, QueuePolicy
-
-ENTRY_POINTS: Final = "fluxres.queue_policies"
-"""The entry point group of custom policies."""
-
-
-IN_FILE: Final = re.compile(r"(?P<file>.+\.py):(?P<class>[A-Za-z_]\w*)(?::(?P<parameters>.*))?", re.DOTALL)
-"""A policy by its file and class."""
+from fluxres.syntax.registry import Registry
 
 
 def policy(given: str | QueuePolicy | type[QueuePolicy]) -> QueuePolicy:
     """A policy by its name, or by a file and the name of its class, with optional parameters after a colon.
 
-    A policy object is returned as it is; a class is called.  Parameters are numbers by name, or a JSON object of anything.
+    A policy object is returned as it is; a class is called.
 
     Errors: UsageError for an unknown name or parameter, a file that cannot be imported, and any other object.
 
@@ -61,135 +45,15 @@ def policy(given: str | QueuePolicy | type[QueuePolicy]) -> QueuePolicy:
     if isinstance(given, QueuePolicy):
         return given
     if isinstance(given, type) and issubclass(given, QueuePolicy):
-        return given()
+        return POLICIES.call(given.__name__, given, {})
     if not isinstance(given, str):
         raise UsageError(f"expected a queue policy or its name, got {given!r:.80}")
-    in_file = IN_FILE.fullmatch(given)
-    if in_file is not None:
-        name, text = f"{in_file['file']}:{in_file['class']}", in_file["parameters"] or ""
-        factory = _from_file(in_file["file"], in_file["class"])
-    else:
-        name, _, text = given.partition(":")
-        factory = _factory(name)
-    parameters = _parameters(given, text)
-    _require_known(given, factory, parameters)
-    try:
-        made = factory(**parameters)
-    except FluxresError:
-        raise
-    except Exception as error:  # it may be the policy of another package
-        raise UsageError(f"{error}" or type(error).__name__, where=f"queue policy {given}") from error
-    if not isinstance(made, QueuePolicy):
-        raise UsageError(f"expected a QueuePolicy, got {made!r:.80}", where=f"queue policy {name}")
-    return made
+    return POLICIES.make(given)
 
 
 def names() -> list[str]:
     """The names of all policies; those of other packages come last."""
-    return [*_factories(), *_OF_PEERS, *sorted(entry.name for entry in entry_points(group=ENTRY_POINTS))]
-
-
-def _factories() -> dict[str, Any]:
-    own = (Fcfs, Easy, EasyCount, EasySjbf, Hybrid, Conservative, Multifactor, FairShare)
-    return {kind.name: kind for kind in own}
-
-
-_OF_PEERS: Final = {
-    "hyperqueue": ("fluxres.instance.hyperqueue", "HyperQueue"),
-    "jqm-poller": ("fluxres.instance.jqm", "JqmPoller"),
-    "jqm-tours": ("fluxres.instance.jqm", "JqmTours"),
-    "canary": ("fluxres.instance.canary", "Canary"),
-}
-"""Policies of other systems, by module and class; these load the system's language, so only when one is used."""
-
-
-def _factory(name: str) -> Any:
-    if (own := _factories().get(name)) is not None:
-        return own
-    if name in _OF_PEERS:
-        module, kind = _OF_PEERS[name]
-        return getattr(import_module(module), kind)
-    return _from_entry_point(name)
-
-
-def _from_entry_point(name: str) -> Any:
-    for entry in entry_points(group=ENTRY_POINTS):
-        if entry.name == name:
-            try:
-                return entry.load()
-            except Exception as error:
-                raise UsageError(
-                    f"cannot be imported: {type(error).__name__}: {error}",
-                    where=f"queue policy {name}",
-                    hint=f"its package has the entry point {entry.value!r}: repair or uninstall it",
-                ) from error
-    raise UsageError(f"no queue policy {name!r:.80}", hint=f"known are {', '.join(names())}")
-
-
-def _from_file(file: str, name: str) -> Any:
-    """A class of a Python file, which is imported once, as long as it does not change."""
-    path = Path(file).resolve()
-    try:
-        changed = path.stat().st_mtime_ns
-    except OSError as error:
-        raise UsageError(f"cannot be read: {(error.strerror or str(error)).lower()}", where=f"queue policy {file}") from None
-    module = _imported(str(path), changed)
-    found = getattr(module, name, None)
-    if found is None:
-        here = [each for each, kind in vars(module).items() if isinstance(kind, type) and issubclass(kind, QueuePolicy)]
-        hint = f"it has {', '.join(here)}" if here else "a policy is a class with a method schedule"
-        raise UsageError(f"no class {name!r:.80}", where=f"queue policy {file}", hint=hint)
-    return found
-
-
-@lru_cache(maxsize=32)
-def _imported(path: str, changed: int) -> ModuleType:
-    name = f"fluxres_policy_{Path(path).stem}_{changed:x}"
-    spec = spec_from_file_location(name, path)
-    assert spec is not None  # as for any file that ends in .py
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look there
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        del sys.modules[name]
-        raise UsageError(f"cannot be imported: {type(error).__name__}: {error}", where=f"queue policy {path}") from error
-    return module
-
-
-def _require_known(given: str, factory: Any, parameters: Iterable[str]) -> None:
-    """Errors: UsageError for parameters that a policy does not have."""
-    try:
-        known = signature(factory).parameters
-    except (TypeError, ValueError):  # its parameters are unknown
-        return
-    if any(each.kind is Parameter.VAR_KEYWORD for each in known.values()):
-        return
-    for name in parameters:
-        if name not in known:
-            hint = f"it has {', '.join(known)}" if known else "it has none"
-            raise UsageError(f"no parameter {name!r:.80}", where=f"queue policy {given:.80}", hint=hint)
-
-
-def _parameters(given: str, text: str) -> dict[str, Any]:
-    if text.startswith("{"):
-        try:
-            parameters: dict[str, Any] = json.loads(text)
-        except ValueError as error:
-            raise UsageError(f"not a JSON object: {error}", where=f"queue policy {given:.80}") from None
-        return parameters
-    found: dict[str, Any] = {}
-    for pair in text.split(",") if text else ():
-        key, equals, value = pair.partition("=")
-        try:
-            number = float(value)
-        except ValueError:
-            number = nan
-        if not equals or not isfinite(number):
-            raise UsageError(f"expected parameters as name=number, got {pair!r:.80}", where=f"queue policy {given:.80}")
-        found[key.strip().replace("-", "_")] = int(number) if number.is_integer() else number
-    return found
+    return POLICIES.names()
 
 
 class Fcfs(QueuePolicy):
@@ -306,9 +170,9 @@ class EasyByScore(Easy):
     Base class for policies such as WFP3, F1 or SAF, which are a method `score`.
     """
 
+    @abstractmethod
     def score(self, job: Job, now_s: float) -> float:
         """How early a job comes."""
-        raise NotImplementedError(f"{type(self).__name__} has no method score")
 
     def schedule(self, queue: Queue) -> None:
         nothing_is_free = queue.is_full
@@ -455,3 +319,19 @@ class FairShare(Multifactor):
     name = "fairshare"
     AGE = 10_000.0
     SHARE = 100_000.0
+
+
+POLICIES: Final[Registry[QueuePolicy]] = Registry(
+    "queue policy",
+    {
+        **{kind.name: kind for kind in (Fcfs, Easy, EasyCount, EasySjbf, Hybrid, Conservative, Multifactor, FairShare)},
+        "hyperqueue": "fluxres.instance.hyperqueue:HyperQueue",
+        "jqm-poller": "fluxres.instance.jqm:JqmPoller",
+        "jqm-tours": "fluxres.instance.jqm:JqmTours",
+        "canary": "fluxres.instance.canary:Canary",
+    },
+    "fluxres.queue_policies",
+    methods=("schedule",),
+    base=QueuePolicy,
+)
+"""Policies of other systems load the language of the system, so only when one is used."""

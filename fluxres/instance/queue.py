@@ -10,6 +10,7 @@ such as the immediate end of a job that was started, causes another round.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
@@ -50,7 +51,7 @@ class PassEnded(Exception):
     """Ends a pass: it has started as many jobs as requested, or the instance is ending."""
 
 
-class QueuePolicy:
+class QueuePolicy(ABC):
     """Base class of queue policies; its order is by urgency, then by submission.
 
     name: for messages and results. keeps_reservations: whether reservations outlive a pass and start jobs when their time
@@ -61,9 +62,9 @@ class QueuePolicy:
     keeps_reservations: bool = False
     recalculate_s: float | None = None
 
+    @abstractmethod
     def schedule(self, queue: Queue) -> None:
         """Make one pass: start jobs of the queue, and make reservations, with the methods of `Queue`."""
-        raise NotImplementedError(f"{type(self).__name__} has no method schedule")
 
     def priority(self, job: Job, now_s: float) -> int:
         """The priority of a job, from 0 to 4294967295 (RFC 21); not called for held and expedited jobs."""

@@ -11,7 +11,6 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
 
 _FORWARDED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _FROM_TERMINAL: Final = frozenset({signal.SIGINT, signal.SIGQUIT})
-_TASK: Final = jobspec.Task(("program",), "task")
 """Of a jobspec in the queue, which has to have one."""
 
 Asking = Callable[["ResourceGraph"], "tuple[Request | None, tuple[tuple[str, int | None], ...], str]"]
@@ -175,7 +173,7 @@ class Run:
             order.job,
             order.priority,
             request,
-            None if request is None else jobspec.to_plain(request if request.tasks else replace(request, tasks=(_TASK,))),
+            None if request is None else jobspec.to_document(request),
             pools,
             None if limit_s is None or limit_s == math.inf else limit_s + order.grace_s,
             policy,

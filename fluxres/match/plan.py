@@ -139,21 +139,21 @@ class _Reader:
         return nearest(vertex.type, known)
 
     def demand(self, vertex: Vertex, place: str, slots: tuple[int, ...], in_node: bool, in_whole: bool) -> Demand:
-        typology = self.typology
-        if vertex.is_slot:
+        typology, is_slot, is_directed = self.typology, vertex.is_slot, vertex.is_directed
+        if is_slot:
             kind = -1
-        elif vertex.is_directed:
+        elif is_directed:
             kind = typology.graphs.get(vertex.type, -1)
         else:
             kind = typology.number(vertex.type)
-        if vertex.is_directed and kind < 0:
+        if is_directed and kind < 0:
             numbers, where = typology.graphs, f"to '{vertex.to}'" if vertex.to is not None else "between nodes"
             raise _infeasible(
                 f"no graph '{vertex.type}' that could carry units {where}",
                 place,
                 f"graphs are {', '.join(sorted(numbers)[:20])}" if numbers else "there are no auxiliary graphs",
             )
-        if kind < 0 and not vertex.is_slot:
+        if kind < 0 and not is_slot:
             message = f"no pool of type '{vertex.type:.{limits.NAME_LENGTH_MAX}}' in this graph"
             raise UnknownType(message, where=place, hint=self._instead_of(vertex), reasons={place: message})
         flow = typology.is_flow(kind)
@@ -188,18 +188,18 @@ class _Reader:
         if vertex.between is not None:
             self._charge_between(made)
         self.all.append(made)
-        takes_whole = not vertex.is_slot and vertex.is_exclusive
+        takes_whole = not is_slot and vertex.is_exclusive
         made.children = self.read(
             vertex.children,
             f"{place}.with",
-            made.total if vertex.is_slot else (),
+            made.total if is_slot else (),
             in_node=in_node or vertex.type == NODE,
             in_whole=in_whole or takes_whole,
         )
-        if self.draws and not vertex.is_slot and not in_whole:
+        if self.draws and not is_slot and not in_whole:
             self._add_draws(made, vertex)
         made.confined = (
-            vertex.is_slot
+            is_slot
             and not in_node
             and not self._has_node(made.children)
             and any(self._is_in_node(child) for child in made.children)

@@ -34,6 +34,8 @@ Pools = tuple[Int64, Int64]
 """Ordinals of pools of one type, and the free units of each."""
 _NONE: Final = np.zeros(0, np.int32)
 _NOWHERE: Final = np.zeros(0, np.int64)
+_ONES: Final = np.ones(1024, np.int64)
+_ONES.flags.writeable = False
 
 
 class Chosen(NamedTuple):
@@ -136,7 +138,9 @@ class Search:
         if single.takes_node:
             return self.level.vertices[node : node + 1]
         found = [self._first_of(node, part, single.needs[part.demand.kind]) for part in self.form.parts]
-        return np.sort(found[0] if len(found) == 1 else np.concatenate(found)) if len(single.amounts) > 1 else found[0]
+        if len(found) == 1 and (len(single.amounts) == 1 or (self.policy.score is None and not self.policy.descending)):
+            return found[0]
+        return np.sort(np.concatenate(found))
 
     def _first_of(self, node: int, part: LeafDemand, number: int) -> NDArray[np.int32]:
         """Vertices of the first pools for a part in one node, in the order of the policy."""
@@ -270,7 +274,12 @@ class Search:
 
     def fits_into(self, node: int, needs: dict[int, int]) -> int:
         """How many times what is needed is free in one node, counted unit by unit."""
-        return min(int(self.pools(node, self.form.part_of[kind])[1].sum()) // units for kind, units in needs.items())
+        most = limits.COUNT_MAX
+        for kind, units in needs.items():
+            part = self.form.part_of[kind]
+            ordinals, free = self.pools(node, part)
+            most = min(most, (len(ordinals) if part.is_single else int(free.sum())) // units)
+        return most
 
     def room_at_most(self, nodes: Int64, needs: dict[int, int]) -> Int64:
         """How many times what is needed fits into each node by count, which may be too optimistic."""
@@ -511,7 +520,8 @@ class Search:
         up, is_idle = self.node_table.up_pools(kind), not self.is_doubtful(node, (kind,))
         if part.is_single and up is None and not self._covered:
             ordinals = np.arange(first, stop) if is_idle else planner.free_ordinals(kind, first, stop, self.start, self.end)
-            return ordinals, np.ones(len(ordinals), np.int64)
+            free = len(ordinals)
+            return ordinals, _ONES[:free] if free <= len(_ONES) else np.ones(free, np.int64)
         if self._covered:
             v = level.vertices.item(node)
             units = planner.free_slice(v, level.ends.item(node), self.start, self.end)[part.pools[first:stop] - v]

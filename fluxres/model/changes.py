@@ -205,7 +205,11 @@ def commit_match(
     else:
         planned = plans.match(graph.records, found.vertices, found.amounts, found.implied, job, *window)
     require_room(graph, (planned, window))
-    tell(graph, lambda: events.allocate(structure, job, found.targets, *window, slots, found.drawn, facts, chosen), len(found))
+    tell(
+        graph,
+        lambda: events.allocate(structure, job, found.targets, *window, slots, found.drawn, facts, chosen),
+        len(found.vertices),
+    )
     graph.records.allocate(planned, job, *window, slots, found.drawn, is_routed=found.is_routed)
     if facts is not None:
         graph.records.note_facts(job, facts)

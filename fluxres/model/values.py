@@ -186,12 +186,14 @@ class Allocation(Tabular):
     def spans(self) -> tuple[Span, ...]:
         """The records, by pool and start."""
         if self._spans is None:
-            records = self.records
-            names = self._structure.accounts.wheres([v for v, *_ in records])
-            self._spans = tuple(
-                [Span(self.job, n, seconds(s), seconds(e), name) for (_, s, e, n), name in zip(records, names, strict=True)]
-            )
+            self._spans = tuple([Span(self.job, n, seconds(s), seconds(e), name) for name, (_, s, e, n) in self.named])
         return self._spans
+
+    @property
+    def named(self) -> list[tuple[str, Record]]:
+        """The records with the names of their pools."""
+        records = self.records
+        return list(zip(self._structure.accounts.wheres([v for v, *_ in records]), records, strict=True))
 
     @property
     def start(self) -> float:

@@ -212,9 +212,7 @@ def distinct(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
     >>> distinct(np.array([3, 3, 1, 1, 3])).tolist()
     [1, 3]
     """
-    found = _without_adjacent_duplicates(values)
-    return found if (found[1:] > found[:-1]).all() else _without_adjacent_duplicates(np.sort(found))
-
-
-def _without_adjacent_duplicates(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
-    return values[np.concatenate([[True], values[1:] != values[:-1]])] if len(values) > 1 else values
+    if len(values) < 2:
+        return values
+    found = values[np.concatenate([[True], values[1:] != values[:-1]])]
+    return found if (found[1:] > found[:-1]).all() else np.unique(found)

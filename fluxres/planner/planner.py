@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from operator import lt
 from typing import Any, Final
 
 import numpy as np
@@ -250,15 +251,15 @@ class Planner:
     def _change_all(self, vertices: npt.ArrayLike, amounts: npt.ArrayLike, start: int, end: int, sign: int) -> None:
         if not BEGINNING < start < end or start >= FOREVER:
             raise _wrong_window(start, end)
-        which = np.asarray(vertices, np.int64).ravel()
-        units = np.asarray(amounts, np.int64)
+        which, units = np.asarray(vertices), np.asarray(amounts)
         if units.shape != which.shape:
             units = np.broadcast_to(units, which.shape)
         if not which.size:
             return
         # An impossible change of a few pools falls through to the code below, which raises with the reason.
-        if len(which) <= FEW_POOLS_MAX and self._change_few(which.tolist(), (sign * units).tolist(), start, end, sign):
+        if len(which) <= FEW_POOLS_MAX and self._change_few(which.tolist(), units.tolist(), start, end, sign):
             return
+        which, units = which.astype(np.int64), units.astype(np.int64)
         gaps = which[1:] - which[:-1]
         if gaps.size and gaps.min() <= 0:
             order = np.argsort(which, kind="stable")
@@ -297,13 +298,19 @@ class Planner:
 
     def _change_few(self, vertices: list[int], units: list[int], start: int, end: int, sign: int) -> bool:
         """Change each of a few pools, all up or all down; False, without a change, if that is impossible, or too much."""
-        if vertices[0] < 0 or vertices[-1] >= self._n or vertices != sorted(set(vertices)):
+        if vertices[0] < 0 or vertices[-1] >= self._n or not all(map(lt, vertices, vertices[1:])) or min(units) < 1:
             return False
-        if (min(units) if sign > 0 else -max(units)) < 1:
+        runs = self._runs(vertices, units, sign)
+        if len(vertices) > FEW_CHANGES_MAX and self.levels.number_of_changes(runs) > FEW_CHANGES_MAX:
             return False
-        runs = self._runs(vertices, units)
-        if self.levels.number_of_changes(runs) > FEW_CHANGES_MAX:
-            return False
+        if len(runs) == 1:
+            try:
+                if not self._change(*runs[0], start, end):
+                    return False
+            except LimitExceeded:
+                return False
+            self.levels.change(runs, start, end)
+            return True
         done: list[tuple[int, int, int]] = []
         for v, number, amount in runs:
             try:
@@ -318,9 +325,12 @@ class Planner:
         self.levels.change(done, start, end)
         return True
 
-    def _runs(self, vertices: list[int], units: list[int]) -> Changes:
+    def _runs(self, vertices: list[int], units: list[int], sign: int) -> Changes:
         """Pools as runs of adjacent ones in one word of a timeline of bits, such as the cores of a job in a socket; others are
         runs of length 1.
+
+        Args:
+            sign: of the change.
         """
         types, plain, count = self._type, self.columns.plain, len(vertices)
         found, at = [], 0
@@ -334,7 +344,7 @@ class Planner:
                     if units[at + length] != amount:
                         break
                     length += 1
-            found.append((v, length, amount))
+            found.append((v, length, sign * amount))
             at += length
         return found
 

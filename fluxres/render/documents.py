@@ -102,7 +102,7 @@ def granted(allocation: Allocation) -> Document:
         "job": allocation.job,
         "start": allocation.start,
         "end": seconds_or_none(allocation.end),
-        "pools": [{"path": s.pool, "amount": s.amount} for s in allocation.spans],
+        "pools": [{"path": name, "amount": amount} for name, (*_, amount) in allocation.named],
     }
 
 

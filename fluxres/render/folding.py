@@ -295,7 +295,7 @@ def _inside(structure: Structure, vertices: Int32, looks: UInt64) -> list[Fold]:
     top, look, suffix = vertices, looks, np.zeros(len(vertices), np.int64)
     count, first = np.ones(len(vertices), np.int64), vertices
     suffixes, done, names = [""], [], dict[int, str]()
-    by_id = np.array([around_id(kind) is not None for kind in structure.kinds], np.bool_)
+    by_id = np.array([kind.name is None or around_id(kind) is not None for kind in structure.kinds], np.bool_)
     while len(top):
         parent = structure.parent[top]
         segments = _Segments(mixed((suffix << 32) + parent, look))

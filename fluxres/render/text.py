@@ -175,7 +175,7 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, header: b
     j1   /demo/rack0/
          node[0-3]
     """
-    cells = [[printable(cell).rstrip() for cell in row] for row in rows]
+    cells = [[(cell if cell.isprintable() else printable(cell)).rstrip() for cell in row] for row in rows]
     texts_of = [*zip(*cells, strict=True)] if cells else [()] * len(columns)
     kept: list[Cells] = [(column, texts) for column, texts in zip(columns, texts_of, strict=True) if not cells or any(texts)]
     if not kept:

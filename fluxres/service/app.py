@@ -47,8 +47,8 @@ def make(site: Site, access: Access) -> Gate:
         await asyncio.get_running_loop().run_in_executor(None, site.close)
 
     app = routes(lifespan)
-    gate = Gate(Express(app, changes.ROUTES, require_allowed), access, metrics)
-    app.state.site, app.state.once, app.state.metrics, app.state.gate = site, Keys(site.kept), metrics, gate
+    app.state.site, app.state.once, app.state.metrics = site, Keys(site.kept), metrics
+    gate = app.state.gate = Gate(Express(app, changes.ROUTES, require_allowed), access, metrics)
     return gate
 
 

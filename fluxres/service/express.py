@@ -9,22 +9,25 @@ that arrives in pieces or that does not decode.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from types import SimpleNamespace
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
-from litestar import Litestar, Request, Response
+from litestar import Litestar
 from litestar.handlers import HTTPRouteHandler
 
 from fluxres.service.gate import App, Message, Receive, Scope, Send
-from fluxres.service.replies import Asked
+from fluxres.service.replies import Asked, Direct
 
 _ROOT: Final = "/v1/graphs/"
+_TYPE: Final = (b"content-type", b"application/json")
 _ORDINARY: Final = frozenset((b"application/json", b"application/json; charset=utf-8"))
 
 
 class _Operation(NamedTuple):
     handler: HTTPRouteHandler
     decode: Callable[[bytes], Any]
+    change: Callable[..., Any]
 
 
 class Express:
@@ -39,13 +42,15 @@ class Express:
     def __init__(self, app: Litestar, handlers: tuple[HTTPRouteHandler, ...], require_allowed: Callable[[Asked], None]) -> None:
         self._app, self._require_allowed = app, require_allowed
         self._framework: App = app
+        #: The application as handlers know it: its state takes a look-up by name for each value.
+        self._state = SimpleNamespace(state=SimpleNamespace(**app.state.dict()))
         self._operations = dict(self._registered(path) for handler in handlers for path in handler.paths)
 
     def _registered(self, path: str) -> tuple[str, _Operation]:
         handler = self._app.route_handler_method_map[f"{_ROOT}{{graph:str}}{path}"]["POST"]
         assert isinstance(handler, HTTPRouteHandler)
         kind = handler.parsed_fn_signature.parameters["data"].annotation
-        return path, _Operation(handler, msgspec.json.Decoder(kind, strict=False).decode)
+        return path, _Operation(handler, msgspec.json.Decoder(kind, strict=False).decode, handler.fn)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         graph, operation = self._operation(scope)
@@ -61,14 +66,13 @@ class Express:
         except (msgspec.MsgspecError, RecursionError, ValueError):
             await self._framework(scope, _again(message, receive), send)
             return
-        scope.update(route_handler=operation.handler, path_params={"graph": graph}, litestar_app=self._app)
-        request: Asked = Request(scope, _again(message, receive), send)  # type: ignore[arg-type]  # the types of ASGI are those of each framework
+        scope["route_handler"], scope["path_params"] = operation.handler, {"graph": graph}
+        request = cast("Asked", Direct(self._state, scope, body))
         self._require_allowed(request)
-        answer: Response[Any] = await operation.handler.fn(request=request, graph=graph, data=data)
-        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(answer.content))]
-        headers += [(key.encode(), value.encode("latin-1")) for key, value in answer.headers.items()]
-        await send({"type": "http.response.start", "status": answer.status_code, "headers": headers})
-        await send({"type": "http.response.body", "body": answer.content})
+        content, revision = await operation.change(request=request, graph=graph, data=data)
+        headers = [_TYPE, (b"content-length", b"%d" % len(content)), (b"etag", revision.encode("latin-1"))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": content})
 
     def _operation(self, scope: Scope) -> tuple[str, _Operation | None]:
         """The graph and the operation of a request of the common form."""

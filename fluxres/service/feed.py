@@ -20,6 +20,7 @@ import msgspec
 from fluxres import limits
 from fluxres.clock import stopwatch
 from fluxres.errors import FluxresError
+from fluxres.service.thread_names import show_name
 from fluxres.store import Entry, Store
 
 _LOOK_EVERY_S: Final = 0.25
@@ -120,6 +121,7 @@ class Feed:
             self._thread.start()
 
     def _run(self) -> None:
+        show_name()
         told = stopwatch()
         while not self._is_closed:
             self._news.wait(_LOOK_EVERY_S)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -22,11 +23,12 @@ from fluxres.service.loopback import is_loopback
 from fluxres.service.metrics import Metrics
 from fluxres.service.rates import Rates
 from fluxres.service.time_limit import receiving
+from fluxres.service.within import within
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
+Receive = Callable[[], Coroutine[Any, Any, Message]]
+Send = Callable[[Message], Coroutine[Any, Any, None]]
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
 OPEN: Final = frozenset(("/health", "/ready"))
@@ -113,6 +115,7 @@ def _netloc(origin: str) -> str:
         return ""
 
 
+@lru_cache(maxsize=64)
 def _hostname(host: str) -> str:
     """The name in a Host header. Errors: UsageError if that is not a name or address, with a port or without."""
     try:
@@ -154,8 +157,7 @@ class _Body:
         if self._is_done:
             return await self._receive()
         try:
-            async with asyncio.timeout_at(self._until):
-                message = await self._receive()
+            message = await within(self._until - asyncio.get_running_loop().time(), self._receive())
         except TimeoutError:
             text = f"the body did not arrive within {limits.SERVICE_BODY_SECONDS_MAX:g} s"
             raise LimitExceeded(text) from None
@@ -193,8 +195,7 @@ class _Answer:
             await self._send(message)  # only what was sent before makes a client slow, and the beginning has waited for that
             return
         try:
-            async with asyncio.timeout(limits.SERVICE_SEND_SECONDS_MAX):
-                await self._send(message)
+            await within(limits.SERVICE_SEND_SECONDS_MAX, self._send(message))
         except TimeoutError:
             raise ConnectionAbortedError("the client does not read") from None
 

@@ -15,6 +15,7 @@ from litestar import Request, Response
 from fluxres import limits
 from fluxres.errors import STATUS, FluxresError, KeyReused, UsageError
 from fluxres.service.access import Caller
+from fluxres.service.gate import Scope
 from fluxres.service.kept import KeptAnswers
 from fluxres.service.site import Site
 
@@ -26,7 +27,7 @@ CHILD: Final = "fluxres-child"
 """A header with the mark of the lease of a child, which its changes need."""
 UNCONDITIONAL: Final = {"is_by_revision": False}
 """Of routes that are no change of the graph in memory, and cannot be made on one revision of it only."""
-_encode: Final = msgspec.json.Encoder().encode
+encode: Final = msgspec.json.Encoder().encode
 
 
 def site_of(request: Asked) -> Site:
@@ -45,8 +46,35 @@ def json(kind: type[T], document: object, revision: str | None = None, status: i
     The document was made by the code of the commands; a test decodes each kind of it as the type.
     """
     headers = {} if revision is None else {"etag": revision}
-    body = document if isinstance(document, bytes) else _encode(document)
+    body = document if isinstance(document, bytes) else encode(document)
     return cast("Response[T]", Response(body, media_type=JSON, status_code=status, headers=headers))
+
+
+class Direct:
+    """A request that passes the framework by (:mod:`fluxres.service.express`): what the handlers of changes ask of one.
+
+    Args:
+        app: with the state of the application.
+        scope: as the framework would have it.
+        body: all of it.
+    """
+
+    __slots__ = ("_body", "app", "headers", "path_params", "route_handler", "scope")
+
+    def __init__(self, app: object, scope: Scope, body: bytes) -> None:
+        self.app, self.scope, self._body = app, scope, body
+        self.route_handler, self.path_params = scope["route_handler"], scope["path_params"]
+        self.headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
+
+    async def body(self) -> bytes:
+        return self._body
+
+
+def reply(request: object, kind: type[T], body: bytes, revision: str) -> Response[T]:
+    """A change as the answer to its request: for a direct one, the body and the revision."""
+    if isinstance(request, Direct):
+        return cast("Response[T]", (body, revision))
+    return json(kind, body, revision)
 
 
 Keep = Callable[[bytes, str], tuple[str, str]]
@@ -116,5 +144,6 @@ async def _settle(answer: asyncio.Future[T], made: Awaitable[T]) -> None:
 
 
 async def _fingerprint(request: Asked) -> str:
-    said = (request.method, request.url.path, request.url.query, request.headers.get("if-match", ""))
+    scope = request.scope
+    said = (str(scope["method"]), scope["path"], scope["query_string"].decode("latin-1"), request.headers.get("if-match", ""))
     return sha256("\n".join(said).encode() + b"\n" + await request.body()).hexdigest()

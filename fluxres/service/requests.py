@@ -302,17 +302,26 @@ class Leased(Body):
     mark: str
 
 
+class EndChild(Body):
+    """A child by the mark of its lease; without one, whoever works on it."""
+
+    mark: str | None = None
+    command: str = ""
+
+
 class GrowChild(Body):
     """What the job of a child gets in addition in its parent."""
 
     wanted: Wanted
     policy: str = "first"
+    command: str = ""
 
 
 class ShrinkChild(Body):
     """The pools that a child returns, by name."""
 
-    wanted: str | list[str]
+    wanted: Pools
+    command: str = ""
 
 
 class ExtendChild(Body):
@@ -320,6 +329,7 @@ class ExtendChild(Body):
 
     end: Moment | None = None
     duration_s: Length | None = None
+    command: str = ""
 
 
 class Events(Body):

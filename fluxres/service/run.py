@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import resource
 import signal
 import socket
@@ -27,13 +28,18 @@ from fluxres import clock, limits
 from fluxres.errors import StoreError, UsageError
 from fluxres.service.access import Access
 from fluxres.service.app import make
+from fluxres.service.client import child as remote
+from fluxres.service.client.addresses import addresses
+from fluxres.service.client.store import is_server
 from fluxres.service.gate import Gate
 from fluxres.service.leadership import Leadership
 from fluxres.service.log import Lines
 from fluxres.service.notify import notify
+from fluxres.service.relay import Relay
 from fluxres.service.site import Site
 from fluxres.service.tenancy import Tenancy
 from fluxres.store.child import open_child
+from fluxres.store.url import VARIABLE
 
 _BACKLOG: Final = 2_048
 _OTHER_FILES: Final = 512
@@ -77,7 +83,7 @@ class Listening:
 class _Server(uvicorn.Server):
     """A server that lets its streams end before it waits for what is open."""
 
-    def __init__(self, config: uvicorn.Config, gate: Gate, site: Site, ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, gate: Gate, site: Site | Relay, ready: Callable[[], None]) -> None:
         super().__init__(config)
         self._gate, self._site, self._ready = gate, site, ready
 
@@ -95,9 +101,7 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._gate.is_draining = True
         notify("STOPPING=1")
-        for served in self._site.open_graphs:
-            served.feed.close()
-        self._loop.call_soon_threadsafe(self._site.exchange.close)
+        self._loop.call_soon_threadsafe(self._site.drain)
         # Unlike its base class, it does not raise the signal again at the end: to be told to stop is no failure.
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
@@ -117,19 +121,8 @@ def serve(store: str | None, access: Access, listening: Listening, tell: Callabl
     _raise_file_limit()
     if (listening.certificate is None) != (listening.key is None):
         raise UsageError("a certificate needs its key, and a key its certificate", hint="give --tls-cert and --tls-key")
-    child = None
-    if listening.job is not None:
-        child = open_child(
-            store,
-            graph=listening.graph,
-            job=listening.job,
-            name=listening.name,
-            lease_s=listening.life_s,
-            command="fluxres serve",
-        )
-    site = Site(store, listening.question_s, listening.life_s, child)
-    site.store.graphs()  # a store that cannot be read is an error of this command
-    gate = make(site, access)
+    site, gate = _site(store, access, listening)
+    child = site.child
     with _listen(listening.host, listening.port) as bound:
         scheme = "http" if listening.certificate is None else "https"
         port = bound.getsockname()[1]
@@ -167,6 +160,22 @@ def serve(store: str | None, access: Access, listening: Listening, tell: Callabl
             server.run(sockets=[bound])
         if child is not None:
             child.require()
+
+
+def _site(store: str | None, access: Access, listening: Listening) -> tuple[Site | Relay, Gate]:
+    """What is served: a store, or what a job holds in one, which may be that of another server."""
+    url = os.environ.get(VARIABLE) if store is None else store
+    asked: dict[str, Any] = {"graph": listening.graph, "job": listening.job, "name": listening.name, "lease_s": listening.life_s}
+    if url is not None and is_server(url):
+        if listening.job is None:
+            hint = "give --job J to serve what a job of its graph holds"
+            raise UsageError("this is a server already", where=url, hint=hint)
+        relay = Relay(remote.begin(url, **asked), addresses(url))
+        return relay, relay.gate(access)
+    child = None if listening.job is None else open_child(store, **asked, command="fluxres serve")
+    site = Site(store, listening.question_s, listening.life_s, child)
+    site.store.graphs()  # a store that cannot be read is an error of this command
+    return site, make(site, access)
 
 
 def _address(scheme: str, host: str, port: int) -> str:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from fluxres import clock, limits
@@ -38,6 +37,7 @@ from fluxres.service.news import Exchange
 from fluxres.service.pulse import Pulse
 from fluxres.service.tap import Tap
 from fluxres.service.tenancy import Tenancy
+from fluxres.service.thread_names import show_name
 from fluxres.service.time_limit import TimeLimit
 from fluxres.service.writer import Writer
 from fluxres.store import GraphRow, Held, Store, child, open_store
@@ -123,8 +123,8 @@ class Site:
         self.boot = os.urandom(4).hex()
         self._open: dict[str, Served] = {}
         self._lock = threading.Lock()
-        self._asking = ThreadPoolExecutor(_ASKING_THREADS, "fluxres-ask")
-        self._storing = ThreadPoolExecutor(_STORING_THREADS, "fluxres-store")
+        self._asking = ThreadPoolExecutor(_ASKING_THREADS, "fluxres-ask", show_name)
+        self._storing = ThreadPoolExecutor(_STORING_THREADS, "fluxres-store", show_name)
         self.waiting = 0
         self.caretaker = Caretaker(self)
         self.exchange = Exchange(self.store, self.caretaker.look, self.caretaker.left)
@@ -168,6 +168,16 @@ class Site:
     def graphs(self) -> list[GraphRow]:
         """The graphs that are served."""
         return [row for row in self.store.graphs() if self.child is None or row.name == self.child.name]
+
+    async def count_graphs(self) -> int:
+        """The number of graphs in the store, which can be read then. Errors: StoreError."""
+        return len(await self.work(self.store.graphs))
+
+    def drain(self) -> None:
+        """End the streams; called in the event loop."""
+        for served in self.open_graphs:
+            served.feed.close()
+        self.exchange.close()
 
     def _current(self, name: str) -> Served:
         """A graph with what other processes wrote; opened again if it was dropped and created again."""
@@ -305,7 +315,8 @@ class Site:
             with served.tap.serving(caller, limit), graph.batch(command=command, user=caller.name):
                 if mark is not None:
                     child.require(self.store, name, mark)
-                self.require_revision(graph, expected)
+                if expected is not None:
+                    self.require_revision(graph, expected)
                 generation = graph.generation
                 found, revision = limit.run(lambda: operation(graph)), self.revision(graph)
                 if graph.generation != generation:
@@ -314,15 +325,17 @@ class Site:
                     graph.attachment.note(*keep(found, revision))
                 return found, revision
 
-        with self._counted():
-            try:
-                made: tuple[T, str] = await served.writer.submit(make)
-            except StoreError as error:
-                refusal = await self._to_answer(error, has_key=keep is not None)
-                if refusal is error:
-                    raise
-                raise refusal from error
-            return made
+        self._count()
+        try:
+            made: tuple[T, str] = await served.writer.submit(make)
+        except StoreError as error:
+            refusal = await self._to_answer(error, has_key=keep is not None)
+            if refusal is error:
+                raise
+            raise refusal from error
+        finally:
+            self.waiting -= 1
+        return made
 
     async def _to_answer(self, error: StoreError, *, has_key: bool) -> FluxresError:
         """What a client learns of a change that failed at the store, whose connection may have been ended by another leader.
@@ -382,19 +395,17 @@ class Site:
         return await self.run(self._asking, operation)
 
     async def run(self, pool: ThreadPoolExecutor, function: Callable[[], T]) -> T:
-        with self._counted():
+        self._count()
+        try:
             return await asyncio.get_running_loop().run_in_executor(pool, function)
+        finally:
+            self.waiting -= 1
 
-    @contextmanager
-    def _counted(self) -> Iterator[None]:
-        """Count a request that waits for a thread.  Errors: Unavailable if too many wait already."""
+    def _count(self) -> None:
+        """Count a request that waits for a thread until it is done.  Errors: Unavailable if too many wait already."""
         if self.waiting >= limits.SERVICE_WAITING_MAX:
             raise Unavailable(f"{self.waiting} requests are waiting already", hint="try again later")
         self.waiting += 1
-        try:
-            yield
-        finally:
-            self.waiting -= 1
 
     # -- graphs ------------------------------------------------------------------------------------------------------
 

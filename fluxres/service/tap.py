@@ -7,9 +7,7 @@ place refuses what a token does not allow, whichever operation it is, and from h
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from fluxres.errors import Forbidden
 from fluxres.graph.structure import Structure
@@ -21,10 +19,25 @@ from fluxres.service.time_limit import TimeLimit
 Sink = Callable[[Event], None]
 
 
-@dataclass(slots=True)
-class _Request:
-    caller: Caller
-    limit: TimeLimit | None = None
+class _Thread(threading.local):
+    """What a thread does: the request that it serves."""
+
+    request: Serving | None = None
+
+
+class Serving:
+    """Within its block, the changes of this thread are those of a request."""
+
+    __slots__ = ("_thread", "caller", "limit")
+
+    def __init__(self, thread: _Thread, caller: Caller, limit: TimeLimit | None) -> None:
+        self._thread, self.caller, self.limit = thread, caller, limit
+
+    def __enter__(self) -> None:
+        self._thread.request = self
+
+    def __exit__(self, *_error: object) -> None:
+        self._thread.request = None
 
 
 class Tap(PatientSink):
@@ -37,17 +50,13 @@ class Tap(PatientSink):
     def __init__(self, graph: ResourceGraph) -> None:
         self._graph = graph
         self._inner = graph.sink
-        self._thread = threading.local()
+        self._later = self._inner.later if isinstance(self._inner, PatientSink) else None
+        self._thread = _Thread()
         graph.sink = self
 
-    @contextmanager
-    def serving(self, caller: Caller, limit: TimeLimit | None) -> Iterator[None]:
+    def serving(self, caller: Caller, limit: TimeLimit | None) -> Serving:
         """Within the block, the changes of this thread are those of a request."""
-        self._thread.request = _Request(caller, limit)
-        try:
-            yield
-        finally:
-            self._thread.request = None
+        return Serving(self._thread, caller, limit)
 
     def __call__(self, event: Event) -> None:
         self._admit(lambda: event)
@@ -56,13 +65,13 @@ class Tap(PatientSink):
 
     def later(self, event: Callable[[], Event], pools: int) -> None:
         self._admit(event)
-        if isinstance(self._inner, PatientSink):
-            self._inner.later(event, pools)
+        if self._later is not None:
+            self._later(event, pools)
         elif self._inner is not None:
             self._inner(event())
 
     def _admit(self, event: Callable[[], Event]) -> None:
-        request: _Request | None = getattr(self._thread, "request", None)
+        request = self._thread.request
         if request is None:
             return
         if request.caller.paths is not None:

@@ -6,6 +6,7 @@ It writes under the lease of a child. Nobody stands by for it: when the lease is
 from __future__ import annotations
 
 from fluxres.errors import HoldLapsed
+from fluxres.service.client.child import RemoteChild
 from fluxres.store.child import Child
 
 
@@ -19,7 +20,7 @@ class Tenancy:
     epoch = 0
     is_overdue = False
 
-    def __init__(self, child: Child) -> None:
+    def __init__(self, child: Child | RemoteChild) -> None:
         self.child = child
         self.leader = ""
 

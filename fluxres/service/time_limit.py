@@ -39,15 +39,17 @@ class _Watch:
         self.lock = threading.Lock()
         self._ends: dict[int, TimeLimit] = {}
         self._work = threading.Condition(self.lock)
+        self._is_waiting = False
         self._thread: threading.Thread | None = None
 
     def add(self, limit: TimeLimit) -> None:
-        with self._work:
+        with self.lock:
             self._ends[limit.thread] = limit
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="fluxres-time-limit", daemon=True)
                 self._thread.start()
-            elif len(self._ends) == 1:
+            elif self._is_waiting:
+                self._is_waiting = False
                 self._work.notify()
 
     def drop(self, limit: TimeLimit) -> None:
@@ -61,6 +63,7 @@ class _Watch:
         while True:
             with self._work:
                 while not self._ends:
+                    self._is_waiting = True
                     self._work.wait()
                 now = stopwatch()
                 for thread, limit in list(self._ends.items()):
@@ -85,7 +88,7 @@ class TimeLimit:
         self.seconds = seconds
         self.end = 0.0
         self.thread = 0
-        self.is_over = False
+        self.is_over = self.is_spared = False
 
     def run(self, function: Callable[[], T]) -> T:
         """What a function returns, if it does in time.
@@ -99,7 +102,8 @@ class TimeLimit:
                 _watch.add(self)
                 return function()
             finally:
-                _watch.drop(self)
+                if not self.is_spared:
+                    _watch.drop(self)
         except _TooLong:
             _watch.drop(self)
             message = f"the answer would take more than {self.seconds:g} s"
@@ -119,8 +123,9 @@ class TimeLimit:
 
     def spare(self) -> None:
         """Let the call end by itself from here on: what it does now must not stop half-way."""
-        _watch.drop(self)
-        self.is_over = False
+        if not self.is_spared:
+            _watch.drop(self)
+            self.is_over, self.is_spared = False, True
 
 
 async def _closed(receive: Callable[[], Awaitable[MutableMapping[str, Any]]]) -> None:

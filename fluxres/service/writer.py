@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from fluxres.errors import Unavailable
 from fluxres.model.attachment import Attachment
+from fluxres.service.thread_names import show_name
 
 TOGETHER_MAX: Final = 64
 """Changes of one commit, so that the first one does not wait long for the others."""
@@ -32,7 +33,8 @@ class Writer:
     def __init__(self, attachment: Attachment, done: Callable[[], None], name: str) -> None:
         self._attachment, self._done = attachment, done
         self._waiting: list[tuple[Callable[[], Any], Answer]] = []
-        self._work = threading.Condition()
+        self._lock = threading.Lock()
+        self._work = threading.Condition(self._lock)
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name=f"fluxres-write-{name}", daemon=True)
         self._thread.start()
@@ -40,7 +42,7 @@ class Writer:
     def submit(self, change: Callable[[], Any]) -> Answer:
         """What a change returns, once it is committed. Errors: Unavailable if the graph was closed."""
         answer = asyncio.get_running_loop().create_future()
-        with self._work:
+        with self._lock:
             if self._is_closed:
                 raise Unavailable("the graph was replaced just now", hint="send the request again", retry_after_s=1)
             self._waiting.append((change, answer))
@@ -50,12 +52,13 @@ class Writer:
 
     def close(self) -> None:
         """Make what waits, and end."""
-        with self._work:
+        with self._lock:
             self._is_closed = True
             self._work.notify()
         self._thread.join()
 
     def _run(self) -> None:
+        show_name()
         while work := self._next():
             found: list[Any]
             try:
@@ -69,7 +72,7 @@ class Writer:
                 loop.call_soon_threadsafe(_settle, answers, found)
 
     def _next(self) -> list[tuple[Callable[[], Any], Answer]]:
-        with self._work:
+        with self._lock:
             self._work.wait_for(lambda: self._waiting or self._is_closed)
             work = self._waiting[:TOGETHER_MAX]
             del self._waiting[:TOGETHER_MAX]

@@ -48,9 +48,9 @@ from fluxres.simulation.disturbances.attempts import History
 from fluxres.simulation.disturbances.blocked import Blocked
 from fluxres.simulation.disturbances.external import Booking, Disturbances, External
 from fluxres.simulation.disturbances.losses import Losses, LossSink
-from fluxres.simulation.energy import power_cap
+from fluxres.simulation.energy import feed
 from fluxres.simulation.energy.energy import Energy, EnergyUse
-from fluxres.simulation.energy.fleet import with_fleet
+from fluxres.simulation.energy.feed import with_fleet
 from fluxres.simulation.machine import Machine
 from fluxres.simulation.machine import read as read_machine
 from fluxres.simulation.metrics import Metrics, RunningMetrics
@@ -489,7 +489,7 @@ class Simulator:
         try:
             with watching(lambda: [site.instance for site in list(self._sites.values())], needed=not ours):
                 if self.fleet is not None and self.fleet.cap is not None:
-                    power_cap.reserve(self.fleet.cap, self.instance, self.fleet, Booking(power_cap.GRAPH, 0, 0))
+                    feed.reserve(self.fleet.cap, self.instance, self.fleet, Booking(feed.GRAPH, 0, 0))
                 self._await_external()
                 self._site(self.instance, self.machine, Child(0, 0), None, self._share(Child(0, 0)))
                 while len(events):

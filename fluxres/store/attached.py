@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
@@ -74,6 +74,21 @@ class _Waiting(msgspec.Struct, eq=False):
     error: FluxresError | None = None
 
 
+class _Batch:
+    """A block whose changes are one change of the store."""
+
+    __slots__ = ("_attached", "_command", "_user")
+
+    def __init__(self, attached: Attached, command: str, user: str) -> None:
+        self._attached, self._command, self._user = attached, command, user
+
+    def __enter__(self) -> None:
+        self._attached.begin_batch()
+
+    def __exit__(self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None) -> None:
+        self._attached.end_batch(error, self._command, self._user)
+
+
 class Attached(PatientSink):
     """The connection of a graph with its store: a context manager around each change, and the sink of its events.
 
@@ -108,7 +123,8 @@ class Attached(PatientSink):
         self._since_snapshot = self._link.row.weight
         self._is_closed = False
         # Under the gate:
-        self._gate = threading.Condition()
+        self._door = threading.Lock()
+        self._gate = threading.Condition(self._door)
         self._has_lock = self._is_opening = self._is_closing = False
         self._members = 0
         self._is_current = False
@@ -139,21 +155,17 @@ class Attached(PatientSink):
         if self._thread.depth == 0:
             self._end(error, is_whole=False, command=self.command, user=self._user)
 
-    @contextmanager
-    def batch(self, command: str | None, user: str | None) -> Iterator[None]:
+    def batch(self, command: str | None, user: str | None) -> _Batch:
+        return _Batch(self, self.command if command is None else command, self._user if user is None else user)
+
+    def begin_batch(self) -> None:
         if self._thread.depth:
             raise UsageError("a batch begins within a change or another batch", hint="begin it before")
         self.__enter__()
-        error: BaseException | None = None
-        try:
-            yield
-        except BaseException as raised:
-            error = raised
-            raise
-        finally:
-            self._thread.depth = 0
-            said = self.command if command is None else command
-            self._end(error, is_whole=True, command=said, user=self._user if user is None else user)
+
+    def end_batch(self, error: BaseException | None, command: str, user: str) -> None:
+        self._thread.depth = 0
+        self._end(error, is_whole=True, command=command, user=user)
 
     def together(self, operations: Sequence[Callable[[], T]]) -> list[T | Exception]:
         """What each of several operations returns or raises; their changes share one commit.
@@ -244,7 +256,7 @@ class Attached(PatientSink):
             if change.gives and self._link.is_claimed:  # a refusal in the commit would be one of all changes that share it
                 with self._committing:
                     self._link.require_held(change)
-            with self._gate:
+            with self._door:
                 if self._loss is not None:
                     raise self._loss
                 waiting = _Waiting(change)
@@ -270,8 +282,7 @@ class Attached(PatientSink):
         return change
 
     def _is_snapshot_due(self) -> bool:
-        # The first condition spares the second, before which all records are written to their columns.
-        return self._since_snapshot > WEIGHT_MAX and self._since_snapshot > len(self.graph.records.held) // _SNAPSHOT_PART
+        return self._since_snapshot > WEIGHT_MAX and self._since_snapshot > self.graph.records.pools_held // _SNAPSHOT_PART
 
     def _undo(self) -> None:
         """Put the state before the present change back."""
@@ -292,7 +303,7 @@ class Attached(PatientSink):
         self._require_process()
         self._require_open()
         gate = self._gate
-        with gate:
+        with self._door:
             if self._is_closing and not gate.wait_for(lambda: not self._is_closing, _ADMIT_S):
                 pass  # a thread may hold the lock of the graph, and the others wait for it
             gate.wait_for(lambda: not self._is_opening)
@@ -304,11 +315,11 @@ class Attached(PatientSink):
             self._settle()
             self._lock.acquire(self.command, self._wait_s)
         except BaseException:
-            with gate:
+            with self._door:
                 self._is_opening = False
                 gate.notify_all()
             raise
-        with gate:
+        with self._door:
             self._is_opening, self._has_lock, self._is_current = False, True, False
             self._members = 1
             gate.notify_all()
@@ -323,7 +334,7 @@ class Attached(PatientSink):
     def _leave(self) -> None:
         if self._thread.together is not None:
             return
-        with self._gate:
+        with self._door:
             self._members -= 1
             if self._members == 0:
                 try:
@@ -373,7 +384,7 @@ class Attached(PatientSink):
             error = StoreError(f"{type(found).__name__} during a commit: the change may be written or not", where=self.store.url)
             raise
         finally:
-            with self._gate:
+            with self._door:
                 if error is not None:
                     self._loss, self._is_current = error, False
                     group = list(self._waiting)
@@ -452,7 +463,7 @@ class Attached(PatientSink):
     def close(self) -> None:
         if self._thread.depth:
             raise UsageError(f"graph '{self.graph.name}' is closed within a change of it", hint="close it afterwards")
-        with self._gate:
+        with self._door:
             self._gate.wait_for(lambda: not (self._is_opening or self._members))
             is_closed, self._is_closed = self._is_closed, True
         if not is_closed:

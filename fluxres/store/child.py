@@ -373,12 +373,20 @@ def renew(store: Store, name: str, mark: str, wait_s: float | None, command: str
     return until, standing.lapsed
 
 
-def detach(store: Store, name: str, mark: str, command: str) -> None:
-    """Give a lease back, and leave the graph, which then lasts as long as the job in the parent. Errors: HoldLapsed."""
+def detach(store: Store, name: str, mark: str, command: str, note: tuple[str, str] | None = None) -> None:
+    """Give a lease back, and leave the graph, which then lasts as long as the job in the parent.
+
+    Args:
+        note: name and text, to be written with it.
+
+    Errors: HoldLapsed.
+    """
     with store.changing(name, command, None) as rows:
         row = rows.graph(name)
         claim = leased(rows.db, row.uid, name, mark, ticks(store.clock()))
         rows.claims.note(row, replace(claim, lease=None))
+        if note is not None:
+            rows.db.put_note(*note)
 
 
 @contextmanager
@@ -393,7 +401,7 @@ def gone(name: str, mark: str | None = "") -> Iterator[None]:
     try:
         yield
     except (UnknownGraph, StoreConflict) as error:
-        if mark is None:
+        if mark is None or (isinstance(error, UnknownGraph) and f"'{name}'" not in error.message):  # an auxiliary graph
             raise
         raise _taken(name) from error
 
@@ -478,11 +486,21 @@ def extend(pair: Both, end: Time | None, duration_s: Length | None) -> float:
     return max(span.end for span in pair.parent.set_end(pair.job, end, duration_s=duration_s).spans)
 
 
-def end(store: Store, name: str, command: str, mark: str | None = None) -> None:
+def end(
+    store: Store,
+    name: str,
+    command: str,
+    mark: str | None = None,
+    *,
+    user: str | None = None,
+    note: Callable[[str], tuple[str, str] | None] = lambda _above: None,
+) -> None:
     """End a child: its job in the parent is freed, and its graph is removed with those of all below it.
 
     Args:
         mark: of its lease, if that is to be looked at.
+        user: for the journal; that of this process by default.
+        note: makes a name and a text, to be written with it, of the name of the parent; its error prevents the end.
 
     Errors: HoldLapsed, also if the parent was dropped; UsageError for a graph that is no child.
     """
@@ -491,7 +509,10 @@ def end(store: Store, name: str, command: str, mark: str | None = None) -> None:
         if mark is not None:
             leased(rows.db, row.uid, name, mark, ticks(store.clock()))
         above, claim = rows.claims.parent(row)
-        rows.claims.end(row, claim, store.clock(), command)
+        found = note(above.name)
+        rows.claims.end(row, claim, store.clock(), command, user=user)
+        if found is not None:
+            rows.db.put_note(*found)
     store.wake(above.name, ())
 
 

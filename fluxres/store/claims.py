@@ -231,12 +231,13 @@ class Claims:
             (row, claim) for row, claim in found if claim is not None and claim.lease is not None and claim.lease.until <= now
         ]
 
-    def end(self, row: GraphRow, claim: Claim, now: float, command: str, reason: str = "") -> None:
+    def end(self, row: GraphRow, claim: Claim, now: float, command: str, reason: str = "", *, user: str | None = None) -> None:
         """Free the job of a child in its parent, and remove the graph of the child and those of all below it.
 
         Args:
             now: in seconds.
             reason: for the journal of the parent, if the child did not end itself.
+            user: for the same; that of this process by default.
         """
         above = self._parent(claim)
         if above is not None:
@@ -245,7 +246,7 @@ class Claims:
                 events: list[Event] = []
                 graph.sink = events.append
                 changes.free(graph, claim.job, None, None, None, reason=reason)
-                self._rows.append(above, graph, events, now, command)
+                self._rows.append(above, graph, events, now, command, user=user)
         self._remove(row)
 
     def _remove(self, row: GraphRow) -> None:

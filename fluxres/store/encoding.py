@@ -328,7 +328,7 @@ class RecordColumns(msgspec.Struct, frozen=True):
     def of(
         cls,
         owners: list[str],
-        spans: Sequence[tuple[int, int, int, int, int]],
+        spans: Sequence[tuple[int, int, int, int, int]] | NDArray[np.int64],
         stages: list[Staged],
         slots_of: dict[str, int] | None = None,
         stages_made: int = 0,
@@ -339,7 +339,7 @@ class RecordColumns(msgspec.Struct, frozen=True):
         returned: list[int] | None = None,
     ) -> RecordColumns:
         """From (owner index, vertex, start, end, amount) rows."""
-        rows = np.array(spans, np.int64).reshape(-1, 5)
+        rows = np.asarray(spans, np.int64).reshape(-1, 5)
         owner, vertex = rows[:, 0].astype(np.int32), rows[:, 1].astype(np.int32)
         return cls(
             owners,
@@ -559,7 +559,7 @@ def _read_edges(edges: Edges, reader: Reader) -> Subsystem:
     dst = decode_column(edges.dst, np.int32, reader.take)
     relation = decode_column(edges.relation, np.uint16, reader.take)
     attributes = {attribute.name: _read_attribute(attribute, reader) for attribute in edges.attributes}
-    if any(len(column) != len(src) for column in (dst, relation, *attributes.values())):
+    if {*map(len, (src, dst, relation, *attributes.values()))} != {len(src)}:
         raise StoreError(f"edges of '{edges.name}' whose columns differ in length")
     return Subsystem(edges.name, edges.hierarchy, src, dst, relation, list(edges.relations), attributes)
 

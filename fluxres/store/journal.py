@@ -26,6 +26,7 @@ STRUCTURAL: Final = frozenset({"load", "undo", "redo", "apply", "merge", "unlink
 _TICKS: Final = ("start", "end", "expires", "before")
 _ZIP_FROM_BYTES: Final = 4096
 _ZIPPED: Final = b"z"
+_encode: Final = msgspec.json.Encoder().encode
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -63,9 +64,8 @@ def body(event: Event, user: str | None = None) -> bytes:
     >>> body({"event": "release", "stage": "s0"}, "ada")
     b'{"event":"release","stage":"s0","by":"ada"}'
     """
-    by = {} if user is None else {BY: user}
-    raw = msgspec.json.encode({key: value for key, value in (event | by).items() if key != "graph"})
-    return packed(raw)
+    said = event if user is None else {**event, BY: user}
+    return packed(_encode(said if "graph" not in said else {key: value for key, value in said.items() if key != "graph"}))
 
 
 def packed(raw: bytes) -> bytes:
@@ -140,7 +140,8 @@ def weight(event: Event) -> int:
     >>> weight({"event": "tag", "pools": ["/a", "/b"]}), weight({"event": "release", "stage": "s0"})
     (2, 1)
     """
-    return max(1, sum(map(weight, _parts(event))), len(event.get("pools") or ()))
+    of_parts = sum(map(weight, _parts(event))) if "parts" in event else 1
+    return max(1, of_parts, len(event.get("pools") or ()))
 
 
 def is_structural(events: Iterable[Event]) -> bool:
@@ -169,7 +170,7 @@ def begins(event: Event) -> int:
     """
     if event["event"] not in ("allocate", "allocate_all", "stage"):
         return FOREVER
-    return min(int(part["start"]) for part in _parts(event) or [event])
+    return min(int(part["start"]) for part in _parts(event) or [event]) if "parts" in event else int(event["start"])
 
 
 def concerns(event: Event, job: str | None, path: str | None) -> bool:

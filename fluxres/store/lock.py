@@ -248,6 +248,9 @@ def _record(kind: int, start: int, length: int) -> bytes:
     return _FLOCK.pack(kind, os.SEEK_SET, start, length, 0)
 
 
+_NO_PLACES: Final = _record(fcntl.F_UNLCK, 0, 0)
+
+
 def _place_in_queue(fd: int, path: Path) -> int:
     """Lock the byte of this moment; a writer that comes later has a higher one."""
     place = _FIRST_PLACE + monotonic_ns()
@@ -278,7 +281,7 @@ def _is_locked(fd: int, start: int, length: int = 0) -> bool:
 
 
 def _unlock_places(fd: int) -> None:
-    fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _record(fcntl.F_UNLCK, 0, 0))
+    fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _NO_PLACES)
 
 
 def _unlockable(error: OSError, path: Path) -> StoreError:

@@ -61,7 +61,7 @@ class News(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def folder_of(store: Path) -> Path:
     """The directory for the sockets of a store."""
-    return store.with_name(store.name + ".run")
+    return Path(f"{store}.run")
 
 
 @contextmanager
@@ -173,7 +173,7 @@ def marks(graph: ResourceGraph) -> list[str]:
 def is_awaited(store: Path) -> bool:
     """Whether a process may wait for something in a store.  Cost: a look at a directory."""
     try:
-        with os.scandir(folder_of(store)) as entries:
+        with os.scandir(f"{store}.run") as entries:  # after each change: a path would cost more than the look
             return any(entry.name != GATE for entry in entries)
     except OSError:
         return False

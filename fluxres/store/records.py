@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fluxres.allocation import plans
 from fluxres.allocation.drawn import Drawn
 from fluxres.allocation.planned import Batch
-from fluxres.allocation.records import ELSEWHERE, HIDDEN, Records
+from fluxres.allocation.records import HIDDEN, Records
 from fluxres.allocation.steps import Steps
 from fluxres.clock import Clock
 from fluxres.graph.structure import Structure
@@ -28,23 +28,18 @@ def capture(records: Records) -> RecordColumns:
 
     What other instances draw from the suppliers of a child is left out, because it is not a record of this graph.
     """
-    owners = [owner for owner in records.pools_of if owner != ELSEWHERE]
+    owners, spans, ledgers = records.columns()
     number = {owner: i for i, owner in enumerate(owners)}
-    spans = [
-        (number[owner], v, start, end, amount)
-        for v, holders in records.held.items()
-        for owner, held in holders.items()
-        if owner != ELSEWHERE
-        for start, end, amount in held
-    ]
     # Spans implied by an exclusive holding are written like records; restored below that holding, they are implied again.
-    spans += [
+    implied = [
         (number[owner], v, start, end, amount)
         for owner, pools in records.implied.items()
         for v, held in pools.items()
         for start, end, amount in held
     ]
-    drawn = drawn_rows(records.drawn, number)
+    if implied:
+        spans = np.concatenate([spans, np.array(implied, np.int64)])
+    drawn = drawn_rows(ledgers, number)
     stages = list(records.stages.values())
     more = dict(records.facts), dict(records.reservations), dict(records.chosen), records.returns.in_order()
     return RecordColumns.of(owners, spans, stages, dict(records.slots_of), records.stages_made, drawn, *more)

@@ -12,7 +12,7 @@ import stat
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
@@ -160,6 +160,7 @@ class SqliteDatabase(Database):
     def __init__(self, path: Path, *, private: bool = False) -> None:
         self._path, self.private = path, private
         self.url = f"sqlite://{path}"
+        self._translated = _Translated(path)
 
     @property
     def path(self) -> Path:
@@ -170,7 +171,7 @@ class SqliteDatabase(Database):
 
         Errors: StoreError for a directory, a device, and a file that cannot be accessed.
         """
-        path = self.path
+        path = self._path
         try:
             mode = path.stat().st_mode
         except (FileNotFoundError, NotADirectoryError):
@@ -185,13 +186,11 @@ class SqliteDatabase(Database):
         return True
 
     def missing(self) -> Path | None:
-        folder = self.path.parent
+        folder = self._path.parent
         return None if self.private or folder.is_dir() else folder
 
-    @contextmanager
-    def translated(self) -> Iterator[None]:
-        with _translated(self.path):
-            yield
+    def translated(self) -> AbstractContextManager[None]:
+        return self._translated
 
     @contextmanager
     def reading(self) -> Iterator[Connection | None]:
@@ -199,7 +198,7 @@ class SqliteDatabase(Database):
             yield None
             return
         with self.translated():
-            db, version = _patiently(self._connected, self.path)
+            db, version = _patiently(self._connected, self._path)
             try:
                 if version is not None:
                     for name, table in _missing_tables(db, version):
@@ -214,9 +213,9 @@ class SqliteDatabase(Database):
 
     def _connected(self, *, shared: bool = False) -> tuple[SqliteConnection, int | None]:
         """A connection, and the version of the tables."""
-        db = SqliteConnection(_connect(self.path, shared=shared), self.url)
+        db = SqliteConnection(_connect(self._path, shared=shared), self.url)
         try:
-            return db, _version(db, self.path)
+            return db, _version(db, self._path)
         except BaseException:
             db.close()
             raise
@@ -225,7 +224,7 @@ class SqliteDatabase(Database):
         return self._begun(shared=False)
 
     def _begun(self, *, shared: bool) -> SqliteConnection:
-        path = self.path
+        path = self._path
         with self.translated():
             with _OPENING:
                 if not path.exists():
@@ -236,7 +235,7 @@ class SqliteDatabase(Database):
     def _opened_to_write(self, *, shared: bool) -> SqliteConnection:
         db, version = self._connected(shared=shared)
         try:
-            _make_durable(db, self.path)
+            _make_durable(db, self._path)
             db.begin_write()
             if version != VERSION:
                 _upgrade(db, version)
@@ -246,7 +245,7 @@ class SqliteDatabase(Database):
         return db
 
     def prepare(self) -> None:
-        make_folder(self.path.parent, private=self.private)
+        make_folder(self._path.parent, private=self.private)
 
     @contextmanager
     def creating(self) -> Iterator[None]:
@@ -255,9 +254,9 @@ class SqliteDatabase(Database):
             yield
         except BaseException:
             if not before:
-                for name in (self.path.name, self.path.name + "-wal", self.path.name + "-shm"):
+                for name in (self._path.name, self._path.name + "-wal", self._path.name + "-shm"):
                     with suppress(OSError):
-                        self.path.with_name(name).unlink()
+                        self._path.with_name(name).unlink()
             raise
 
     def attach(self, durability: Durability) -> Connection:
@@ -279,7 +278,7 @@ class SqliteDatabase(Database):
 
     def stored_version(self) -> int:
         with self._opened() as db:
-            return _version(db, self.path) or VERSION
+            return _version(db, self._path) or VERSION
 
     def integrity(self) -> list[str]:
         if not self.exists():
@@ -293,7 +292,7 @@ class SqliteDatabase(Database):
         found = 0
         for suffix in ("", "-wal"):
             with suppress(OSError):
-                found += self.path.with_name(self.path.name + suffix).stat().st_size
+                found += self._path.with_name(self._path.name + suffix).stat().st_size
         return found
 
     def shrink(self, on_progress: OnProgress) -> None:
@@ -309,7 +308,7 @@ class SqliteDatabase(Database):
             (page_bytes,) = db.execute("PRAGMA page_size").fetchone()
 
             def report(_status: int, left: int, total: int) -> None:
-                on_progress(f"copying {self.path.name}", (total - left) * page_bytes / _MB, total * page_bytes / _MB, "MB")
+                on_progress(f"copying {self._path.name}", (total - left) * page_bytes / _MB, total * page_bytes / _MB, "MB")
 
             db.begin_read()
             db.execute("SELECT count(*) FROM graphs").fetchone()  # all pages are of this moment
@@ -321,7 +320,7 @@ class SqliteDatabase(Database):
     def _opened(self) -> Iterator[SqliteConnection]:
         """A connection outside of a transaction."""
         with self.translated():
-            db = SqliteConnection(_connect(self.path), self.url)
+            db = SqliteConnection(_connect(self._path), self.url)
             try:
                 db.db.set_progress_handler(_let_interrupt, _STEPS_BETWEEN_INTERRUPTS)
                 yield db
@@ -330,12 +329,12 @@ class SqliteDatabase(Database):
 
     @property
     def _lock_path(self) -> Path:
-        return self.path.with_name(self.path.name + ".lock")
+        return self._path.with_name(self._path.name + ".lock")
 
     def _mode(self) -> int:
         """The mode of a store, which the files beside it get as well: who may write to one must be able to write to all."""
         try:
-            return stat.S_IMODE(self.path.stat().st_mode) & 0o666 | 0o600
+            return stat.S_IMODE(self._path.stat().st_mode) & 0o666 | 0o600
         except OSError:
             umask = os.umask(0o077)
             os.umask(umask)
@@ -346,22 +345,32 @@ def _let_interrupt() -> None:
     """Let Python handle a signal within a long statement: an exception of the handler ends the statement."""
 
 
-@contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    """Translate errors of SQLite and the system about this file into StoreError, with a hint."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT:
-            raise KeyboardInterrupt from None
-        raise _translate(error, path) from error
-    except UnicodeDecodeError as error:
-        # Names in the schema and in error messages come from the file and may be damaged, too.
-        hint = "restore a backup (see fluxres help stores)"
-        raise StoreError("the database is damaged: a text in it is not UTF-8", where=str(path), hint=hint) from error
-    except OSError as error:
-        hint = "check the permissions of the file and its directory"
-        raise StoreError(f"cannot be used: {error.strerror or error}", where=str(path), hint=hint) from error
+class _Translated(AbstractContextManager[None]):
+    """Translates errors of SQLite and the system about this file into StoreError, with a hint.
+
+    It has no state, so one serves all blocks: each change passes several.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if error is None:
+            return
+        if isinstance(error, sqlite3.Error):
+            if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT:
+                raise KeyboardInterrupt from None
+            raise _translate(error, self._path) from error
+        if isinstance(error, UnicodeDecodeError):
+            # Names in the schema and in error messages come from the file and may be damaged, too.
+            hint = "restore a backup (see fluxres help stores)"
+            raise StoreError("the database is damaged: a text in it is not UTF-8", where=str(self._path), hint=hint) from error
+        if isinstance(error, OSError):
+            hint = "check the permissions of the file and its directory"
+            raise StoreError(f"cannot be used: {error.strerror or error}", where=str(self._path), hint=hint) from error
 
 
 def _translate(error: sqlite3.Error, path: Path) -> StoreError:
@@ -387,7 +396,7 @@ def _translate(error: sqlite3.Error, path: Path) -> StoreError:
 def _check_head(path: Path) -> None:
     # SQLite considers a file of a few bytes an empty database and would overwrite it. A file whose first page was being
     # written at a power failure is valid only together with its journal, from which SQLite repairs it.
-    with _OPENING, _translated(path):
+    with _OPENING, _Translated(path):
         if _CONNECTIONS[_identity(path)]:
             return
         with path.open("rb") as file:

@@ -313,7 +313,7 @@ class Rows:
         Returns: the claim, if it is to be noted anew.
         Errors: HoldLapsed.
         """
-        change, begins = changes[-1], min(change.begins for change in changes)
+        change, begins = changes[-1], min([change.begins for change in changes])
 
         def part() -> Structure:
             if change.shape is None or change.marks is None:
@@ -344,17 +344,20 @@ class Rows:
         last = changes[-1]
         if any(change.gives for change in changes) and (claim := self.require_held(row, changes)) is not None:
             self.claims.note(row, claim)
-        lines = [
-            EventRow(seq, change.time, change.command, body, journal.checksum(seq, body))
-            for seq, (change, body) in enumerate(((change, body) for change in changes for body in change.bodies), row.seq + 1)
-        ]
+        lines: list[EventRow] = []
+        seq, weight = row.seq, row.weight
+        for change in changes:
+            weight += change.weight
+            for body in change.bodies:
+                seq += 1
+                lines.append(EventRow(seq, change.time, change.command, body, journal.checksum(seq, body)))
         self.db.add_events(row.number, lines)
-        for key, text in (note for change in changes for note in change.notes):
-            if text is None:
-                self.db.remove_note(key)
-            else:
-                self.db.put_note(key, text)
-        seq, weight = row.seq + len(lines), row.weight + sum(change.weight for change in changes)
+        for change in changes:
+            for key, text in change.notes:
+                if text is None:
+                    self.db.remove_note(key)
+                else:
+                    self.db.put_note(key, text)
         before = replace(row, seq=seq - len(last.bodies))
         self._keep(before, seq, shape=last.shape is not None, marks=last.marks is not None)
         after = replace(row, seq=seq, weight=weight, pools=last.pools)
@@ -560,7 +563,7 @@ class Link:
         self._row = row
         self._log_bytes = self._rows.log_extent(row)[1] if first != self._log_first else self._log_bytes
         self._log_first = first
-        self._log_bytes += sum(len(body) for change in changes for body in change.bodies)
+        self._log_bytes += sum([len(body) for change in changes for body in change.bodies])
         if last.shape is not None:
             self._shape_seq, self._tail = row.seq, last.shape[-16:]
 

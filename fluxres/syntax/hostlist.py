@@ -151,7 +151,7 @@ def is_name(name: str) -> bool:
     >>> is_name("node0"), is_name("left over")
     (True, False)
     """
-    return _wrong(name) is None
+    return _NAME.fullmatch(name) is not None and len(name) <= limits.NAME_LENGTH_MAX
 
 
 class Hostname(NamedTuple):
@@ -417,7 +417,7 @@ def _checked(hosts: Iterable[str]) -> Iterator[str]:
 
 
 def _wrong(name: str) -> str | None:
-    if _NAME.fullmatch(name) and len(name) <= limits.NAME_LENGTH_MAX:
+    if is_name(name):
         return None
     if not name:
         return "expected a host name, got an empty one"

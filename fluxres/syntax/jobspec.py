@@ -723,6 +723,11 @@ def to_plain(request: Request) -> dict[str, Any]:
     }
 
 
+def to_document(request: Request) -> dict[str, Any]:
+    """The same as a complete jobspec: a request without tasks, as a shape is one, gets a task, which a jobspec needs."""
+    return to_plain(request if request.tasks else replace(request, tasks=(Task(("program",), "task"),)))
+
+
 def resources_to_plain(resources: Iterable[Vertex]) -> list[dict[str, Any]]:
     """The resources section as plain values.
 

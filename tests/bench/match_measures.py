@@ -109,7 +109,7 @@ def single(graph: ResourceGraph, column: Column, names: Sequence[str]) -> None:
         if name == "64 nodes" and column.nodes < 64:
             continue
         text = texts[name]
-        given, freed = timed(lambda text=text: allocate(graph, text, column.policy), lambda: graph.free("job"))  # type: ignore[misc]
+        given, freed = timed(lambda text=text: allocate(graph, text, column.policy), lambda: graph.free("job"))
         column.figures[name] = given
         column.figures[f"{name}, free"] = freed
     column.figures["satisfiable, N+1 nodes"] = timed(lambda: graph.satisfiable(texts["N+1 nodes"]))[0]

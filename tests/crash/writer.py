@@ -207,6 +207,6 @@ class Writer:
 def main(url: str, state: State, seed: int, first: int, fd: int, weight_max: int) -> None:
     """Write to the store until killed; snapshots after every `weight_max` pools."""
     stores.WEIGHT_MAX = weight_max  # type: ignore[misc]  # a constant of the store, lowered so that snapshots are killed too
-    attached.WEIGHT_MAX = weight_max  # type: ignore[misc]
+    attached.WEIGHT_MAX = weight_max
     limits.ETCD_LEASE_SECONDS = 2  # type: ignore[misc]  # the next writer need not wait long
     Writer(open_store(url), state, Random(seed), first, fd).run()

@@ -100,20 +100,33 @@ def test_examples_are_short(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) < 30
 
 
+OWN = """\
+from fluxres import QueuePolicy
+
+class Mine(QueuePolicy):
+    name = "{}"
+
+    def schedule(self, queue):
+        pass
+"""
+
+
 def test_policies_of_files_that_are_wrong_are_usage_errors(tmp_path: Path) -> None:
     (tmp_path / "raises.py").write_text("1 / 0\n")
-    (tmp_path / "other.py").write_text("from fluxres import QueuePolicy\nclass Mine(QueuePolicy):\n    name = 'mine'\n")
+    (tmp_path / "other.py").write_text(OWN.format("mine"))
+    (tmp_path / "less.py").write_text("from fluxres import QueuePolicy\nclass Mine(QueuePolicy):\n    name = 'mine'\n")
     for name, message in (
         ("absent.py:Mine", "cannot be read: no such file"),
         ("raises.py:Mine", "cannot be imported: ZeroDivisionError"),
         ("other.py:Yours", "no class 'Yours'"),
+        ("less.py:Mine", r"Mine has no method schedule \(a queue policy has schedule\)"),
         ("other.py:Mine:depth=4", "no parameter 'depth'"),
         ('other.py:Mine:{"depth": ', "not a JSON object"),
     ):
         with pytest.raises(UsageError, match=message):
             policy(str(tmp_path / name))
     assert policy(str(tmp_path / "other.py:Mine")).name == "mine"
-    (tmp_path / "other.py").write_text("from fluxres import QueuePolicy\nclass Mine(QueuePolicy):\n    name = 'changed'\n")
+    (tmp_path / "other.py").write_text(OWN.format("changed"))
     assert policy(str(tmp_path / "other.py:Mine")).name in ("mine", "changed")
 
 
@@ -142,8 +155,8 @@ def test_a_policy_object_is_not_shared_by_instances() -> None:
 
     shared: tuple[object, ...] = (Mine(),)
     with pytest.raises(UsageError, match="a policy object \\(mine\\) would be shared by all instances of a level"):
-        Hierarchy((2,), shared)  # type: ignore[arg-type]
-    Hierarchy((), shared)  # type: ignore[arg-type]
+        Hierarchy((2,), shared)
+    Hierarchy((), shared)
 
 
 @pytest.mark.parametrize("inventory", ["graph", "named"])
@@ -172,6 +185,6 @@ def test_a_policy_can_ask_for_what_is_free_and_when(inventory: str) -> None:
 
 def test_fractions_of_a_tick_are_refused_in_words() -> None:
     with pytest.raises(InputError, match=r"job 7: submit: expected whole microseconds, got 0\.5"):
-        simulate([Submission(7, 0.5, 1, 1, 1)], of_number(8))  # type: ignore[arg-type]
+        simulate([Submission(7, 0.5, 1, 1, 1)], of_number(8))
     with pytest.raises(InputError, match=r"job 8: run: expected whole microseconds, got 1\.5"):
-        simulate([Submission(7, 0, 1, 1, 1), Submission(8, 0, 1.5, 1, 1)], of_number(8))  # type: ignore[arg-type]
+        simulate([Submission(7, 0, 1, 1, 1), Submission(8, 0, 1.5, 1, 1)], of_number(8))

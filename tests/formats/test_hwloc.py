@@ -459,7 +459,7 @@ def test_hwloc_xml_is_detected_by_content(tmp_path: Path) -> None:
     for name in ("plain", "packed.gz"):
         g = load(tmp_path / name, keep="gpu")
         assert (g.name, len(g)) == ("tioga12", 3)
-    assert registry.detect(data[:2000]).name == "hwloc"  # type: ignore[union-attr]
+    assert registry.detect(data[:2000]).name == "hwloc"
 
 
 # -- what cannot be read -------------------------------------------------------------------------------------------------

@@ -47,11 +47,11 @@ def varied(data: bytes, random: Random) -> bytes:
 def one_by_one(sources: list[Source], **options: str) -> Loaded:
     """The same, with every file parsed."""
     before = hwloc_cluster._REMEMBERED_MAX
-    hwloc_cluster._REMEMBERED_MAX = -1  # type: ignore[misc]
+    hwloc_cluster._REMEMBERED_MAX = -1
     try:
         return read_many(sources, **options)
     finally:
-        hwloc_cluster._REMEMBERED_MAX = before  # type: ignore[misc]
+        hwloc_cluster._REMEMBERED_MAX = before
 
 
 @pytest.fixture

@@ -98,7 +98,7 @@ def build(
         kinds,
         origins=[origin],
         tree_end=tree_end,
-        **sparse,  # type: ignore[arg-type]
+        **sparse,
     )
     for name, edges in (graphs or {}).items():
         rows = [(*edge, *("link", None)[len(edge) - 2 :]) for edge in edges]

@@ -575,8 +575,8 @@ def test_merge_joins_by_name_however_it_is_produced(mine: Node, theirs: Node) ->
 
 def test_merge_keeps_names_that_came_from_an_ancestor_with_another_id() -> None:
     node = {"template": "node-${rack}-${id}"}
-    a = build(Node("cluster", basename="c", children=[Node("rack", 1, [Node("node", 0, **node)], name="r")]))  # type: ignore[arg-type]
-    b = build(Node("cluster", basename="c", children=[Node("rack", 2, [Node("node", 0, **node)], name="r")]), origin=OTHER_ORIGIN)  # type: ignore[arg-type]
+    a = build(Node("cluster", basename="c", children=[Node("rack", 1, [Node("node", 0, **node)], name="r")]))
+    b = build(Node("cluster", basename="c", children=[Node("rack", 2, [Node("node", 0, **node)], name="r")]), origin=OTHER_ORIGIN)
     made, _, _ = surgery.merge(a, b)
     assert paths(made) == ["/c", "/c/r", "/c/r/node-1-0", "/c/r/node-2-0"]
 

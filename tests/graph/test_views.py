@@ -26,11 +26,11 @@ NODE0, NODE3 = S.vertex("/demo/rack0/node-0-0"), S.vertex("/demo/rack1/node-1-1"
 
 
 def containment(s: Structure = S) -> ContainmentGraph:
-    return ContainmentGraph(s)  # type: ignore[no-any-return]
+    return ContainmentGraph(s)
 
 
 def subsystem(name: str, s: Structure = S) -> SubsystemGraph:
-    return SubsystemGraph(s, s.subsystem(name))  # type: ignore[no-any-return]
+    return SubsystemGraph(s, s.subsystem(name))
 
 
 def by_hand(view: Any) -> Any:

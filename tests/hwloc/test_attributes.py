@@ -44,7 +44,7 @@ def test_distance_matrix() -> None:
                 matrix[wrong]
         for key in (0, (1, 2, 3)):
             with pytest.raises(TypeError, match="Key must be"):
-                matrix[key]  # type: ignore[index]
+                matrix[key]
         with pytest.raises(RuntimeError, match="read-only"):
             matrix[0, 0] = 3
         with pytest.raises(ValueError, match="not involved"):
@@ -100,9 +100,9 @@ def test_memory_attribute_errors() -> None:
             known.register("Capacity", MemAttrFlag.HIGHER_FIRST)
         assert taken.value.errno == errno.EBUSY
         with pytest.raises(TypeError, match="Initiator cannot be None"):
-            known.get_local_numa_nodes(None)  # type: ignore[arg-type]
+            known.get_local_numa_nodes(None)
         with pytest.raises(TypeError, match="Invalid initiator"):
-            known.get("Latency").get_targets("0")  # type: ignore[arg-type]
+            known.get("Latency").get_targets("0")
 
 
 def test_cpu_kinds(machine: Topology) -> None:

@@ -49,7 +49,7 @@ def test_binding_errors(here: Topology) -> None:
     with pytest.raises(ValueError, match="no running thread"):
         here.get_thread_cpubind(0)
     with pytest.raises(TypeError, match="memoryview"):
-        here.get_area_membind(b"bytes")  # type: ignore[arg-type]
+        here.get_area_membind(b"bytes")
     with pytest.raises(TypeError):
         here.get_area_membind(memoryview(b"not to be written"))
 

@@ -198,7 +198,7 @@ class Pair:
 
     def state(self, which: int, state: int, paths: list[str]) -> None:
         for inventory in self.both:
-            inventory.graph.set_state(paths[which % len(paths)], ("up", "drain", "down")[state % 3])  # type: ignore[attr-defined]
+            inventory.graph.set_state(paths[which % len(paths)], ("up", "drain", "down")[state % 3])
         self.reserved.clear()
         for inventory in self.both:
             inventory.refresh()

@@ -406,6 +406,6 @@ def test_the_records_of_a_job_are_found_by_its_id_as_text() -> None:
     assert graph.allocation(str(job.id)).job == str(job.id)
     for wrong in (job, job.id):
         with pytest.raises(UsageError, match=r"pass it as text: str\(job\.id\)"):
-            graph.allocation(wrong)  # type: ignore[arg-type]
+            graph.allocation(wrong)
         with pytest.raises(UsageError, match=r"pass it as text"):
-            graph.allocate("slot/node", job=wrong)  # type: ignore[arg-type]
+            graph.allocate("slot/node", job=wrong)

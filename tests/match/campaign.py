@@ -94,7 +94,7 @@ def _recorded(found: Placement) -> dict[int, int]:
     return dict(zip(found.vertices.tolist(), found.amounts.tolist(), strict=True))
 
 
-def _earliest(matcher: Matcher, request, duration: int, policy: str, tally: Counter[str]) -> list[str]:  # type: ignore[no-untyped-def]
+def _earliest(matcher: Matcher, request, duration: int, policy: str, tally: Counter[str]) -> list[str]:
     starts = (t for t in range(cases.HORIZON + 3) if matcher.match(request, t, t + duration, policy, reference=True) is not None)
     first = next(starts, None)
     wrong = []

@@ -85,7 +85,7 @@ class Case(Site):
     def in_turn(self, vertices: Sequence[Vertex]) -> list[Vertex]:
         return [*(v for v in vertices if not self.modes.get(id(v))), *(v for v in vertices if self.modes.get(id(v)))]
 
-    def goals(self, vertices: Sequence[Vertex], below: int, slot: tuple[str, int] | None, around: tuple[int, ...], first: int):  # type: ignore[no-untyped-def]
+    def goals(self, vertices: Sequence[Vertex], below: int, slot: tuple[str, int] | None, around: tuple[int, ...], first: int):
         return [(vertex, below, slot, around, first) for vertex in self.in_turn(vertices)]
 
     # -- assignments ---------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ class Case(Site):
         if self.steps > STEPS_MAX:
             raise TooLarge
 
-    def instances(self, vertex, below, around, rest, taken, counts, number, at):  # type: ignore[no-untyped-def]
+    def instances(self, vertex, below, around, rest, taken, counts, number, at):
         self.step()
         if number == counts[id(vertex)]:
             yield from self.extend(rest, taken, counts)
@@ -216,7 +216,7 @@ class Case(Site):
     def may_lie_in_node(self, vertex: Vertex) -> bool:
         return self.is_distributed(vertex) or self.is_in_node(vertex)
 
-    def pools(self, vertex, below, slot, around, rest, taken, counts, number, at):  # type: ignore[no-untyped-def]
+    def pools(self, vertex, below, slot, around, rest, taken, counts, number, at):
         self.step()
         if number == counts[id(vertex)]:
             yield from self.extend(rest, taken, counts)
@@ -232,7 +232,7 @@ class Case(Site):
             for found in self.extend(goals, [*taken, entry], counts):
                 yield from self.pools(vertex, below, slot, around, rest, found, counts, number + 1, position + 1)
 
-    def units(self, vertex, below, slot, around, rest, taken, counts, at, left):  # type: ignore[no-untyped-def]
+    def units(self, vertex, below, slot, around, rest, taken, counts, at, left):
         self.step()
         if left <= 0:
             yield from self.extend(rest, taken, counts)
@@ -265,7 +265,7 @@ class Case(Site):
 
     # -- charges -------------------------------------------------------------------------------------------------
 
-    def charge(self, vertex, below, slot, taken, counts, first):  # type: ignore[no-untyped-def]
+    def charge(self, vertex, below, slot, taken, counts, first):
         """The entries with what a vertex charges, or None."""
         self.step()
         if self.modes[id(vertex)] == "below":

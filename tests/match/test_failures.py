@@ -40,7 +40,7 @@ def test_starts_equal_those_without_a_cache(steps: list[tuple[str, object, int, 
             if kind == "take":
                 g.allocate(request, job=f"j{number}", at=at, duration_s=length)  # type: ignore[arg-type]  # it is a request
             else:
-                g.allocate_orelse_reserve(request, job=f"j{number}", after=at, duration_s=length)  # type: ignore[arg-type]
+                g.allocate_orelse_reserve(request, job=f"j{number}", after=at, duration_s=length)
         except FluxresError:
             continue
         for other in REQUESTS:

@@ -36,7 +36,7 @@ def test_queue_gets_the_same_starts_and_pools_from_both(seed: int) -> None:
     source = cases.random_source(seed)
     graphs = cases.graphs_source(seed)
     structure = cases.machine(source, graphs)
-    scene = cases.Scene(structure, cases.planner_of(structure), None, [])  # type: ignore[arg-type]
+    scene = cases.Scene(structure, cases.planner_of(structure), None, [])
     matcher = Matcher(structure, scene.planner)
     held = []
     requests = [cases.request(source, structure, graphs) for _ in range(4)]

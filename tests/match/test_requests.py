@@ -57,7 +57,7 @@ class TestExclusivity:
         assert takes(two, "slot=2/node{-x}/core=1") == {"node0/socket0/core0": 1, "node1/socket0/core0": 1}
 
     def test_exclusive_memory_is_a_complete_pool(self, two: Matcher) -> None:
-        assert set(takes(two, "slot=1/memory=3{x}").values()) == {8}  # type: ignore[union-attr]
+        assert set(takes(two, "slot=1/memory=3{x}").values()) == {8}
 
     def test_all_units_of_a_pool_mean_the_pool_exclusively(self, two: Matcher) -> None:
         found = two.match(request("slot=1/memory=8"), 0, 10)
@@ -66,7 +66,7 @@ class TestExclusivity:
 
     def test_pool_that_can_only_be_allocated_exclusively(self, two: Matcher) -> None:
         two.structure.flags[two.structure.of_type("memory")] |= EXCLUSIVE
-        assert set(takes(Matcher(two.structure, two.planner), "slot=1/memory=3").values()) == {8}  # type: ignore[union-attr]
+        assert set(takes(Matcher(two.structure, two.planner), "slot=1/memory=3").values()) == {8}
 
     def test_pass_through_pool_is_not_taken_exclusively(self, two: Matcher) -> None:
         two.structure.flags[two.structure.vertex("/cluster/node0")] |= WAY
@@ -134,8 +134,8 @@ class TestCounts:
         assert found.counts == (3, 2)
 
     def test_units_are_converted_and_rounded_up(self, two: Matcher) -> None:
-        assert set(takes(two, "slot/memory=2{unit:GB}").values()) == {2}  # type: ignore[union-attr]
-        assert set(takes(two, "slot/memory=3000{unit:MiB}").values()) == {3}  # type: ignore[union-attr]
+        assert set(takes(two, "slot/memory=2{unit:GB}").values()) == {2}
+        assert set(takes(two, "slot/memory=3000{unit:MiB}").values()) == {3}
         assert takes(two, "slot/memory=1{unit:W}") is None
 
     def test_ids_and_names(self, two: Matcher) -> None:

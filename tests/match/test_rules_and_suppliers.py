@@ -126,8 +126,8 @@ def cases(source: random.Random, made: Site) -> Iterator[tuple[Request, Pools | 
         request = Request.parse(text, format=form)
         if form == "hyperqueue" and "|" in text:
             results = []
-            for one in request.chooser.variants:  # type: ignore[union-attr]
-                rule = replace(request, chooser=type(request.chooser)((one,)))  # type: ignore[call-arg]
+            for one in request.chooser.variants:
+                rule = replace(request, chooser=type(request.chooser)((one,)))
                 found = picks(rule)
                 results.append(expected(made, iter([(name,) for name in found]), found))
             yield request, next((each for each in results if each is not None), None)

@@ -200,7 +200,7 @@ def test_overlapping_suppliers_need_no_search_if_the_first_nodes_fit() -> None:
     found = made.match(request("node=25{x}/power=10"), 0, 10)
     assert found is not None
     assert not found.fallback
-    assert found.is_equal(made.match(request("node=25{x}/power=10"), 0, 10, reference=True))  # type: ignore[arg-type]
+    assert found.is_equal(made.match(request("node=25{x}/power=10"), 0, 10, reference=True))
     assert made.match(request("node=41{x}/power=1"), 0, 10) is None
 
 

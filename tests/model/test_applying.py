@@ -321,7 +321,7 @@ def test_another_machine_is_refused() -> None:
     with pytest.raises(MergeConflict, match=r"^the description is of the cluster '/other', not of the cluster '/site'"):
         g.apply(machine(plain(), name="other"))
     with pytest.raises(UsageError):
-        g.diff("site.yaml")  # type: ignore[arg-type]
+        g.diff("site.yaml")
 
 
 def test_the_part_of_a_child_is_changed_through_its_parent() -> None:

@@ -121,7 +121,7 @@ def test_bytes_are_neither_a_request_nor_vertex_numbers() -> None:
     g = machine()
     for wanted in (b"slot/core", bytearray(b"core")):
         with pytest.raises(UsageError, match=r"pools are named by a path, .* not by "):
-            g.allocate(wanted, job="a")  # type: ignore[arg-type]
+            g.allocate(wanted, job="a")
     assert g.jobs() == []
 
 

@@ -206,7 +206,7 @@ def test_it_survives_a_store_a_pickle_and_a_change_of_the_shape(tmp_path: object
     graph = machine()
     graph.allocate("/lab/rack0/node0/core0", job="j", start=0, end=150, user="bob", name="x")
     graph.reserve("/lab/rack0", name="m", start=100, end=200, ignore_jobs=True)
-    store = fluxres.store.open_store(f"{tmp_path}/x.db")  # type: ignore[attr-defined]
+    store = fluxres.store.open_store(f"{tmp_path}/x.db")
     store.put("lab", graph)
     graph.merge(fluxres.build(Resource("rack", 1, id=[7], children=[Resource("node", 1)]), name="lab"), at="/lab")
     for copy in (store.load(clock=lambda: 0.0), pickle.loads(pickle.dumps(graph)), graph, graph.duplicate()):

@@ -211,7 +211,7 @@ spans_of = st.tuples(st.integers(0, 199), st.integers(0, 30), st.one_of(st.integ
 @settings(max_examples=100, deadline=None)
 def test_differences_add_up_to_what_is_used(spans: list[tuple[int, int, int, int]], dtype: object, rows: int) -> None:
     limit = 1 if dtype is None else min(int(np.iinfo(dtype).max), 2**20)
-    line = Timeline(200, 128, dtype)  # type: ignore[arg-type]
+    line = Timeline(200, 128, dtype)
     for ordinal, start, length, units in spans:
         line.change(ordinal, 1, min(units, limit), limit, start, min(start + length, FOREVER))
     with pytest.MonkeyPatch.context() as patch:
@@ -229,7 +229,7 @@ def test_differences_add_up_to_what_is_used(spans: list[tuple[int, int, int, int
     }
     assert {cell: units for cell, units in used.items() if units} == wanted
     if dtype is not None:
-        filled = Timeline(200, 128, dtype)  # type: ignore[arg-type]
+        filled = Timeline(200, 128, dtype)
         filled.fill(deltas)
         assert filled.check() == []
         assert [filled.steps(ordinal) for ordinal in range(200)] == [line.steps(ordinal) for ordinal in range(200)]

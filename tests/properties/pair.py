@@ -128,7 +128,7 @@ class Pair(Comparison):
     def _do_free(self, job: str, targets: list[Any] | None, start: int | None, end: int | None) -> None:
         begin = None if start is None else self.seconds(start)
         give = self.graph.shrink if targets is not None and end is None else self.graph.free
-        give(job, None if targets is None else self.named(targets), start=begin, end=self.end(end))  # type: ignore[arg-type]
+        give(job, None if targets is None else self.named(targets), start=begin, end=self.end(end))
 
     def _expect_grow(self, job: str, targets: list[Any]) -> None:
         self.oracle.grow(job, targets)

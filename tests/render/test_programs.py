@@ -13,7 +13,7 @@ NOW_S = 1_800_000_000.0
 def view(job: str, state: str, since_s: float, **more: object) -> ProgramView:
     given = {"user": "ada", "name": None, "place": 0, "until_s": None, "expected_s": None, "hosts": "", "holds": ""}
     given |= {"machine": "ws", "processes": (1, 2, 3), "command": ("python", "train.py"), **more}
-    return ProgramView(job=job, state=state, since_s=NOW_S - since_s, **given)  # type: ignore[arg-type]
+    return ProgramView(job=job, state=state, since_s=NOW_S - since_s, **given)
 
 
 FOUND = [

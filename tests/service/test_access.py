@@ -145,7 +145,7 @@ def test_a_part_gets_and_frees_its_own_pools_only(ask: Send) -> None:
     ask("ops", "allocate", {"wanted": "/demo/rack1/node1", "job": "theirs", "duration_s": 3600})
     status, granted = ask("rack0", "allocate", {"wanted": "slot=4/node", "job": "mine", "duration_s": 3600})
     assert status == 200
-    assert all(str(pool["path"]).startswith("/demo/rack0/") for pool in granted["pools"])  # type: ignore[attr-defined]
+    assert all(str(pool["path"]).startswith("/demo/rack0/") for pool in granted["pools"])
     try:
         assert ask("rack0", "allocate", {"wanted": "slot=1/node", "job": "more"})[0] == 409
         for operation, body in (
@@ -194,7 +194,7 @@ def test_a_part_is_not_told_of_the_rest(ask: Send) -> None:
 
 def test_a_part_does_not_end_what_others_hold_by_events(ask: Send) -> None:
     _, granted = ask("ops", "allocate", {"wanted": "/demo/rack1/node1", "job": "theirs", "duration_s": 3600})
-    start = round(granted["start"] * 1e6)  # type: ignore[operator]
+    start = round(granted["start"] * 1e6)
     later = start + 10**10
     window = [later, later + 10**6]
     held = [[*window, [["/demo/rack1/node2", 1]]]]
@@ -227,7 +227,7 @@ def test_a_part_reserves_and_gives_up_its_own_pools_only(ask: Send) -> None:
         made = ask("rack0", "reserve", mine)[1]
         assert (made["user"], made["pools"]) == ("rack0", ["/demo/rack0/node3"])
         assert ask("rack0", "reservations")[1] == {"reservations": [made]}
-        assert len(ask("eyes", "reservations")[1]["reservations"]) == 2  # type: ignore[arg-type]
+        assert len(ask("eyes", "reservations")[1]["reservations"]) == 2
         assert ask("rack0", "unreserve", {"name": "fan"})[0] == 200
         assert ask("rack0", "undo", {})[0] == 403
     finally:

@@ -357,7 +357,7 @@ def test_edges_come_change_and_go(graph: Any) -> None:
 
 
 def test_a_description_is_compared_and_applied(graph: Any) -> None:
-    wanted = fluxres.load({**DEMO, "resources": [{**DEMO["resources"][0], "count": 3}]})  # type: ignore[index]
+    wanted = fluxres.load({**DEMO, "resources": [{**DEMO["resources"][0], "count": 3}]})
     assert not graph.diff(fluxres.load(DEMO))
     found = graph.diff(wanted)
     assert found

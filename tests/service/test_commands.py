@@ -120,7 +120,7 @@ def test_a_command_decides_again_when_others_were_faster(
         tries.append(len(tries))
         if len(tries) == 1:  # somebody takes the same node just before
             with fluxres.connect(shared.url) as graph:
-                graph.allocate([str(events[0]["pools"][0][0])], job="faster", start=5e9, duration_s=60)  # type: ignore[index]
+                graph.allocate([str(events[0]["pools"][0][0])], job="faster", start=5e9, duration_s=60)
         send(self, name, events, command, revision)
 
     monkeypatch.setattr(RemoteStore, "_send", interrupted)

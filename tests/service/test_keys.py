@@ -19,9 +19,7 @@ class _Request:
 
     def __init__(self, key: str, body: bytes = b"{}") -> None:
         self.headers = {"idempotency-key": key}
-        self.scope = {"fluxres.caller": LOCAL}
-        self.method = "POST"
-        self.url = type("Url", (), {"path": "/v1/graphs/demo/free", "query": ""})
+        self.scope = {"fluxres.caller": LOCAL, "method": "POST", "path": "/v1/graphs/demo/free", "query_string": b""}
         self._body = body
 
     async def body(self) -> bytes:

@@ -222,7 +222,7 @@ def test_a_dump_has_neither_the_lease_nor_answers(demo: str, tmp_path: object) -
     note(demo, Lease(3))
     with open_store(demo).creating("test", None) as db:
         db.put_note(*KeptAnswers().note("ada", "k", "print", b"{}", '"1"'))
-    upkeep.dump_to(open_store(demo), file := tmp_path / "dump")  # type: ignore[operator]
+    upkeep.dump_to(open_store(demo), file := tmp_path / "dump")
     assert b'"lease"' not in file.read_bytes()
     assert b"answer:" not in file.read_bytes()
 

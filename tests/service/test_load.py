@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.service.conftest import Server
-from tests.service.load import Checker, drive
+from tests.service.load import LOOP, ROLES, Checker, cpu_s, drive
 
 ACKNOWLEDGED = {("allocate", "a"), ("free", "a")}
 
@@ -35,3 +35,10 @@ def test_clients_at_once_get_nothing_twice(server: Server) -> None:
     assert run.refused == {}
     assert len(run.acknowledged) == len(run.taken_s) > 0
     assert checker.finish(run.acknowledged) == []
+
+
+def test_the_threads_of_a_server_that_change_a_graph_and_tell_of_it_are_known_by_name(server: Server) -> None:
+    asyncio.run(drive(server.url, "demo", 1, 0.1))
+    found = cpu_s(server.process.pid)
+    assert {LOOP, *ROLES} <= set(found)
+    assert all(seconds > 0 for seconds in found.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -142,6 +143,123 @@ def test_the_mark_of_another_lease_changes_nothing(server: Server) -> None:
             with pytest.raises(HoldLapsed):
                 server.connection().make(post(of_graph("part", f"child/{operation}"), {"mark": "0" * 16}))
         assert child.graph.jobs() == []
+
+
+def test_the_end_of_a_child_is_made_once_also_by_the_next_server(tmp_path: Path) -> None:
+    store = demo_store(tmp_path)
+    with running(store) as server:
+        marks = {}
+        for job in ("j1", "j2"):
+            body = {"job": job, "wanted": "slot=1/node", "name": f"part-{job}"}
+            marks[job] = server.connection().post(of_graph("demo", "child/open"), body, key=None).document()["mark"]
+        asked = {
+            "renew": ("part-j1", "renew", {"mark": marks["j1"]}),
+            "detach": ("part-j1", "detach", {"mark": marks["j1"]}),
+            "end": ("part-j2", "end", {"mark": marks["j2"]}),
+        }
+
+        def send(at: Server, key: str) -> object:
+            graph, what, body = asked[key]
+            return at.connection().post(of_graph(graph, f"child/{what}"), body, key=key).document()
+
+        first = {key: send(server, key) for key in asked}
+        assert {key: send(server, key) for key in asked} == first
+        with pytest.raises(fluxres.errors.KeyReused):
+            server.connection().post(of_graph("part-j1", "child/detach"), {"mark": "0" * 16}, key="detach")
+        server.process.kill()
+        server.process.wait()
+    with running(store) as server:
+        assert {key: send(server, key) for key in ("detach", "end")} == {key: first[key] for key in ("detach", "end")}
+        with pytest.raises(HoldLapsed):
+            send(server, "renew")  # it was detached
+
+
+def test_commands_change_a_child_on_a_server(server: Server) -> None:
+    def child(*words: str) -> tuple[int, str]:
+        command = [sys.executable, "-m", "fluxres", "--store", server.url, "child", *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    with begin(server.url, job="j1", wanted="slot=2/node", name="part") as mine:
+        assert child("grow", "part", "-N1", "-x") == (0, "/demo/rack0/node2\n")
+        assert child("shrink", "part", "/demo/rack0/node[0-1]") == (0, "/demo/rack0/node0\n/demo/rack0/node1\n")
+        assert child("extend", "part", "--duration", "2h")[0] == 0
+        with fluxres.connect(server.url, graph="demo") as graph:
+            held = graph.allocation("j1")
+            assert held.end - graph.log(job="j1")[0]["start"] / 1e6 == pytest.approx(7200, abs=5)
+            commands = [one["command"] for one in graph.log(job="j1")]
+            assert commands[1].startswith("fluxres --store http")
+        assert child("grow", "part", "-N9", "-x")[0] == 3  # never
+        status, said = child("grow", "demo", "-N1", "-x")
+        assert (status, "is no part of another graph" in said) == (2, True)
+        assert child("extend", "part")[0] == 2
+        mine.graph.allocate("/demo/rack0/node2", job="inner")
+        assert child("grow", "part", "/demo/rack0/node3") == (0, "/demo/rack0/node3\n")
+        status, said = child("shrink", "part", "/demo/rack0/node2")
+        assert (status, "inner" in said) == (1, True)
+        assert child("end", "part") == (0, "part has ended\n")
+        with pytest.raises(HoldLapsed):
+            mine.graph.free("inner")
+    assert held_by(server) == []
+    assert child("end", "part")[0] == 2
+
+
+def held_by(server: Server) -> list[str]:
+    with fluxres.connect(server.url, graph="demo") as graph:
+        return graph.jobs()
+
+
+@pytest.mark.parametrize("is_remote", [True, False])
+def test_a_request_is_nothing_to_return(server: Server, is_remote: bool) -> None:
+    where = server.url if is_remote else server.store
+    with fluxres.open_child(where, job="j1", wanted="slot=2/node") as child:
+        for wanted in ("-N1 -x", "slot=1/node"):
+            with pytest.raises(fluxres.UsageError, match="expected pools to return, got a request"):
+                child.shrink(wanted)
+
+
+def test_a_child_for_asyncio(server: Server) -> None:
+    async def work() -> None:
+        async with fluxres.aopen_child(server.url, job="j1", wanted="slot=2/node", name="part", lease_s=1.0) as child:
+            assert (child.name, child.parent, child.job) == ("part", "demo", "j1")
+            await child.graph.allocate("slot=1/node", job="inner")
+            assert await child.grow("slot=1/node") == ["/demo/rack0/node2"]
+            with pytest.raises(fluxres.StillHeld):
+                await child.shrink("/demo/rack0/node0")
+            assert await child.shrink("/demo/rack0/node1") == ["/demo/rack0/node1"]
+            until = await child.extend(duration_s=1200)
+            async with fluxres.aconnect(server.url, graph="demo") as graph:
+                assert (await graph.allocation("j1")).end == until
+            await asyncio.sleep(2.5)  # it is renewed
+            assert (await child.graph.jobs(), child.is_over) == (["inner"], False)
+        with pytest.raises(HoldLapsed):
+            await child.grow("slot=1/node")
+        await child.end()  # once more
+        kept = await fluxres.aopen_child(server.url, job="j2", wanted="slot=1/node")
+        await kept.detach()
+        with pytest.raises(fluxres.InfeasibleRequest):
+            await fluxres.aopen_child(server.url, job="j3", wanted="slot=9/node")
+        with pytest.raises(fluxres.UsageError, match="http"):
+            fluxres.aopen_child(server.store, job="j1")
+
+    asyncio.run(work())
+    assert held_by(server) == ["j2"]
+
+
+def test_a_late_child_for_asyncio_changes_nothing(server: Server) -> None:
+    async def work() -> None:
+        child = await fluxres.aopen_child(server.url, job="j1", wanted="slot=2/node", lease_s=1.0)
+        lost = asyncio.Event()
+        child.on_loss = lost.set
+        time.sleep(1.5)
+        with pytest.raises(HoldLapsed):
+            await child.graph.allocate("slot=1/node", job="late")
+        await asyncio.wait_for(lost.wait(), 20)
+        assert child.is_over
+        await child.end()
+
+    asyncio.run(work())
+    assert held_by(server) == []
 
 
 def test_a_child_goes_on_when_its_server_is_succeeded(tmp_path: Path) -> None:

@@ -233,7 +233,7 @@ class Site:
             for account in accounts:
                 of_all = self.used(lambda j, account=account: self.inside(j.account, account), now, half_life)
                 named = [("user", key, share) for key, share in users.items() if key[1] == account]
-                named += [("zaccount", name, shares[name]) for name in shares if above[name] == account]  # type: ignore[misc]
+                named += [("zaccount", name, shares[name]) for name in shares if above[name] == account]
                 for kind, key, share in named:
                     if kind == "user":
                         own = self.used(lambda j, key=key: (j.user, j.account) == key, now, half_life)
@@ -330,6 +330,6 @@ class Site:
         spans = [(j.start, j.until, j.size) for j in self.here if j.start is not None]
         if reserved is not None:
             head = reserved[1]
-            spans.append((reserved[0], math.inf if head.limit is None else reserved[0] + head.limit, head.size))  # type: ignore[arg-type]
+            spans.append((reserved[0], math.inf if head.limit is None else reserved[0] + head.limit, head.size))
         moments = [start, *(begin for begin, _, _ in spans if start < begin < end)]
         return all(sum(size for begin, until, size in spans if begin <= t < until) + job.size <= self.units for t in moments)

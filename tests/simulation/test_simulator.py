@@ -229,7 +229,7 @@ def test_a_limit_counts_from_the_decision() -> None:
 
 def test_costs() -> None:
     decision = Decision(considered=4, started=1, queued=10, size=100, took_s=0.25, units=7)
-    assert cost_of("fitted:base=1,start=2,considered=3,queued=4,size=5,unit=6").decide(decision) == 597  # type: ignore[union-attr]
+    assert cost_of("fitted:base=1,start=2,considered=3,queued=4,size=5,unit=6").decide(decision) == 597
     assert Measured(2.0).decide(decision) == 0.5
     assert cost_of("none") is cost_of(None) is None
     for wrong in ("fixed", "fixed:-1", "fixed:x", "fitted:weight=1", "fitted:", "guessed", "measured:nan"):

@@ -382,7 +382,7 @@ def test_what_is_not_a_store_cannot_be_opened(tmp_path: Path) -> None:
     with pytest.raises(UnknownGraph):
         fluxres.open(tmp_path / "none.db")
     with pytest.raises(UsageError, match="durability"):
-        fluxres.open(tmp_path / "none.db", durability="fast")  # type: ignore[arg-type]
+        fluxres.open(tmp_path / "none.db", durability="fast")
 
 
 def test_an_instance_stores_what_it_records(graph: ResourceGraph, path: str) -> None:
@@ -448,14 +448,14 @@ def test_rule_d1_operations_together_are_one_commit_and_each_all_or_none(graph: 
     assert fingerprint(stored(path)) == fingerprint(graph)
     assert seen.count("COMMIT") == 2  # what fails after an event is read from the store again, so what waits is committed first
     seen.clear()
-    attached.together([lambda n=n: graph.free(n) for n in "ac"])  # type: ignore[misc]
+    attached.together([lambda n=n: graph.free(n) for n in "ac"])
     assert seen.count("COMMIT") == 1
 
 
 @in_a_file
 def test_rule_d1_operations_together_fail_together_if_the_commit_fails(graph: ResourceGraph, path: str) -> None:
     full_disk(graph)
-    tags = [lambda n=n: graph.tag("/demo", f"k{n}", "x" * 4000) for n in range(4)]  # type: ignore[misc]
+    tags = [lambda n=n: graph.tag("/demo", f"k{n}", "x" * 4000) for n in range(4)]
     found = link_of(graph).together([*tags, lambda: len(graph)])
     assert [type(one) for one in found] == [StoreError] * 4 + [int]
     assert graph.root.tags == {} == stored(path).root.tags
@@ -474,7 +474,7 @@ def test_operations_together_are_made_outside_of_changes(graph: ResourceGraph) -
 @pytest.mark.parametrize("durability", ["full", "normal"])
 @in_a_file
 def test_the_durability_is_that_of_the_connection(path: str, durability: str) -> None:
-    with fluxres.open(path, durability=durability) as graph:  # type: ignore[arg-type]
+    with fluxres.open(path, durability=durability) as graph:
         db = link_of(graph)._link._rows.db
         assert isinstance(db, SqliteConnection)
         (found,) = db.execute("PRAGMA synchronous").fetchone()

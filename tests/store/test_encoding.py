@@ -16,6 +16,7 @@ from fluxres.graph.kinds import Kind
 from fluxres.graph.structure import Structure
 from fluxres.model import ResourceGraph
 from fluxres.store import encoding, records
+from tests import sites
 from tests.store.graphs import change, facts, machine, structure
 from tests.strategies import machines
 
@@ -161,3 +162,40 @@ def test_pools_that_went_down_keep_their_records() -> None:
 def test_count_beyond_pools_max_is_refused() -> None:
     with pytest.raises(StoreError, match="values"):
         encoding.decode_column(encoding.Column(limits.POOLS_MAX + 1), np.int64, lambda length: b"")
+
+
+def test_a_snapshot_reads_what_jobs_hold_in_one_window_as_it_is_and_has_the_same_as_of_their_records() -> None:
+    """With draws of suppliers, and beside records: of a job that grew, and of a stage."""
+    graph = sites.graph(
+        """
+        fluxres: 1
+        name: m
+        resources:
+          - {type: node, count: 4, draw: {power: 100}, with: [{type: core, count: 2}, {type: memory, size: 8}]}
+        graphs:
+          power:
+            pools: [{type: pdu, count: 1, size: 2000, unit: W}]
+            edges: [{from: "power:/pdu0", to: "/m/node*"}]
+        """
+    )
+    graph.allocate("slot/memory=3", job="grown", duration_s=30)
+    graph.grow("grown", "slot/memory=2")
+    graph.stage("slot/core", job="staged", duration_s=10, ttl_s=60)
+    graph.allocate("-N1 -x", job="whole", duration_s=10)
+    graph.allocate("slot=2/core", job="cores", duration_s=20)
+    graph.allocate("slot/memory=3", job="last", duration_s=40)
+    kept = [job for job in graph.jobs() if graph.records.batch_of(job) is not None]
+    number, before = graph.records.pools_held, records.capture(graph.records)
+    assert kept == ["whole", "cores", "last"] == [job for job in graph.jobs() if graph.records.batch_of(job) is not None]
+    assert any(owner == before.owners.index("whole") for owner, *_ in before.drawn)
+    held = graph.records.held  # which turns everything into records
+    after = records.capture(graph.records)
+    assert graph.records.batch_of("whole") is None
+    assert spans_of(before) == spans_of(after)
+    assert (before.owners, sorted(before.drawn)) == (after.owners, sorted(after.drawn))
+    assert number >= len(held) == graph.records.pools_held
+
+
+def spans_of(captured: encoding.RecordColumns) -> list[tuple[int, ...]]:
+    columns = (captured.owner, captured.vertex, captured.start, captured.end, captured.amount)
+    return sorted(zip(*(column.tolist() for column in columns), strict=True))

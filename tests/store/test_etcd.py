@@ -422,7 +422,7 @@ with fluxres.open(sys.argv[1], command=sys.argv[2]) as graph:
 def test_rule_d1_two_processes_lose_nothing_and_double_nothing(url: str, store: Store) -> None:
     names = ("a", "b")
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": ROOT}
-    running = [subprocess.Popen([sys.executable, "-c", COUNT, url, name], **pipes) for name in names]  # type: ignore[call-overload]
+    running = [subprocess.Popen([sys.executable, "-c", COUNT, url, name], **pipes) for name in names]
     for process in running:
         assert process.stdout.readline() == "ready\n"
     for process in running:

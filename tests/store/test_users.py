@@ -54,7 +54,7 @@ def test_a_user_without_a_name_has_a_number(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_user_or_a_reason_is_printable_text(wrong: object) -> None:
     graph = fluxres.build(Resource("node"), name="lab")
     with pytest.raises(fluxres.UsageError, match="user: expected"):
-        graph.allocate("slot/node", job="j", duration_s=1, user=wrong)  # type: ignore[arg-type]
+        graph.allocate("slot/node", job="j", duration_s=1, user=wrong)
     with pytest.raises(fluxres.UsageError, match="reason: expected"):
-        graph.set_state("/lab", "down", reason=wrong)  # type: ignore[arg-type]
+        graph.set_state("/lab", "down", reason=wrong)
     assert graph.revision == 0

@@ -11,12 +11,13 @@ from fluxres.cli.arguments import Asked, Moment, RequestCommand, targets
 from fluxres.cli.output import answer
 from fluxres.cli.program import Group
 from fluxres.cli.settings import PLAIN_OUTPUTS, Duration, Settings
-from fluxres.cli.stores import store
+from fluxres.cli.stores import server, store
 from fluxres.errors import UsageError
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from fluxres.model import ResourceGraph
     from fluxres.store.child import Both
 
 _child = click.argument("name", metavar="CHILD", shell_complete=completing.graph)
@@ -37,11 +38,18 @@ def child_command() -> None:
 @click.pass_obj
 def grow(settings: Settings, name: str, asked: Asked) -> None:
     """Get more of the parent: pools by name, or what a REQUEST asks for there, until the job ends."""
-    from fluxres.store import child
+    if (remote := server(settings)) is not None:
+        above = remote.load(remote.parent(name))
+        from fluxres.syntax.jobspec import to_document
 
-    with _both(settings, name) as pair:
-        wanted = asked.on(pair.parent).request or targets(pair.parent, asked.pools)
-        paths = child.grow(pair, wanted, asked.policy)
+        request = asked.on(above).request
+        wanted = _named(above, targets(above, asked.pools)) if request is None else to_document(request)
+        paths = remote.sent(remote.child(name, settings.command).grow(wanted, policy=asked.policy))
+    else:
+        from fluxres.store import child
+
+        with _both(settings, name) as pair:
+            paths = child.grow(pair, asked.on(pair.parent).request or targets(pair.parent, asked.pools), asked.policy)
     _answer_paths(settings, name, paths)
 
 
@@ -51,10 +59,14 @@ def grow(settings: Settings, name: str, asked: Asked) -> None:
 @click.pass_obj
 def shrink(settings: Settings, name: str, pools: tuple[str, ...]) -> None:
     """Return pools to the parent, with everything in them. Jobs of the child must hold nothing there."""
-    from fluxres.store import child
+    if (remote := server(settings)) is not None:
+        part = remote.load(name)
+        paths = remote.sent(remote.child(name, settings.command).shrink(_named(part, targets(part, pools))))
+    else:
+        from fluxres.store import child
 
-    with _both(settings, name) as pair:
-        paths = child.shrink(pair, targets(pair.part, pools))
+        with _both(settings, name) as pair:
+            paths = child.shrink(pair, targets(pair.part, pools))
     _answer_paths(settings, name, paths)
 
 
@@ -71,8 +83,11 @@ def extend(settings: Settings, name: str, end: float | None, duration_s: float |
 
     if (end is None) == (duration_s is None):
         raise UsageError("expected one new end", hint="give --end T or --duration D")
-    with _both(settings, name) as pair:
-        found = child.extend(pair, end, duration_s)
+    if (remote := server(settings)) is not None:
+        found = remote.sent(remote.child(name, settings.command).extend(end, duration_s=duration_s))
+    else:
+        with _both(settings, name) as pair:
+            found = child.extend(pair, end, duration_s)
     new = None if found >= seconds(FOREVER) else found
     said = f"{name} ends at {when(new)}" if new is not None else f"{name} has no end"
     answer(settings, document=lambda: {"child": name, "end": new}, lines=lambda _style: [said])
@@ -83,10 +98,18 @@ def extend(settings: Settings, name: str, end: float | None, duration_s: float |
 @click.pass_obj
 def end(settings: Settings, name: str) -> None:
     """End a child: its job in the parent is freed, and its graph is removed, with its jobs and all children below it."""
-    from fluxres.store import child
+    if (remote := server(settings)) is not None:
+        remote.sent(remote.child(name, settings.command).end())
+    else:
+        from fluxres.store import child
 
-    child.end(store(settings), name, settings.command)
+        child.end(store(settings), name, settings.command)
     answer(settings, document=lambda: {"ended": name}, lines=lambda _style: [f"{name} has ended"])
+
+
+def _named(graph: ResourceGraph, found: list[tuple[int, int | None]]) -> dict[str, int | None]:
+    """Pools by path, with amounts."""
+    return {graph.structure.accounts.where(v): amount for v, amount in found}
 
 
 def _both(settings: Settings, name: str) -> AbstractContextManager[Both]:

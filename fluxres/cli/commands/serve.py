@@ -81,7 +81,8 @@ def serve_command(settings: Settings, /, tokens: str | None, tls_cert: str | Non
     for the time of its lease.
 
     With --job, it is an instance below the graph of the store, on any machine: it serves what the job holds. When it ends, or is
-    silent for the time of its lease, the job is freed and its graph is removed.
+    silent for the time of its lease, the job is freed and its graph is removed. Where the store cannot be reached, the server of
+    the parent is enough: --store http://HOST:PORT.
     """
     if given["name"] is not None and given["job"] is None:
         raise UsageError("--as is the name of the graph of a job", hint="give --job")

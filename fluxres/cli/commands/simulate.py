@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fluxres.cli import completing
+from fluxres.cli.estimates import estimates_options
 from fluxres.cli.output import answer, note
 from fluxres.cli.program import Command
 from fluxres.cli.progress import progress
-from fluxres.cli.settings import JOB_OUTPUTS, PLAIN_OUTPUTS, Duration, Settings, estimates_for_option
+from fluxres.cli.settings import JOB_OUTPUTS, PLAIN_OUTPUTS, Duration, Settings
 from fluxres.documents.document import plural
 from fluxres.errors import PolicyError, UsageError
 from fluxres.render.text import Column, Style, table
@@ -171,13 +172,7 @@ if TYPE_CHECKING:
     shell_complete=completing.feedback,
     help="Jobs are submitted after others end: think (as the trace says), sessions (as it seems). Default: at their times.",
 )
-@click.option(
-    "--estimates",
-    metavar="E",
-    shell_complete=completing.estimates,
-    help="Limits by a model: exact, factor:f=2, tsafrir:max=18h. Default: those of WORKLOAD.",
-)
-@estimates_for_option
+@estimates_options("WORKLOAD")
 @click.option("--inventory", metavar="I", help="auto (default), graph, named, counted.")
 @click.option(
     "--format",

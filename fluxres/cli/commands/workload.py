@@ -9,9 +9,10 @@ from pathlib import Path
 import click
 
 from fluxres.cli import completing
+from fluxres.cli.estimates import estimates_options
 from fluxres.cli.output import answer, note
 from fluxres.cli.program import Command
-from fluxres.cli.settings import Settings, estimates_for_option
+from fluxres.cli.settings import Settings
 from fluxres.documents.document import plural
 from fluxres.errors import StoreError, UsageError
 
@@ -34,13 +35,7 @@ from fluxres.errors import StoreError, UsageError
     help="Format of OUT: swf, batsim, jobs. Default: swf for .swf and -, batsim for .json, jobs for .yaml.",
 )
 @click.option("--unit", metavar="TYPE", default="node", help="Type of the pools in a list of jobs. Default: node.")
-@click.option(
-    "--estimates",
-    metavar="E",
-    shell_complete=completing.estimates,
-    help="Limits by a model: exact, factor:f=2, tsafrir:max=18h. Default: those of IN.",
-)
-@estimates_for_option
+@estimates_options("IN")
 @click.option("--seed", type=int, default=0, metavar="N", help="Seed of models. Default: 0.")
 @click.pass_obj
 def workload_command(

@@ -90,7 +90,13 @@ def labels(structure: Structure, vertices: Int32) -> list[str]:
 
 
 def label(structure: Structure, v: int) -> str:
-    """The label kept for a pool, its id where its name is made of that, or else its name."""
+    """What a peer system calls an instance: the label in its file, else its id if its name is made of that, else its name.
+
+    >>> from fluxres.formats.peers.hyperqueue.read import read_words
+    >>> made = read_words("cpus=1x1 gpus=[a]").structure
+    >>> [label(made, v) for v in (2, 3)]
+    ['0', 'a']
+    """
     kind = structure.kind_of(v)
     kept = dict(kind.properties).get(LABEL)
     if isinstance(kept, str):

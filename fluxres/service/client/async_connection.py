@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 
 from fluxres import limits
@@ -22,12 +22,21 @@ class AsyncConnection:
         token: sent with each request; that of the environment if None.
         timeout_s: to wait for an answer.
         user: who asks, for the journal of a server without tokens; the user that runs this process by default.
+        headers: further ones of each request.
     """
 
-    def __init__(self, at: Sequence[Address], token: str | None = None, timeout_s: float = 60.0, user: str | None = None) -> None:
+    def __init__(
+        self,
+        at: Sequence[Address],
+        token: str | None = None,
+        timeout_s: float = 60.0,
+        user: str | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         self.servers = Servers(at)
         self._timeout_s = timeout_s
-        self._headers = common_headers(token, user)
+        self._headers = {**common_headers(token, user), **(headers or {})}
         self._room = asyncio.Semaphore(limits.SERVICE_CLIENT_CONNECTIONS_MAX)
         self._lines: set[Line] = set()
         self._idle: list[Line] = []
@@ -55,8 +64,11 @@ class AsyncConnection:
                 attempts.failed(at, error)
             await asyncio.sleep(PAUSE_S)
 
-    async def stream(self, path: str) -> AsyncGenerator[bytes]:
+    async def stream(self, path: str, headers: Mapping[str, str] | None = None) -> AsyncGenerator[bytes]:
         """The lines of an answer that does not end, over a connection of its own.
+
+        Args:
+            headers: besides those that all requests have.
 
         It ends when the graph is closed. Errors: those of the server; StoreError if the connection breaks.
         """
@@ -64,7 +76,7 @@ class AsyncConnection:
         at, line = self.servers.at, None
         try:
             line = await self._opened(at)
-            request = Request("GET", path, headers={**self._headers, "accept": "text/event-stream"})
+            request = Request("GET", path, headers={**self._headers, **(headers or {}), "accept": "text/event-stream"})
             async for text in line.stream(request, self._timeout_s):
                 yield text
         except Unavailable as error:
@@ -95,7 +107,7 @@ class AsyncConnection:
             self._close(line)
         if answer.status >= 400:
             raise error_of(answer.status, answer.body)
-        return Reply(answer.body, answer.headers.get("etag"))
+        return Reply(answer.body, answer.headers.get("etag"), answer.status, answer.headers)
 
     def _reused(self, at: Address) -> Line | None:
         """A connection that is open and idle."""

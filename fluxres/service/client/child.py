@@ -5,33 +5,37 @@ The server checks the mark of the lease within each change, so a child that is l
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from secrets import token_hex
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from fluxres import clock, limits
 from fluxres.clock import Length, Time
 from fluxres.errors import FluxresError, HoldLapsed
 from fluxres.service.client.addresses import addresses
-from fluxres.service.client.calls import chosen, length_of, moment_of
+from fluxres.service.client.calls import Call
+from fluxres.service.client.child_calls import ChildCalls, begun
 from fluxres.service.client.connection import Connection
 from fluxres.service.client.graph import RemoteGraph, sent
-from fluxres.service.client.requests import of_graph
 from fluxres.service.client.store import is_server
-from fluxres.service.client.values import end_of, names_of
 from fluxres.store import child
 
 if TYPE_CHECKING:
     from fluxres.store.child import Child
 
-_RENEWALS: Final = 3
+T = TypeVar("T")
+
+RENEWALS: Final = 3
 """Of a lease in its life."""
 CHILD: Final = "fluxres-child"
 """The header with the mark of the lease."""
+
+
+def over(name: str) -> HoldLapsed:
+    """The error for what a child does after its lease."""
+    return HoldLapsed("its lease was over", where=f"graph '{name}'", hint="what it held is its parent's again; begin anew")
 
 
 def open_child(url: str | None = None, **given: Any) -> Child | RemoteChild:
@@ -59,21 +63,12 @@ def begin(
     """Work on what a job holds, through a server. The arguments and errors are those of `fluxres.open_child`."""
     servers = addresses(url)
     connection = Connection(servers, token, timeout_s)
+    given: dict[str, Any] = {"wanted": wanted, "duration_s": duration_s, "name": name, "lease_s": lease_s}
     try:
-        above = sent(connection, chosen(graph or servers[0].graph, str(servers[0])))
-        body = {
-            "job": job,
-            "wanted": None if wanted is None else names_of(wanted),
-            "duration_s": length_of(duration_s),
-            "name": name,
-            "lease_s": lease_s,
-            "host": os.uname().nodename,
-            "process": os.getpid(),
-        }
-        reply = connection.post(of_graph(above, "child/open"), body, key=token_hex(16))
+        lease = sent(connection, begun(str(servers[0]), graph or servers[0].graph, job=job, **given))
     finally:
         connection.close()
-    return RemoteChild(url, reply.document(), token, timeout_s)
+    return RemoteChild(url, lease, token, timeout_s)
 
 
 class RemoteChild:
@@ -98,11 +93,13 @@ class RemoteChild:
         self.on_loss: Callable[[], object] = lambda: None
         self._mark, self._life_s = str(lease["mark"]), float(lease["life_s"])
         self._connection = Connection(addresses(url), token, timeout_s, headers={CHILD: self._mark})
+        self._calls = ChildCalls(self.name, self._mark)
         self.graph = RemoteGraph(self._connection, self.name)
         self._until = clock.stopwatch() + self._life_s
         self.loss: HoldLapsed | None = None
         """Why it changes nothing any more."""
         self._is_over = threading.Event()
+        self._was_ended = False
         self._thread = threading.Thread(target=self._run, name="fluxres-child", daemon=True)
         self._thread.start()
 
@@ -124,34 +121,43 @@ class RemoteChild:
         """Whether it has ended, or has lost its lease, and changes nothing any more."""
         return self._is_over.is_set() or self.loss is not None
 
+    @property
+    def mark(self) -> str:
+        """Of its lease: who has it changes the graph as this child does."""
+        return self._mark
+
     def require(self) -> None:
-        """Errors: HoldLapsed once the lease has been lost."""
+        """Errors: HoldLapsed once it has lost its lease, and not if it was ended here."""
+        if not self._was_ended:
+            self._require_lease()
+
+    def _require_lease(self) -> None:
+        """Errors: HoldLapsed."""
         if self.loss is not None:
             raise HoldLapsed(self.loss.message, where=self.loss.where, hint=self.loss.hint)
 
     def grow(self, wanted: Any, *, policy: str = "first") -> list[str]:
         """Get more of the parent: pools by name, or what a request asks for there, until the job ends; returns the paths."""
-        return list(self._post("grow", {"wanted": names_of(wanted), "policy": policy})["paths"])
+        return self._sent(self._calls.grow(wanted, policy=policy))
 
     def shrink(self, wanted: Any) -> list[str]:
         """Return pools to the parent, by name, with everything in them; returns their paths."""
-        return list(self._post("shrink", {"wanted": names_of(wanted)})["paths"])
+        return self._sent(self._calls.shrink(wanted))
 
     def extend(self, end: Time | None = None, *, duration_s: Length | None = None) -> float:
         """Move the end of the job in the parent; returns it in seconds, infinity for no end."""
-        found = self._post("extend", {"end": moment_of(end), "duration_s": length_of(duration_s)})
-        return end_of(found["end"])
+        return self._sent(self._calls.extend(end, duration_s=duration_s))
 
     def refresh(self) -> None:
         """Take over what the parent has changed in what the job holds."""
-        self._post("refresh", {})
+        self._sent(self._calls.refresh())
 
     def renew(self) -> None:
         """Renew the lease now; a thread does so several times in its life. Errors: HoldLapsed; StoreError."""
         asked = clock.stopwatch()
-        found = self._post("renew", {"mark": self._mark})
+        is_void = self._sent(self._calls.renew(), is_of_lease=True)
         self._until = asked + self._life_s
-        if found["lapsed"] is not None:
+        if is_void:
             with suppress(FluxresError):  # its jobs end first; nothing new starts
                 self.refresh()
 
@@ -162,7 +168,8 @@ class RemoteChild:
         try:
             if not was_over:
                 with suppress(HoldLapsed):
-                    self._post("end", {"mark": self._mark})
+                    self._sent(self._calls.end(), is_of_lease=True)
+                self._was_ended = True
                 self.loss = HoldLapsed("it has ended", where=f"graph '{self.name}'", hint="begin anew")
         finally:
             self._connection.close()
@@ -170,19 +177,23 @@ class RemoteChild:
     def detach(self) -> None:
         """Give the lease back, and leave the graph with its jobs, which then lasts as long as the job in the parent."""
         self._stop()
-        self._post("detach", {"mark": self._mark})
+        self._sent(self._calls.detach())
         self.loss = HoldLapsed("it was detached", where=f"graph '{self.name}'", hint="open it again")
         self._connection.close()
 
-    def _post(self, operation: str, body: dict[str, Any]) -> Any:
-        self.require()
+    def _sent(self, call: Call[T], *, is_of_lease: bool = False) -> T:
+        """What a call returns.
+
+        Args:
+            is_of_lease: whether a refusal says that the lease has been lost.
+        """
+        self._require_lease()
         try:
-            reply = self._connection.post(of_graph(self.name, f"child/{operation}"), body, key=token_hex(16))
+            return sent(self._connection, call)
         except HoldLapsed as loss:
-            if operation in ("renew", "end"):
+            if is_of_lease:
                 self.loss = loss
             raise
-        return reply.document()
 
     def _stop(self) -> None:
         self._is_over.set()
@@ -191,12 +202,11 @@ class RemoteChild:
 
     def _run(self) -> None:
         try:
-            while not self._is_over.wait(self._life_s / _RENEWALS):
+            while not self._is_over.wait(self._life_s / RENEWALS):
                 with suppress(FluxresError):  # the server is busy or away: again until the lease is over
                     self.renew()
                 if self.loss is None and self._until <= clock.stopwatch():
-                    hint = "what it held is its parent's again; begin anew"
-                    self.loss = HoldLapsed("its lease was over", where=f"graph '{self.name}'", hint=hint)
+                    self.loss = over(self.name)
                 if self.loss is not None:
                     self.on_loss()
                     return

@@ -99,10 +99,13 @@ class Reply(NamedTuple):
     Args:
         body: as bytes.
         revision: its ETag, None if it has none.
+        status, headers: of HTTP; the names of the headers in lower case.
     """
 
     body: bytes
     revision: str | None
+    status: int = 200
+    headers: Mapping[str, str] = {}
 
     def document(self) -> Any:
         return msgspec.json.decode(self.body)

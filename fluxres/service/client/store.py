@@ -11,22 +11,36 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from secrets import token_hex
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from fluxres import clock as clocks
 from fluxres import limits
 from fluxres.clock import Clock
-from fluxres.errors import FluxresError, Forbidden, RevisionConflict, StoreError, Unauthorized, UnknownGraph
+from fluxres.errors import (
+    FluxresError,
+    Forbidden,
+    HoldLapsed,
+    RevisionConflict,
+    StoreError,
+    Unauthorized,
+    UnknownGraph,
+    UsageError,
+)
 from fluxres.model import ResourceGraph
 from fluxres.model.changes import expire_stages
 from fluxres.service.client.addresses import addresses
+from fluxres.service.client.calls import Call
+from fluxres.service.client.child_calls import ChildCalls
 from fluxres.service.client.connection import Connection
+from fluxres.service.client.graph import sent
 from fluxres.service.client.requests import Reply, Request, of_graph, post, send
 from fluxres.store import Entry, GraphRow, Held, Ticket, encoding, journal, records
 from fluxres.store.claims import Standing
 from fluxres.store.files import dumps
+
+T = TypeVar("T")
 
 _SCHEMES: Final = ("http://", "https://")
 _LENGTH_BYTES: Final = 8
@@ -154,6 +168,25 @@ class RemoteStore:
         """Put back the state before the last change; returns the events that were undone."""
         reply = self.connection.post(of_graph(self.name_of(name), "undo"), {"redo": redo, "command": command}, key=token_hex(16))
         return [_entry(one) for one in reply.document()["undone"]]
+
+    def parent(self, name: str) -> str:
+        """The graph that a graph is a part of. Errors: UsageError if there is none; HoldLapsed if it was dropped."""
+        standing = self.standings(name).get(name)
+        if standing is None:
+            hint = "`copy --job` makes a graph of what a job holds"
+            raise UsageError("is no part of another graph", where=f"graph '{name}'", hint=hint)
+        if standing.graph is None:
+            standing.require(name)
+            raise HoldLapsed("the graph of its job was dropped", where=f"graph '{name}'", hint="begin anew")
+        return standing.graph
+
+    def child(self, name: str, command: str) -> ChildCalls:
+        """What can be asked for a child that somebody else works on."""
+        return ChildCalls(name, command=command)
+
+    def sent(self, call: Call[T]) -> T:
+        """What a call returns."""
+        return sent(self.connection, call)
 
     def drop(self, name: str, *, command: str = "", wait_s: float | None = None) -> None:
         """Remove a graph, its snapshot and its journal."""

@@ -13,7 +13,7 @@ from fluxres.model import ResourceGraph, targets
 from fluxres.render import documents, reservations
 from fluxres.service import answers, requests, scopes, told
 from fluxres.service.access import Role
-from fluxres.service.replies import CHILD, Asked, Keep, T, caller_of, json, keys_of, site_of
+from fluxres.service.replies import CHILD, Asked, Keep, T, caller_of, encode, keys_of, reply, site_of
 from fluxres.service.routes.questions import OfGraph
 from fluxres.store.child import gone
 
@@ -25,17 +25,18 @@ async def change(
     request: Asked, graph: str, kind: type[T], operation: Callable[[ResourceGraph], Any], *, command: str | None = None
 ) -> Response[T]:
     """Make a change once, and answer with the document that it returns."""
-    said = f"{request.method} {request.url.path}" if command is None else command
-    caller, site, expected = caller_of(request), site_of(request), request.headers.get("if-match")
-    mark = request.headers.get(CHILD)
+    said = f"{request.scope['method']} {request.scope['path']}" if command is None else command
+    caller, site, headers = caller_of(request), site_of(request), request.headers
+    mark = headers.get(CHILD)
 
     async def make(keep: Keep | None) -> tuple[bytes, str]:
-        from msgspec.json import encode
-
+        made = site.change(graph, caller, said, headers.get("if-match"), lambda g: encode(operation(g)), keep, mark)
+        if mark is None:
+            return await made
         with gone(graph, mark):
-            return await site.change(graph, caller, said, expected, lambda g: encode(operation(g)), keep, mark)
+            return await made
 
-    return json(kind, *await keys_of(request).once(request, make))
+    return reply(request, kind, *await keys_of(request).once(request, make))
 
 
 def _require_unused(graph: ResourceGraph, jobs: Iterable[str]) -> None:

@@ -10,7 +10,6 @@ from litestar import Response, post
 from litestar.params import JSONBody
 
 from fluxres.clock import FOREVER, seconds
-from fluxres.model import targets
 from fluxres.service import answers, requests
 from fluxres.service.replies import CHILD, UNCONDITIONAL, Asked, Keep, T, caller_of, json, keys_of, site_of
 from fluxres.service.routes.changes import SCHEDULER
@@ -20,9 +19,9 @@ from fluxres.store.child import Both
 from fluxres.store.claims import Claim
 
 
-async def _once(request: Asked, graph: str, kind: type[T], operation: Callable[[Both], Any]) -> Response[T]:
+async def _once(request: Asked, graph: str, kind: type[T], operation: Callable[[Both], Any], command: str = "") -> Response[T]:
     """Change both graphs once, and answer with the document that the operation returns."""
-    caller, site, command = caller_of(request), site_of(request), f"{request.method} {request.url.path}"
+    caller, site, command = caller_of(request), site_of(request), command or f"{request.method} {request.url.path}"
     caller.require_whole("to change what a graph is a part of")
     mark = request.headers.get(CHILD)
 
@@ -48,7 +47,7 @@ async def grow(request: Asked, graph: OfGraph, data: JSONBody[requests.GrowChild
     def operation(pair: Both) -> dict[str, Any]:
         return {"paths": child.grow(pair, data.wanted, data.policy)}
 
-    return await _once(request, graph, answers.Paths, operation)
+    return await _once(request, graph, answers.Paths, operation, data.command)
 
 
 @post("/child/shrink", opt=SCHEDULER | UNCONDITIONAL, status_code=200, operation_id="shrinkChild")
@@ -56,9 +55,9 @@ async def shrink(request: Asked, graph: OfGraph, data: JSONBody[requests.ShrinkC
     """Return pools, by name, to the graph that this one is a part of."""
 
     def operation(pair: Both) -> dict[str, Any]:
-        return {"paths": child.shrink(pair, targets.pools(pair.part, data.wanted, "the parent"))}
+        return {"paths": child.shrink(pair, data.wanted)}
 
-    return await _once(request, graph, answers.Paths, operation)
+    return await _once(request, graph, answers.Paths, operation, data.command)
 
 
 @post("/child/extend", opt=SCHEDULER | UNCONDITIONAL, status_code=200, operation_id="extendChild")
@@ -69,7 +68,7 @@ async def extend(request: Asked, graph: OfGraph, data: JSONBody[requests.ExtendC
         found = child.extend(pair, data.end, data.duration_s)
         return {"end": None if found >= seconds(FOREVER) else found}
 
-    return await _once(request, graph, answers.NewEnd, operation)
+    return await _once(request, graph, answers.NewEnd, operation, data.command)
 
 
 @post("/child/refresh", opt=SCHEDULER | UNCONDITIONAL, status_code=200, operation_id="refreshChild")
@@ -117,9 +116,10 @@ def _lease(row: GraphRow, claim: Claim) -> bytes:
 async def renew(request: Asked, graph: OfGraph, data: JSONBody[requests.Leased]) -> Response[answers.Renewed]:
     """Renew the lease of this graph; the child that has it does so several times in its life."""
 
-    def change(store: Store) -> dict[str, Any]:
+    def change(store: Store, _keep: Keep | None) -> bytes:
+        # The answer is not kept for the next server, of which the same request renews it as well.
         until, lapsed = child.renew(store, graph, data.mark, None, "child: end")
-        return {"until": seconds(until), "lapsed": lapsed}
+        return msgspec.json.encode({"until": seconds(until), "lapsed": lapsed})
 
     return json(answers.Renewed, await _leased(request, graph, change))
 
@@ -128,29 +128,47 @@ async def renew(request: Asked, graph: OfGraph, data: JSONBody[requests.Leased])
 async def detach(request: Asked, graph: OfGraph, data: JSONBody[requests.Leased]) -> Response[answers.Dropped]:
     """Give the lease back; the graph stays as long as the job in the parent."""
 
-    def change(store: Store) -> dict[str, Any]:
-        child.detach(store, graph, data.mark, "child: detach")
-        return {"dropped": graph}
+    def change(store: Store, keep: Keep | None) -> bytes:
+        body = _dropped(graph)
+        child.detach(store, graph, data.mark, "child: detach", None if keep is None else keep(body, ""))
+        return body
 
     return json(answers.Dropped, await _leased(request, graph, change))
 
 
 @post("/child/end", opt=SCHEDULER | UNCONDITIONAL, status_code=200, operation_id="endChild")
-async def end(request: Asked, graph: OfGraph, data: JSONBody[requests.Leased]) -> Response[answers.Dropped]:
-    """End the child: its job in the parent is freed, and its graph is removed."""
+async def end(request: Asked, graph: OfGraph, data: JSONBody[requests.EndChild]) -> Response[answers.Dropped]:
+    """End the child: its job in the parent is freed, and its graph is removed. Without a mark, whoever has its lease loses it."""
+    caller = caller_of(request)
 
-    def change(store: Store) -> dict[str, Any]:
-        child.end(store, graph, "child: end", data.mark)
-        return {"dropped": graph}
+    def change(store: Store, keep: Keep | None) -> bytes:
+        body = _dropped(graph)
 
-    return json(answers.Dropped, await _leased(request, graph, change))
+        def note(above: str) -> tuple[str, str] | None:
+            caller.require_graph(above)
+            return None if keep is None else keep(body, "")
+
+        child.end(store, graph, data.command or "child: end", data.mark, user=caller.name, note=note)
+        return body
+
+    return json(answers.Dropped, await _leased(request, graph, change, is_of_lease=data.mark is not None))
 
 
-async def _leased(request: Asked, graph: str, change: Callable[[Store], dict[str, Any]]) -> dict[str, Any]:
-    """Change something of a child, which is gone if its lease was over. Errors: HoldLapsed."""
+def _dropped(graph: str) -> bytes:
+    return msgspec.json.encode({"dropped": graph})
+
+
+async def _leased(
+    request: Asked, graph: str, change: Callable[[Store, Keep | None], bytes], *, is_of_lease: bool = True
+) -> bytes:
+    """Change something of a child once; one that has a lease is gone if that was over. Errors: HoldLapsed."""
     caller_of(request).require_whole("a child")
-    with child.gone(graph):
-        return await site_of(request).in_store(graph, change)
+
+    async def make(keep: Keep | None) -> tuple[bytes, str]:
+        with child.gone(graph, "" if is_of_lease else None):
+            return await site_of(request).in_store(graph, lambda store: change(store, keep)), ""
+
+    return (await keys_of(request).once(request, make))[0]
 
 
 ROUTES: Final = (begin, renew, refresh, grow, shrink, extend, detach, end)

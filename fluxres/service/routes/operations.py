@@ -32,7 +32,7 @@ async def ready(request: Asked) -> Response[answers.Ready]:
         raise Unavailable("the service is stopping", retry_after_s=10)
     site = site_of(request)
     site.leadership.require()
-    graphs = len(await site.work(site.store.graphs))
+    graphs = await site.count_graphs()
     return json(answers.Ready, {"status": "ok", "store": "ok", "graphs": graphs, "epoch": site.leadership.epoch})
 
 

@@ -19,9 +19,9 @@ from typing import Any, ClassVar, Final, Protocol
 
 from fluxres import limits
 from fluxres.documents.document import shown
-from fluxres.errors import FluxresError, InputError, UsageError
-from fluxres.simulation.registry import Registry, pairs
+from fluxres.errors import InputError, UsageError
 from fluxres.syntax import duration as durations
+from fluxres.syntax.registry import Registry
 
 _DENOMINATOR_MAX: Final = 10**12
 
@@ -146,6 +146,16 @@ class Table:
 
     name: ClassVar[str] = "table"
 
+    @classmethod
+    def from_parameters(cls, values: Mapping[str, Any]) -> Table:
+        """A model from the values by size, as they are written."""
+        return cls(tuple(sorted((_size(size), cls.read(value)) for size, value in values.items())))
+
+    @staticmethod
+    def read(value: Any) -> Any:
+        """A value from text."""
+        return value
+
     def __post_init__(self) -> None:
         points = tuple((size, _decimal(value, str(size), self.name)) for size, value in self.points)
         object.__setattr__(self, "points", points)
@@ -191,6 +201,11 @@ class Times(Table):
 
     name: ClassVar[str] = "times"
 
+    @staticmethod
+    def read(value: Any) -> Any:
+        """Seconds from a duration."""
+        return _seconds(value)
+
     def _require(self) -> None:
         """Any times above 0 are possible."""
 
@@ -210,7 +225,10 @@ def _relative(points: Points) -> Points:
 
 
 MODELS: Final[Registry[Speedup]] = Registry(
-    "speedup", {each.name: each for each in (Linear, Amdahl, Downey, Table, Times)}, "fluxres.speedup_models"
+    "speed-up model",
+    {each.name: each for each in (Linear, Amdahl, Downey, Table, Times)},
+    "fluxres.speedup_models",
+    methods=("of",),
 )
 
 
@@ -227,45 +245,14 @@ def parse(given: str | Mapping[str, Any]) -> Speedup:
     >>> str(parse("downey:A=32,sigma=0.5")), str(parse({"amdahl": {"serial": 0.05}})), str(parse("times:1=1h,8=10m"))
     ('downey:A=32,sigma=0.5', 'amdahl:serial=0.05', 'times:1=3600,8=600')
     """
-    if isinstance(given, str):
-        name, _, rest = given.partition(":")
-        return _made(name, pairs(rest, f"speedup {name:.80}"))
-    if not isinstance(given, Mapping) or len(given) != 1:
-        raise UsageError(f"expected a name, or a mapping with one name, got {shown(given)}", where="speedup", hint=_hint())
-    ((key, values),) = given.items()
-    if values is not None and not isinstance(values, Mapping):
-        raise UsageError(f"expected parameters by name, got {shown(values)}", where=f"speedup {key!s:.80}")
-    return _made(str(key), {str(each): value for each, value in (values or {}).items()})
-
-
-def _made(name: str, values: Mapping[str, Any]) -> Speedup:
-    where, model = f"speedup {name:.80}", MODELS.find(name)
-    if model is None:
-        raise UsageError(f"no model of speed-up {name!r:.80}", where="speedup", hint=_hint())
-    try:
-        if model in (Table, Times):
-            return model(
-                tuple(sorted((_size(size), _seconds(value) if model is Times else value) for size, value in values.items()))
-            )
-        known = {key for key in model.__annotations__ if key != "name"}
-        for key in values:
-            if key not in known:
-                there = f"it has {', '.join(sorted(known))}" if known else "it has none"
-                raise UsageError(f"no parameter {key!r:.80}", where=where, hint=there)
-        return model(**values)
-    except FluxresError as error:
-        raise UsageError(error.message, where=where, hint=error.hint) from None
-    except TypeError as error:
-        raise UsageError(f"expected {', '.join(sorted(known))}", where=where, hint=str(error).partition(" ")[2]) from None
-
-
-def _hint() -> str:
-    return f"there is {', '.join(models())}, such as amdahl:serial=0.05"
+    if not isinstance(given, str | Mapping):
+        raise UsageError(f"expected a name, or a mapping with one name, got {shown(given)}", where="speed-up model")
+    return MODELS.make(given)
 
 
 def _size(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 19):
-        raise UsageError(f"expected a number of units, got {text!r:.80}")
+        raise UsageError(f"expected a number of units, got {text!r:.80}", where="table")
     return int(text)
 
 
@@ -275,7 +262,7 @@ def _seconds(value: Any) -> Any:
     try:
         return durations.parse(value)
     except InputError as error:
-        raise UsageError(error.message, hint=error.hint) from None
+        raise UsageError(error.message, where="times", hint=error.hint) from None
 
 
 def _decimal(value: object, name: str, where: str) -> Fraction:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from fluxres.clock import FOREVER, ticks
 from fluxres.errors import UsageError
-from fluxres.syntax import duration as durations
+from fluxres.syntax import parameters
 
 if TYPE_CHECKING:
     from fluxres.simulation.schedule import Finished
@@ -93,12 +93,4 @@ def parse(text: str) -> Checkpoint:
     >>> parse("interval=1h,save=30s")
     Checkpoint(interval_s=3600.0, save_s=30.0, restart_s=0.0)
     """
-    found: dict[str, float] = {}
-    for pair in text.split(","):
-        name, equals, value = pair.partition("=")
-        if name not in ("interval", "save", "restart") or not equals:
-            raise UsageError(
-                f"expected parts such as save=5m, got {pair!r:.80}", where="checkpoint", hint="interval, save, restart"
-            )
-        found[name] = durations.read(value)
-    return Checkpoint(found.get("interval"), found.get("save", 0.0), found.get("restart", 0.0))
+    return Checkpoint(**parameters.read(text, parameters.of(Checkpoint), "checkpoint"))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from fluxres.clock import FOREVER, TICKS_PER_S
 from fluxres.errors import UsageError
 from fluxres.simulation.disturbances.external import ExternalEvent
-from fluxres.syntax import duration as durations
+from fluxres.syntax import parameters
 
 if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
@@ -98,27 +98,5 @@ def parse(text: str, seed: int = 0) -> Failures:
     >>> parse("mtbf=30d,mttr=4h,shape=0.7", seed=3)
     Failures(mtbf_s=2592000.0, mttr_s=14400.0, shape=0.7, repair_shape=1.0, each='node', seed=3)
     """
-    found: dict[str, object] = {}
-    for pair in text.split(","):
-        name, equals, value = pair.partition("=")
-        try:
-            if name in ("mtbf", "mttr"):
-                found[f"{name}_s"] = durations.read(value)
-            elif name in ("shape", "repair_shape"):
-                found[name] = float(value)
-            elif name == "each":
-                found[name] = value
-            else:
-                equals = ""
-        except ValueError:
-            equals = ""
-        if not equals:
-            raise UsageError(
-                f"expected parts such as mtbf=30d, got {pair!r:.80}",
-                where="failures",
-                hint="mtbf, mttr, shape, repair_shape, each",
-            )
-    missing = [name for name in ("mtbf", "mttr") if f"{name}_s" not in found]
-    if missing:
-        raise UsageError(f"expected {' and '.join(missing)} as well, got {text!r:.80}", where="failures")
-    return Failures(**found, seed=seed)  # type: ignore[arg-type]  # checked by name above
+    known = parameters.of(Failures, without=("seed",))
+    return Failures(**parameters.read(text, known, "failures"), seed=seed)

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from fluxres.clock import FOREVER, TICKS_PER_S, ticks
 from fluxres.errors import UsageError
 from fluxres.simulation.disturbances.external import STATES
-from fluxres.simulation.energy import node_power, power_cap
-from fluxres.simulation.energy.energy import CATEGORIES, Energy, EnergyUse, is_known
+from fluxres.simulation.energy import node_power
+from fluxres.simulation.energy.energy import CATEGORIES, Energy, EnergyUse
 from fluxres.simulation.energy.node_power import MICROWATTS
 from fluxres.simulation.energy.power_saving import Rate
 from fluxres.simulation.metrics import averages
@@ -31,7 +31,6 @@ from fluxres.simulation.metrics import averages
 if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
     from fluxres.instance import Job
-    from fluxres.instance.accounting import Accounting
     from fluxres.simulation.energy.power_cap import PowerCap
     from fluxres.simulation.machine import Machine
 
@@ -498,30 +497,6 @@ class Fleet:
         free = np.flatnonzero(self._holders == 0)
         rank = np.array([0, 2, 3, 1])[self._state[free]]
         return np.concatenate((free[np.lexsort((free, rank))][: count - lent.size], lent))
-
-
-def with_fleet(machine: Machine, settings: Energy | None, accounting: Accounting | None = None) -> tuple[Machine, Fleet | None]:
-    """The machine of a simulation, with a feed if there is a power cap; and its nodes, if it is known what they draw.
-
-    Args:
-        settings: None: what nodes have as properties, if they have.
-        accounting: its limits on times are refused where jobs wait for their nodes: policies plan the sum of wait and run.
-
-    Errors: those of `Fleet`; UsageError for a cap that cannot be kept, and for such limits.
-    """
-    if settings is None and not is_known(machine.graph.structure):
-        return machine, None
-    fleet = Fleet(machine, settings if settings is not None else Energy())
-    if fleet.longest_wait and accounting is not None and accounting.limits_times:
-        raise UsageError(
-            "accounting: jobs that wait for their nodes cannot have max_time, default_time or max_wall",
-            hint="take these limits out of the accounting, or switch no nodes off",
-        )
-    if fleet.cap is not None:
-        power_cap.require(fleet.cap, fleet)
-        machine = power_cap.with_feed(machine, fleet, fleet.cap)
-        fleet.move_to(machine)
-    return machine, fleet
 
 
 def _draws(structure: Structure, pools: NDArray[np.int32], cores: Numbers, settings: Energy) -> Numbers:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.errors import InputError, UsageError
+from fluxres.syntax import parameters
 
 MICROWATTS: Final = 1_000_000
 """Per watt: powers are whole microwatts, so that energy is a whole number as well, without drift."""
@@ -137,19 +138,4 @@ def parse(text: str) -> NodePower:
     >>> parse("idle=100,full=200,off=10")
     NodePower(idle_w=100.0, full_w=200.0, epsilon_w=None, off_w=10.0, resume_w=None, suspend_w=None)
     """
-    names = [field.name.removesuffix("_w") for field in fields(NodePower)]
-    found: dict[str, float] = {}
-    for pair in text.split(","):
-        name, _, value = pair.partition("=")
-        try:
-            if name not in names:
-                raise ValueError(name)
-            found[f"{name}_w"] = float(value)
-        except ValueError:
-            raise UsageError(
-                f"expected watts such as idle=100, got {pair!r:.80}", where="energy", hint=", ".join(names)
-            ) from None
-    missing = [name for name in ("idle", "full") if f"{name}_w" not in found]
-    if missing:
-        raise UsageError(f"expected {' and '.join(missing)} as well, got {text!r:.80}", where="energy")
-    return NodePower(**found)
+    return NodePower(**parameters.read(text, parameters.of(NodePower), "energy"))

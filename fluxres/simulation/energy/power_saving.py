@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from fluxres.clock import FOREVER, TICKS_PER_S, ticks
-from fluxres.errors import FluxresError, UsageError
-from fluxres.syntax import duration as durations
+from fluxres.errors import UsageError
+from fluxres.syntax import parameters
 
 _MINUTE: Final = 60 * TICKS_PER_S
 
@@ -91,10 +91,6 @@ class Rate:
         return found
 
 
-_TIMES: Final = {"suspend_time": "suspend_time_s", "suspend": "suspend_s", "resume": "resume_s"}
-_COUNTS: Final = {"keep": "keep_idle", "suspend_rate": "suspend_rate", "resume_rate": "resume_rate"}
-
-
 def parse(text: str) -> PowerSaving:
     """Power saving from a command line: ``suspend_time=10m``, and suspend, resume, keep, suspend_rate and resume_rate.
 
@@ -103,21 +99,5 @@ def parse(text: str) -> PowerSaving:
     >>> parse("suspend_time=10m,resume=90,keep=4")
     PowerSaving(suspend_time_s=600.0, suspend_s=0.0, resume_s=90.0, keep_idle=4, suspend_rate=0, resume_rate=0)
     """
-    found: dict[str, float | int] = {}
-    for pair in text.split(","):
-        name, _, value = pair.partition("=")
-        if name not in _TIMES and name not in _COUNTS:
-            raise UsageError(
-                f"expected parts such as suspend_time=10m, got {pair!r:.80}",
-                where="power saving",
-                hint=", ".join((*_TIMES, *_COUNTS)),
-            )
-        try:
-            found[_TIMES.get(name) or _COUNTS[name]] = durations.read(value) if name in _TIMES else int(value)
-        except FluxresError as error:
-            raise UsageError(f"{name}: {error.message}", where="power saving") from None
-        except ValueError:
-            raise UsageError(f"{name}: expected a whole number, got {value!r:.80}", where="power saving") from None
-    if "suspend_time_s" not in found:
-        raise UsageError(f"expected suspend_time as well, got {text!r:.80}", where="power saving")
-    return PowerSaving(**found)  # type: ignore[arg-type]  # counts are whole, times are not
+    known = parameters.of(PowerSaving, renamed={"keep_idle": "keep"}, required=("suspend_time_s",))
+    return PowerSaving(**parameters.read(text, known, "power saving"))

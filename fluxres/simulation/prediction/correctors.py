@@ -7,14 +7,16 @@ runtime estimates, IEEE Trans. Parallel Distrib. Syst. 18(6), 2007, as PySS has 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Final
 
 from fluxres.clock import TICKS_PER_S
 
 
-class Corrector:
-    """Base class of correctors; those of other packages have the same method."""
+class Corrector(ABC):
+    """A corrector, a base class of such; any class with this method is one."""
 
+    @abstractmethod
     def correct(self, planned: int, requested: int, number: int) -> int:
         """The next length of a job, in ticks from its start; the caller keeps it above what the job has run and to its limit.
 
@@ -23,7 +25,6 @@ class Corrector:
             requested: the limit.
             number: how often the job was corrected before.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no method correct")
 
 
 class ToLimit(Corrector):

@@ -14,9 +14,9 @@ from fluxres.errors import FluxresError, UsageError
 from fluxres.instance.job import Job
 from fluxres.simulation.prediction.correctors import Corrector, Doubling, Increments, ToLimit
 from fluxres.simulation.prediction.predictors import Average, Categories, Perfect, Predictor, Requested, Tsafrir, UsedFraction
-from fluxres.simulation.registry import Registry
 from fluxres.simulation.schedule import Finished
 from fluxres.simulation.workload.workload import Submission
+from fluxres.syntax.registry import Registry
 
 PREDICTORS: Final[Registry[Predictor]] = Registry(
     "predictor",
@@ -29,9 +29,13 @@ PREDICTORS: Final[Registry[Predictor]] = Registry(
         "categories": Categories,
     },
     "fluxres.run_time_predictors",
+    methods=("predict", "ended"),
 )
 CORRECTORS: Final[Registry[Corrector]] = Registry(
-    "corrector", {"requested": ToLimit, "tsafrir": Increments, "doubling": Doubling}, "fluxres.run_time_correctors"
+    "corrector",
+    {"requested": ToLimit, "tsafrir": Increments, "doubling": Doubling},
+    "fluxres.run_time_correctors",
+    methods=("correct",),
 )
 
 

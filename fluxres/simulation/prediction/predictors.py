@@ -8,6 +8,7 @@ application profiler for use by parallel schedulers, JSSPP 1997.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable
 from math import sqrt
@@ -20,15 +21,15 @@ from fluxres.instance.inventory import requested_units
 from fluxres.simulation.workload.workload import Submission
 
 
-class Predictor:
-    """Base class of predictors; those of other packages have the same methods.
+class Predictor(ABC):
+    """A predictor, a base class of such; any class with these methods is one.
 
     A job is predicted once, when it is submitted.  The caller keeps the prediction between 1 and the limit.
     """
 
+    @abstractmethod
     def predict(self, job: Submission) -> int:
         """How long a job runs, in ticks."""
-        raise NotImplementedError(f"{type(self).__name__} has no method predict")
 
     def ended(self, job: Submission, ran: int) -> None:
         """Learn from a job that has ended, and was not canceled.

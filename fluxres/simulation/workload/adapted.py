@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
 from typing import Any, Final
 
 from fluxres.clock import ticks
-from fluxres.errors import InputError, UsageError
+from fluxres.errors import UsageError
 from fluxres.simulation.adaptive import speedup as speedups
 from fluxres.simulation.adaptive.adaptive import Adaptive
 from fluxres.simulation.adaptive.speedup import Speedup, Times
 from fluxres.simulation.workload import workload as workloads
 from fluxres.simulation.workload.workload import Submission
-from fluxres.syntax import duration as durations
+from fluxres.syntax import parameters
 from fluxres.syntax.count import Count, exactly
 from fluxres.syntax.range import Range
 
@@ -92,7 +92,7 @@ def _model(text: str) -> Speedup:
 
 
 @dataclass
-class Adapted:
+class Adapted(workloads.ChangedJobs):
     """Jobs, some of which are moldable or malleable.
 
     Args:
@@ -105,17 +105,7 @@ class Adapted:
     units: int
     seed: int = 0
 
-    def __len__(self) -> int:
-        return len(self.jobs)
-
-    def __iter__(self) -> Iterator[Submission]:
-        return map(self._changed, self.jobs)
-
-    def share(self, index: int, number: int) -> Iterator[Submission]:
-        """The jobs for one of `number` instances."""
-        return map(self._changed, workloads.share(self.jobs, index, number))
-
-    def _changed(self, job: Submission) -> Submission:
+    def changed(self, job: Submission) -> Submission:
         how = self.how
         if not isinstance(job.ask, int) or job.adaptive is not None or job.jobs:
             return job
@@ -124,9 +114,6 @@ class Adapted:
         wait = ticks(how.reconfiguration_s)
         sizes = how.sizes(job.ask, self.units)
         return job._replace(adaptive=Adaptive(sizes, job.ask, how.model(job.ask), how.kind == "malleable", wait))
-
-
-_KEYS: Final = {"min": "least", "max": "most", "operator": "operator", "operand": "operand", "fraction": "fraction"}
 
 
 def parse(text: str, speedup: str) -> Adapting:
@@ -140,21 +127,5 @@ def parse(text: str, speedup: str) -> Adapting:
     if not speedup:
         raise UsageError("expected a model of speed-up as well", where="adaptive", hint="such as amdahl:serial=0.05")
     kind, _, rest = text.partition(":")
-    found: dict[str, Any] = {}
-    for pair in rest.split(",") if rest else ():
-        name, equals, value = pair.partition("=")
-        try:
-            if name == "reconfiguration":
-                found["reconfiguration_s"] = durations.parse(value)
-            elif name not in _KEYS:
-                equals = ""
-            elif name in ("operator", "operand"):
-                found[name] = value if name == "operator" else int(value)
-            else:
-                found[_KEYS[name]] = float(value)
-        except (ValueError, InputError):
-            equals = ""
-        if not equals:
-            hint = f"{', '.join(_KEYS)}, reconfiguration"
-            raise UsageError(f"expected parts such as min=0.5, got {pair!r:.80}", where="adaptive", hint=hint)
-    return Adapting(kind, speedup, **found)
+    known = parameters.of(Adapting, without=("kind", "speedup"), renamed={"least": "min", "most": "max"})
+    return Adapting(kind, speedup, **parameters.values(parameters.pairs(rest, "adaptive"), known, "adaptive"))

@@ -9,6 +9,7 @@ http://www.cs.huji.ac.il/labs/parallel/workload/m_tsafrir05).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
@@ -19,20 +20,20 @@ from typing import Final
 from fluxres import limits
 from fluxres.clock import FOREVER, TICKS_PER_S
 from fluxres.errors import LimitExceeded, UsageError
-from fluxres.simulation.registry import Registry
 from fluxres.simulation.workload.workload import Submission, Workload
+from fluxres.syntax.registry import Registry
 
 
-class EstimateModel:
-    """Base class of models; those of other packages have the same method."""
+class EstimateModel(ABC):
+    """A model of estimates, a base class of such; any class with this method is one."""
 
+    @abstractmethod
     def estimates(self, jobs: Sequence[Submission], drawn: Random) -> list[int]:
         """The limits of jobs, in ticks.
 
         Args:
             drawn: for all random numbers.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no method estimates")
 
 
 class Exact(EstimateModel):
@@ -248,7 +249,10 @@ def assigned(runs: Sequence[int], values: Counter[int], drawn: Random) -> list[i
 
 
 ESTIMATES: Final[Registry[EstimateModel]] = Registry(
-    "estimate model", {"exact": Exact, "factor": Factor, "tsafrir": Modal}, "fluxres.estimate_models"
+    "estimate model",
+    {"exact": Exact, "factor": Factor, "tsafrir": Modal},
+    "fluxres.estimate_models",
+    methods=("estimates",),
 )
 
 

@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from fluxres.clock import ticks
-from fluxres.errors import InputError, UsageError
+from fluxres.errors import UsageError
 from fluxres.instance.job import BEGIN
 from fluxres.simulation.workload.workload import Submission
 from fluxres.syntax import duration as durations
+from fluxres.syntax import parameters
 
 KINDS: Final = ("think", "sessions")
 GAP_S: Final = 1200.0
@@ -156,10 +157,10 @@ def require_kind(kind: str) -> int | None:
     name, _, rest = kind.partition(":")
     if name == "think" and not rest:
         return None
-    key, equals, value = rest.partition("=")
-    if name != "sessions" or (rest and (key != "gap" or not equals)):
+    if name != "sessions":
         raise UsageError(f"expected think, sessions or sessions:gap=D, got {kind!r:.80}", where="feedback")
-    try:
-        return ticks(durations.read(value) if rest else GAP_S)
-    except InputError as error:
-        raise UsageError(f"gap: {error.message}", where="feedback") from None
+    given = parameters.values(parameters.pairs(rest, "feedback"), _SESSIONS, "feedback sessions")
+    return ticks(given.get("gap_s", GAP_S))
+
+
+_SESSIONS: Final = {"gap": parameters.Parameter("gap_s", "a duration", durations.read)}

@@ -14,6 +14,7 @@ from typing import Final
 
 from fluxres.clock import TICKS_PER_S
 from fluxres.errors import UsageError
+from fluxres.simulation.workload import trace
 from fluxres.simulation.workload.workload import Submission
 
 WEEK: Final = 7 * 86400 * TICKS_PER_S
@@ -44,9 +45,7 @@ class Resample:
         if self.by not in PARTS or self.weeks < 1:
             raise UsageError(f"expected weeks of at least 1 and by {' or '.join(PARTS)}", where="resample")
         if not self.jobs and self.file:
-            from fluxres.simulation.workload.reading import read
-
-            self.jobs = list(read(self.file))
+            self.jobs = list(trace.read(self.file))
         if not self.jobs:
             raise UsageError("a trace without jobs cannot be resampled", where="resample", hint="give file=TRACE")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -240,3 +241,23 @@ def _other(job: Submission, dependency: str) -> object:
     if scheme == SINGLETON:
         return (job.user, job.name)
     return None if scheme == BEGIN else value
+
+
+class ChangedJobs(ABC):
+    """A workload whose jobs are those of another one, each changed as it is read."""
+
+    jobs: Any
+
+    @abstractmethod
+    def changed(self, job: Submission) -> Submission:
+        """What becomes of a job."""
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    def __iter__(self) -> Iterator[Submission]:
+        return map(self.changed, self.jobs)
+
+    def share(self, index: int, number: int) -> Iterator[Submission]:
+        """The jobs for one of `number` instances."""
+        return map(self.changed, share(self.jobs, index, number))

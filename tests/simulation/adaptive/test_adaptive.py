@@ -193,7 +193,7 @@ def test_a_list_of_jobs_has_sizes_in_the_counts_of_requests() -> None:
     ("entry", "message"),
     [
         ("request: node, run: 1, preferred: 2", "preferred: a job has sizes only if it says how much faster it is on more"),
-        ("request: node=2-4, speedup: x, run: 1", "no model of speed-up 'x'"),
+        ("request: node=2-4, speedup: x, run: 1", "no speed-up model 'x'"),
         ("request: node=2-4, speedup: linear, run: 1, preferred: 5", "preferred: expected one of the sizes 2-4, got 5"),
         ("request: node=2/core=2-4, speedup: linear, run: 1", "counts of its one outermost resource"),
         ("request: node=2-4, speedup: linear, run: 1, reconfiguration: 3", "only a malleable job changes its size"),

@@ -125,11 +125,11 @@ def test_every_model_is_read_as_it_is_written() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("gustafson", "no model of speed-up 'gustafson'"),
+        ("gustafson", "no speed-up model 'gustafson'"),
         ("amdahl", "expected serial"),
         ("amdahl:serial=2", "serial: expected 0 to 1, got 2"),
         ("amdahl:serial=nan", "serial: expected a number"),
-        ("amdahl:serial", "expected parameters as name=value"),
+        ("amdahl:serial", "expected name=value"),
         ("amdahl:part=0.1", "no parameter 'part'"),
         ("linear:x=1", "no parameter 'x'"),
         ("downey:A=0.5", "A: expected at least 1, got 0.5"),

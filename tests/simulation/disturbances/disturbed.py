@@ -171,7 +171,7 @@ class Disturbed:
         return True
 
     def reserve(self, target: object) -> bool:
-        wanted, start, length = target  # type: ignore[misc]
+        wanted, start, length = target
         end = start + length
         if not self.has_names:
             if wanted > self.size - max(map(self.used, range(start, end))):

@@ -62,12 +62,12 @@ def random_events(random: Random, size: int, jobs: int, last: int, *, has_names:
 def external(event: tuple[int, str, object]) -> ExternalEvent:
     at, action, target = event
     if action == "reserve":
-        wanted, start, length = target  # type: ignore[misc]
+        wanted, start, length = target
         named = wanted if isinstance(wanted, int) else ",".join(f"node{u}" for u in sorted(wanted))
         return ExternalEvent(at * TICKS_PER_S, action, Booking(named, start * TICKS_PER_S, length * TICKS_PER_S))
     return ExternalEvent(
         at * TICKS_PER_S, action, f"node{target}" if action in ("down", "up", "drain", "remove", "add") else target
-    )  # type: ignore[arg-type]
+    )
 
 
 def differences(seed: int) -> list[str]:

@@ -32,12 +32,12 @@ def test_random_courses_agree_with_an_oracle(first: int) -> None:
 
 
 def _simulator(events: object, machine: Machine | None = None, **settings: object) -> Simulator:
-    made = Disturbances(events, **settings)  # type: ignore[arg-type]
+    made = Disturbances(events, **settings)
     return Simulator(machine or Machine(of_shape("node=2")), queue_policy="fcfs", disturbances=made)
 
 
 def _job(number: int, run: int, size: int = 1, submit: int = 0, **more: object) -> Submission:
-    return Submission(number, submit * S, run * S, run * S, size, **more)  # type: ignore[arg-type]
+    return Submission(number, submit * S, run * S, run * S, size, **more)
 
 
 def test_losses_are_those_of_a_small_case() -> None:
@@ -80,7 +80,7 @@ def test_no_policy_starves_behind_a_reservation(machine: object, policy: str, or
     events = [ExternalEvent(0, "reserve", Booking(4, 50 * S, 50 * S))]
     jobs = [_job(1, 200, 4, 1), _job(2, 60, 2, 1), _job(3, 40, 3, 1)]
     made = Disturbances(events)
-    simulator = Simulator(Machine(machine), queue_policy=policy, event_order=order, disturbances=made)  # type: ignore[arg-type]
+    simulator = Simulator(Machine(machine), queue_policy=policy, event_order=order, disturbances=made)
     result = simulator.run(jobs)
     assert result.schedule is not None
     assert result.left == 0

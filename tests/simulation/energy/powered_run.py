@@ -56,7 +56,7 @@ def draw(random: Random) -> tuple[Watts, Rules, Energy]:
         given = (rules.suspend_time, rules.suspend, rules.resume)
         saving = PowerSaving(
             *(None if value is None else float(value) for value in given), rules.keep, rules.suspend_rate, rules.resume_rate
-        )  # type: ignore[arg-type]
+        )
     return watts, rules, Energy(node, saving)
 
 

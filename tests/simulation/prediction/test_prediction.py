@@ -144,9 +144,9 @@ def test_a_corrector_that_does_not_help_is_called_again_until_the_limit() -> Non
     [
         ("nobody", "tsafrir", "no predictor 'nobody'"),
         ("tsafrir", "nobody", "no corrector 'nobody'"),
-        ("average:last", "tsafrir", "expected parameters as name=value, got 'last'"),
-        ("average:first=2", "tsafrir", "got 'first=2'"),
-        ("average:last=two", "tsafrir", "expected a number, got 'two'"),
+        ("average:last", "tsafrir", "expected name=value, got 'last'"),
+        ("average:first=2", "tsafrir", "no parameter 'first'"),
+        ("average:last=two", "tsafrir", "expected a whole number, got 'two'"),
         ("average:by=shoe", "tsafrir", "no feature 'shoe'"),
         ("average:last=1,least=2", "tsafrir", "expected 1 <= least <= last"),
         ("categories:last=1", "tsafrir", "expected at least 2, got 1"),

@@ -97,7 +97,7 @@ def test_jobs_longer_than_the_largest_value_are_noted_and_stopped() -> None:
         ("tsafrir:max=soon", "expected a duration, got 'soon'"),
         ("tsafrir:share=0.9", "expected 0 to 0.89"),
         ("factor:f=-1", "expected 0 to 1e6"),
-        ("factor:1", "expected parameters as name=value"),
+        ("factor:1", "expected name=value"),
     ],
 )
 def test_wrong_models(model: str, message: str) -> None:

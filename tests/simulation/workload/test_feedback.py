@@ -130,7 +130,7 @@ def test_waits_that_a_trace_does_not_have_are_noted() -> None:
 
 @pytest.mark.parametrize("text", ["yes", "think:gap=1m", "sessions:1m", "sessions:gap=soon", "sessions:gap", "sessions:gap="])
 def test_wrong_words(text: str) -> None:
-    with pytest.raises(UsageError, match=r"expected think|gap:"):
+    with pytest.raises(UsageError, match=r"feedback: expected (think|name=value)|feedback sessions gap: expected a duration"):
         simulate([job(1, 0, 10)], 4, feedback=text)
 
 

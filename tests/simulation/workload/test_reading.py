@@ -16,7 +16,8 @@ from fluxres.clock import FOREVER
 from fluxres.documents.source import Source
 from fluxres.errors import FluxresError
 from fluxres.simulation.workload import batsim, jobspecs, swf
-from fluxres.simulation.workload.reading import detect, read
+from fluxres.simulation.workload.reading import read
+from fluxres.simulation.workload.trace import detect
 
 S = 1_000_000
 LINE = "{job} {submit} 0 {run} {given} -1 -1 {wanted} {limit} -1 1 7 1 -1 -1 -1 -1 -1"
@@ -38,7 +39,7 @@ def test_a_model_has_so_many_days() -> None:
     assert week[-1].submit - first < 7 * 86400 * 10**6 <= longer[len(week)].submit - first
     assert read("bursts:days=1,on=10m", seed=3).count == len(list(read("bursts:days=1,on=10m", seed=3)))
     assert read("lublin:days=7,jobs=5").count == 5
-    with pytest.raises(UsageError, match="ensemble has no 'days'"):
+    with pytest.raises(UsageError, match="workload model ensemble: no parameter 'days'"):
         read("ensemble:days=7")
 
 
@@ -305,11 +306,11 @@ def test_formats_are_detected_by_content(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("lublin:size=3", "needs a number of jobs"),
+        ("lublin:size=3", "expected a number of jobs"),
         ("lublin:jobs", "name=value"),
-        ("lublin:jobs=x", "a number"),
+        ("lublin:jobs=x", "lublin jobs: expected a whole number"),
         ("ensemble:jobs=3,run=soon", "a duration"),
-        ("ensemble:jobs=3,colour=1", "no 'colour'"),
+        ("ensemble:jobs=3,colour=1", "no parameter 'colour'"),
         ("ensemble:jobs=3,distribution=zipf", "fixed"),
         ("bursts:jobs=3,on=0", "above 0"),
         ("lublin:jobs=3,size=0", "at least 1"),

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fluxres.errors import UsageError
 from fluxres.formats.machine.visible import CUDA, ROCR, words
 from fluxres.formats.peers.hyperqueue.request import format_value
-from fluxres.formats.peers.inventory import LABEL
+from fluxres.formats.peers.instances import label
 from fluxres.graph.structure import Structure
 from fluxres.match.workers import Amounts, is_sum
 from fluxres.model.values import Allocation
@@ -162,22 +162,6 @@ def _in_order(allocation: Allocation) -> list[int]:
     order = () if allocation.chosen is None else allocation.chosen.pools
     here = set(held)
     return [*(v for v in order if v in here), *sorted(here.difference(order))]
-
-
-def label(structure: Structure, v: int) -> str:
-    """What HyperQueue calls an index, and a canary its instance: the label in its file, else its id, else its name.
-
-    >>> from fluxres.formats.peers.hyperqueue.read import read_words
-    >>> made = read_words("cpus=1x1 gpus=[a]").structure
-    >>> [label(made, v) for v in (2, 3)]
-    ['0', 'a']
-    """
-    kind = structure.kind_of(v)
-    kept = dict(kind.properties).get(LABEL)
-    if isinstance(kept, str):
-        return kept
-    number = structure.id.item(v)
-    return str(number) if number >= 0 and kind.name is None and v not in structure.names else structure.name(v)
 
 
 def of_grants(
