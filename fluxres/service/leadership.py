@@ -228,6 +228,9 @@ class Leadership:
         try:
             own = self._taken(found)
         except StoreBusy:
+            with self._store.database.reading() as db:
+                if db is None or lease.read(db) != found:
+                    return  # it has been renewed, or another server was faster: who has the lock works
             holder = None if found is None else found.holder
             if holder is None or not self._store.database.break_lock(holder.processes[0][0], holder.host):
                 raise
