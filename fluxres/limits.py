@@ -359,6 +359,12 @@ POWER_CAP_WATTS_MAX: Final = 10**12
 BOOT_MESSAGES_MAX: Final = 10_000
 """Messages of one child that boots in a simulation, each of which is two events."""
 
+FIT_STARTS_MAX: Final = 10_000
+"""Different starts that a fit of measured decisions remembers; more do not change which terms it can tell apart."""
+
+FIT_STARTS_LISTED_MAX: Final = 64
+"""Starts that a fit which cannot tell terms apart lists as those that it describes; it refuses others."""
+
 START_WAIT_SECONDS: Final = 60.0
 """Seconds after which a run starts although others are starting: one of them may be stopped."""
 

@@ -121,6 +121,12 @@ def _resize_policies() -> Iterable[str]:
     return POLICIES
 
 
+def _costs() -> Iterable[str]:
+    from fluxres.simulation.costs.models import MODELS
+
+    return ["none", "measured", "measured:calibrate", *(model.name for model in MODELS)]
+
+
 def _predictors() -> Iterable[str]:
     from fluxres.simulation.prediction.prediction import PREDICTORS
 
@@ -165,6 +171,7 @@ format_written = one_of(lambda: _formats(writing=True))
 match_policy = one_of(_match_policies)
 queue_policy = one_of(_queue_policies)
 balance = one_of(_balances)
+cost = one_of(_costs)
 elastic = one_of(_elastics)
 size_policy = one_of(_size_policies)
 resize_policy = one_of(_resize_policies)

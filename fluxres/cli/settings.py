@@ -134,9 +134,14 @@ class Duration(click.ParamType[float]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Seconds of `30m` or `1:00:00`."""
+        from fluxres.errors import FluxresError
         from fluxres.syntax import duration
 
-        return value if isinstance(value, float) else duration.read(value)
+        try:
+            return value if isinstance(value, float) else duration.read(value)
+        except FluxresError as error:
+            error.where = error.where if param is None else param.opts[0]
+            raise
 
 
 class OutputFormat(click.ParamType[str]):

@@ -46,7 +46,7 @@ def _check_run(seen: dict[bytes, Any], study: Study, run: Run) -> None:
     _once(seen, study, run, "disturbances.events", page.disturbances.events, lambda: parts.events(run))
     disturbed = (page.machine, page.unit, page.disturbances)
     _once(seen, study, run, "disturbances", disturbed, lambda: parts.disturbances(run, machine))
-    _once(seen, study, run, "energy", (page.machine, page.unit, page.energy, page.accounting), lambda: _energy(run, machine))
+    _once(seen, study, run, "energy", (page.machine, page.unit, page.energy, page.resize_policy), lambda: _energy(run, machine))
     worked = (page.machine, page.unit, page.cost, page.disturbances, page.energy, page.prediction, page.hierarchy)
     working = "cost" if page.cost != "none" else "hierarchy.starts_per_node"
     _once(seen, study, run, working, worked, lambda: _work(run, machine, levels))
@@ -91,7 +91,9 @@ def _inventory(run: Run, machine: Machine) -> None:
 
 
 def _energy(run: Run, machine: Machine) -> None:
-    with_fleet(machine, parts.energy(run.page.energy), parts.accounting(run))
+    _, fleet = with_fleet(machine, parts.energy(run.page.energy))
+    if fleet is not None and malleable.parse(run.page.resize_policy).is_needed:
+        fleet.require_always_on()
 
 
 def _work(run: Run, machine: Machine, levels: Hierarchy) -> None:

@@ -25,6 +25,9 @@ from fluxres.experiments import parts
 from fluxres.experiments.figures import figures, share
 from fluxres.experiments.study import Run
 from fluxres.simulation.adaptive import malleable
+from fluxres.simulation.calibration import calibrate
+from fluxres.simulation.costs import models as cost_models
+from fluxres.simulation.costs.fit import Fit
 from fluxres.simulation.costs.least import measured
 from fluxres.simulation.costs.overheads import LevelCost, fit_of, fitting
 from fluxres.simulation.energy.fleet import Fleet
@@ -156,6 +159,8 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
         sinks: list[Sink] = [table, SwfText(swf, header), series, by_instance, ran, *drawn, *resized]
         costs = measured(parts.costs(run.page.cost), lambda costs: _pass(run, levels, costs))
         fit = fit_of(costs)
+        if fit is not None:
+            _calibrate(fit, run, levels)
         simulator = _simulator(run, machine, levels, costs if fit is None else fitting(costs, fit), sinks)
         result = simulator.run(workload, ended)
     if not table.count:
@@ -183,6 +188,7 @@ def _execute(run: Run, folder: Path, progress: Callable[[float], None] | None) -
     if fit is not None:
         document["fitted_cost"] = str(fit.fitted())
         document["fit"] = fit.quality()._asdict()
+    document["cost_models"] = _cost_models(run)
     document["workload"] = {"name": workload.name, "left_out": dict(workload.left_out), "notes": dict(workload.notes)}
     (folder / METRICS).write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))
     return Outcome(run.key, found, "; ".join(result.errors))
@@ -211,6 +217,24 @@ def _pass(run: Run, levels: Hierarchy, costs: list[LevelCost]) -> None:
     """A pass of a simulation only to measure its decisions."""
     machine = parts.machine(run)
     _simulator(run, machine, levels, costs, []).run(parts.workload(run, machine.count))
+
+
+def _calibrate(fit: Fit, run: Run, levels: Hierarchy) -> None:
+    calibrate(
+        fit,
+        lambda: parts.machine(run),
+        queue_policies=levels.queue_policies,
+        match_policies=levels.match_policies,
+        inventory=run.page.inventory,
+    )
+
+
+def _cost_models(run: Run) -> list[dict[str, str]]:
+    """The named cost models of a run, each once."""
+    entries = run.page.cost if isinstance(run.page.cost, list) else [run.page.cost]
+    names = dict.fromkeys(each.model for each in entries if not isinstance(each, str) and each.model is not None)
+    found = [cost_models.find(name) for name in names]
+    return [{"name": each.name, "source": each.source, "valid": each.valid, "residuals": each.residuals} for each in found]
 
 
 def _lay_out(path: Path, series: Series, units: int) -> None:

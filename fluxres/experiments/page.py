@@ -60,6 +60,7 @@ def page(
         _section("Allocation over time", _GANTTS + _captioned(gantts)) if gantts else "",
         _section("Scheduler levels", levels) if levels else "",
         _section("Measured costs", _MEASURED + fits) if (fits := _fits(found)) else "",
+        _section("Cost models", _MODELS + models) if (models := _cost_models(found)) else "",
         _section("Classes of jobs", _CLASSES + classes) if (classes := _classes(found)) else "",
         _section("Failed runs", _failures(failed)) if failed else "",
         _section("All metrics", _all(found)),
@@ -96,7 +97,12 @@ _CLASSES: Final = (
 )
 _MEASURED: Final = (
     "<p>Processor time of decisions, and the sum of terms that fits it best, for each run. The residual is the root of the mean"
-    " square of what the fit does not say; a fit with a large one must not be carried to another study.</p>"
+    " square of what the fit does not say. Quantities that are not identified did not vary, or only together: such a fit refuses"
+    " other topologies. Measure with calibrate: true for one that describes them.</p>"
+)
+_MODELS: Final = (
+    "<p>Costs of decisions of other schedulers, with the sources of their constants, and how far they are from what was measured"
+    " or published there.</p>"
 )
 _OVER_TIME: Final = (
     "<p>First run of each setting. Time starts with the first submission; all settings have the same axes. Dotted"
@@ -137,7 +143,12 @@ def _section(heading: str, content: str) -> str:
 
 
 def _table(name: str, headings: Sequence[str], rows: Sequence[Sequence[str]], words: int) -> str:
-    """A table whose first `words` columns are text; cells are HTML already.  A wide one scrolls, with a shadow at the cut."""
+    """A table whose first `words` columns are text; cells are HTML already.  A wide one scrolls, with a shadow at the cut.
+
+    Columns without any value are left out.
+    """
+    kept = [at for at in range(len(headings)) if at < words or any(row[at] not in _NO_VALUE for row in rows)]
+    headings, rows = [headings[at] for at in kept], [[row[at] for at in kept] for row in rows]
     head = "".join(f"<th scope=col{'' if at < words else ' class=n'}>{escape(text)}</th>" for at, text in enumerate(headings))
     lines = "".join(
         "<tr>" + "".join(f"<td{'' if at < words else ' class=n'}>{cell}</td>" for at, cell in enumerate(row)) + "</tr>\n"
@@ -145,6 +156,9 @@ def _table(name: str, headings: Sequence[str], rows: Sequence[Sequence[str]], wo
     )
     region = f'<div class=wide tabindex=0 role=region aria-label="{escape(name)}">'
     return f"{region}<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>"
+
+
+_NO_VALUE: Final = ("", "-")
 
 
 def _settings(found: Comparison) -> list[str]:
@@ -327,9 +341,23 @@ def _fits(found: Comparison) -> str:
             if (fit := document.get("fit")) is not None:
                 cells = [number(fit["decisions"]), *(number(fit[name] * 1000) for name in ("mean_s", "residual_s"))]
                 cost = escape(document["fitted_cost"])
-                rows.append([escape(row.label), str(run.repeat + 1), cost, *cells, number(fit["explained"] * 100)])
-    headings = ["setting", "run (number)", "fit (s)", "decisions (number)", "mean (ms)", "residual (ms)", "explained (%)"]
-    return _table("Measured costs", headings, rows, 3) if rows else ""
+                unknown = escape(", ".join(fit.get("not_identified", [])))
+                rows.append([escape(row.label), str(run.repeat + 1), cost, unknown, *cells, number(fit["explained"] * 100)])
+    headings = ["setting", "run (number)", "fit (s)", "not identified", *_OF_FIT]
+    return _table("Measured costs", headings, rows, 4) if rows else ""
+
+
+_OF_FIT: Final = ("decisions (number)", "mean (ms)", "residual (ms)", "explained (%)")
+
+
+def _cost_models(found: Comparison) -> str:
+    """The named cost models with their sources and residuals; empty if none is used."""
+    rows: dict[str, list[str]] = {}
+    for document in (document for row in found.rows for _, document in row.runs):
+        for model in document.get("cost_models", []):
+            rows[model["name"]] = [escape(model[name]) for name in ("name", "source", "valid", "residuals")]
+    headings = ["model", "source of its constants", "valid for", "residuals"]
+    return _table("Cost models", headings, list(rows.values()), 4) if rows else ""
 
 
 def _all(found: Comparison) -> str:
@@ -470,11 +498,17 @@ def _case(values: Mapping[str, object]) -> str:
 
 
 _UNSAID: Final[tuple[Any, ...]] = (None, {}, [], False, 0.0, 1.0)
+_UNSAID_FIELDS: Final = ("processors", "estimates_for")
+"""Of which the default goes without saying: they are of traces and of estimates, which have said so."""
 
 
 def _said(given: msgspec.Struct) -> dict[str, Any]:
     found = {field.encode_name: (getattr(given, field.name), default_of(field)) for field in msgspec.structs.fields(given)}
-    return {key: value for key, (value, default) in found.items() if value != default or not _is_unsaid(value)}
+    return {
+        key: value
+        for key, (value, default) in found.items()
+        if value != default or not (_is_unsaid(value) or key in _UNSAID_FIELDS)
+    }
 
 
 def _is_unsaid(value: object) -> bool:

@@ -26,6 +26,8 @@ from fluxres.formats import registry
 from fluxres.instance import accounting as accountings
 from fluxres.instance.accounting import Accounting
 from fluxres.simulation import machine as machines
+from fluxres.simulation.costs import models as cost_models
+from fluxres.simulation.costs import seen
 from fluxres.simulation.costs.cost import Cost, Fitted, Measured
 from fluxres.simulation.costs.overheads import NO_OVERHEADS, LevelCost, Overheads
 from fluxres.simulation.disturbances import external
@@ -500,14 +502,17 @@ def _cost(entry: CostOfLevel, where: str) -> LevelCost:
     overheads = Overheads(
         entry.ingest_s, entry.start_s, entry.event_s, boot.spawn_s, boot.messages, boot.message_s, entry.launch_s
     )
-    given = [part for part in (entry.fixed_s, entry.fitted, entry.measured) if part is not None]
+    given = [part for part in (entry.fixed_s, entry.fitted, entry.measured, entry.model) if part is not None]
     if len(given) > 1 or (not given and overheads == NO_OVERHEADS):
-        raise UsageError("expected one of fixed_s, fitted and measured", where=where)
+        raise UsageError("expected one of fixed_s, fitted, measured and model", where=where)
     decision: Cost | None = None
     if entry.fixed_s is not None:
         decision = Fitted(start_s=entry.fixed_s)
     elif entry.measured is not None:
-        decision = Measured(entry.measured.factor, entry.measured.passes)
+        decision = Measured(entry.measured.factor, entry.measured.passes, entry.measured.calibrate)
+    elif entry.model is not None:
+        decision = cost_models.find(entry.model, f"{where}.model").cost
     elif (part := entry.fitted) is not None:
-        decision = Fitted(**structs.asdict(part))
+        given_seen = None if part.seen is None else seen.parse(part.seen, f"{where}.fitted")
+        decision = Fitted(**{**structs.asdict(part), "seen": given_seen})
     return LevelCost(decision, overheads)

@@ -12,7 +12,8 @@ import yaml
 from fluxres.documents import yaml_document
 from fluxres.errors import UsageError
 from fluxres.experiments.study import Study, of_document
-from fluxres.simulation.costs.cost import Fitted, Measured, parse
+from fluxres.simulation.costs import overheads
+from fluxres.simulation.costs.cost import TERMS, Fitted, Measured, parse
 from fluxres.simulation.disturbances import attempts, failures
 from fluxres.simulation.energy import node_power, power_cap, power_saving
 from fluxres.simulation.nesting.hierarchy import by_level
@@ -57,6 +58,7 @@ def study_of(
         "larger": options.get("larger"),
         "balance": options.get("balance"),
         "elastic": options.get("elastic"),
+        "starts_per_node": options.get("starts_per_node"),
     }
     values: dict[str, Any] = {
         "fluxres-experiment": 1,
@@ -69,7 +71,7 @@ def study_of(
         "resize_policy": options.get("resize_policy") or "none",
         "workload": _entry(workload, options),
         "hierarchy": {key: value for key, value in hierarchy.items() if value is not None},
-        "cost": _cost(options.get("cost")),
+        "cost": _costs(options.get("costs") or (), options.get("overheads") or ()),
         "event_order": options.get("event_order") or "sequential",
         "disturbances": _disturbances(options),
         "energy": _energy(options),
@@ -115,11 +117,32 @@ def _prediction(options: Mapping[str, Any]) -> dict[str, str] | None:
     return {name: value for name, value in found.items() if value is not None} or None
 
 
-def _cost(text: str | None) -> Any:
+def _costs(costs: Sequence[str], others: Sequence[str]) -> Any:
+    """The costs by level; one for all levels, if there is one."""
+    number = max(len(costs), len(others), 1)
+    words = [*costs, *[costs[-1] if costs else "none"] * (number - len(costs))]
+    found = [_cost(text) for text in words]
+    if others:
+        given = [overheads.parse(text) for text in others]
+        given += [given[-1]] * (number - len(given))
+        found = [({} if own == "none" else own) | _overheads(each) for own, each in zip(found, given, strict=True)]
+    return found if number > 1 else found[0]
+
+
+def _overheads(given: overheads.Overheads) -> dict[str, Any]:
+    values = {name: value for name, value in asdict(given).items() if value}
+    boot = {name: values.pop(name) for name in ("spawn_s", "messages", "message_s") if name in values}
+    return values | ({"boot": boot} if boot else {})
+
+
+def _cost(text: str) -> Any:
     found = parse(text)
     if isinstance(found, Measured):
-        return {"measured": {"factor": found.factor}}
-    return {"fitted": asdict(found)} if isinstance(found, Fitted) else "none"
+        return {"measured": {"factor": found.factor, "passes": found.passes, "calibrate": found.calibrates}}
+    if isinstance(found, Fitted):
+        own = {f"{name}_s": value for name, value in zip(TERMS, found.terms, strict=True)}
+        return {"fitted": own | ({} if found.seen is None else {"seen": str(found.seen)})}
+    return "none" if found is None else {"model": text}
 
 
 def _disturbances(options: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ from fluxres.experiments.execution import JOBS
 from fluxres.experiments.folder import ResultsFolder, translated
 from fluxres.experiments.gantt import Rectangles, Span, Units, blocked, gantt, rectangles
 from fluxres.experiments.page import REPORT, page
-from fluxres.experiments.study import Study, label, readable
+from fluxres.experiments.study import Study, in_words, label, readable
 from fluxres.experiments.style import Chart
 
 GANTTS_MAX: Final = 12
@@ -94,7 +94,7 @@ def _comparisons(found: Comparison, rows: Sequence[Row]) -> Iterator[Chart]:
             own = [
                 bar._replace(own=row.figures.get(name), ratio=row.ratios.get(name)) for bar, row in zip(bars, rows, strict=True)
             ]
-            yield charts.comparison(own, name, against=label(base, rows[0].labels) if base else "")
+            yield charts.comparison(own, name, against=in_words(base, rows[0].labels) if base else "")
 
 
 def _bar(found: Comparison, row: Row) -> Bar:

@@ -141,6 +141,8 @@ class FittedCost(Struct, forbid_unknown_fields=True):
     unit_s: Seconds = 0.0
     first_s: Seconds = 0.0
     doubling_s: Seconds = 0.0
+    several_s: Seconds = 0.0
+    seen: Annotated[str, Meta(min_length=1, max_length=10_000)] | None = None
 
 
 class MeasuredCost(Struct, forbid_unknown_fields=True):
@@ -148,6 +150,7 @@ class MeasuredCost(Struct, forbid_unknown_fields=True):
 
     factor: Above = 1.0
     passes: Annotated[int, Meta(ge=1, le=1000)] = 8
+    calibrate: bool = False
 
 
 class BootCost(Struct, forbid_unknown_fields=True):
@@ -159,11 +162,12 @@ class BootCost(Struct, forbid_unknown_fields=True):
 
 
 class CostEntry(Struct, forbid_unknown_fields=True):
-    """The cost of a decision, by at most one of the first three models, and of other work (`overheads.Overheads`)."""
+    """The cost of a decision, by at most one of the first four models, and of other work (`overheads.Overheads`)."""
 
     fixed_s: Seconds | None = None
     fitted: FittedCost | None = None
     measured: MeasuredCost | None = None
+    model: Word | None = None
     ingest_s: Seconds = 0.0
     start_s: Seconds = 0.0
     event_s: Seconds = 0.0
@@ -415,6 +419,15 @@ def label(settings: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     'cap 12,800 W'
     """
     return ", ".join(_with_value(labels.get(path, _last(path)), value) for path, value in settings.items())
+
+
+def in_words(settings: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Settings as in a sentence.
+
+    >>> in_words({"hierarchy.queue_policy": "fcfs"}, {})
+    'queue policy fcfs'
+    """
+    return label(settings, {path: labels.get(path, _last(path)).replace("_", " ") for path in settings})
 
 
 def _with_value(name: str, value: object) -> str:

@@ -120,7 +120,10 @@ class GraphInventory:
 
     @property
     def free_units(self) -> int:
-        return self.graph.aggregate().get(self.measure, 0)
+        """The records have reservations as well; one that is due is not held until its job starts."""
+        free, now = self.graph.aggregate().get(self.measure, 0), self.graph.now()
+        known = (*self._reserved.values(), *self._suspended.values())
+        return free + sum(reserved.hold.count for reserved in known if reserved.hold.start <= now < reserved.hold.end)
 
     def idle(self, number: int, now: int) -> list[tuple[str, int]]:
         """At most that many units of `measure` that nobody holds now: whole pools, the last ones, else units of one pool."""

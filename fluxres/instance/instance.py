@@ -176,6 +176,8 @@ class Instance(Tabular):
         self.inventory: Inventory = make_inventory(inventory, graph, match_policy)
         self.runner: Runner = runner if runner is not None else Unattended()
         self.keeps_limits: bool = getattr(self.runner, "keeps_limits", False)
+        self._raised = (StoreError, PolicyError, *getattr(self.runner, "defects", ()))
+        """What a runner raises that is no refusal of a job."""
         self.passes = passes
         self.ledger = None if accounting is None else Ledger(accounting)
         """Counts for the limits of the accounting; None without."""
@@ -249,10 +251,17 @@ class Instance(Tabular):
         return found
 
     @writing
-    def jobs(self, *wanted: State) -> list[Job]:
-        """The active jobs and the finished ones that are kept, in order of submission; optionally only those in some states."""
+    def jobs(self, *wanted: State | str) -> list[Job]:
+        """The active jobs and the finished ones that are kept, in order of submission; optionally only those in some states.
+
+        Args:
+            wanted: states, or their names, also of virtual ones: pending, running, active.
+
+        Errors: UsageError for an unknown state.
+        """
+        chosen = frozenset[State]().union(*(states.named(one) if isinstance(one, str) else {one} for one in wanted))
         found = sorted((*self._finished.values(), *self._jobs.values()), key=lambda job: job.number)
-        return [job for job in found if job.state in wanted] if wanted else found
+        return [job for job in found if job.state in chosen] if wanted else found
 
     @property
     @writing
@@ -400,7 +409,8 @@ class Instance(Tabular):
             if charged is not None and charged.partition is not None:
                 request = matching.in_partition(self._graph, request, charged.partition)
             if self.ledger is not None and duration >= FOREVER:
-                duration = matching.length(self._graph, request)
+                found = matching.length(self._graph, request)
+                duration = found if found >= FOREVER else found + self.ledger.lead
             matching.require_accepted(self._graph, request, duration)
         return charged, request, duration, self._ask(request)
 
@@ -643,7 +653,7 @@ class Instance(Tabular):
             self.policy.started(job, seconds(self.now))
         try:
             self.runner.start(job)
-        except (StoreError, PolicyError):
+        except self._raised:
             raise
         except Exception as error:  # noqa: BLE001  # runners may raise anything
             # Not raised to the caller or the policy: the job fails, like one that Flux cannot execute (RFC 21).
@@ -817,7 +827,7 @@ class Instance(Tabular):
         """Ask the runner of a job to stop it."""
         try:
             self.runner.stop(job, kind)
-        except (StoreError, PolicyError):
+        except self._raised:
             raise
         except Exception as error:  # noqa: BLE001  # it may still run, and keeps its resources until `finish` (rule T1)
             note = f"the runner could not stop it: {type(error).__name__}: {error}"
@@ -1340,7 +1350,9 @@ class Instance(Tabular):
             pool_states.require_in_service_above(self, where, state)
         for one in self.walk():
             one._advance_to(one.time.now)
-        pool_states.set_state(self, targets.pools(self._graph, where, "state and no tags"), state, requeue=requeue)
+        vertices = targets.pools(self._graph, where, "state and no tags")
+        with self.time.one_event():  # one pass follows, however many jobs are stopped
+            pool_states.set_state(self, vertices, state, requeue=requeue)
         self._follow_up()
 
     def drain(self, where: Targets) -> None:

@@ -93,6 +93,8 @@ class Ledger:
         self._tallies: dict[tuple[str, ...], Tally] = {}
         self._held: dict[int, int] = {}
         """By number of a job that runs, its units when it started."""
+        self.lead = 0
+        """By how many ticks the limits of jobs exceed their own, such as for a wait until their nodes are on."""
         self.preemption: Preemption | None = None
         """Of the instance, if its rules allow any."""
 
@@ -212,13 +214,13 @@ class Ledger:
         """Whether a job may be submitted: to whom it is charged, and its limit in ticks.
 
         Args:
-            length: in ticks; FOREVER if it states none.
+            length: in ticks, with `lead`; FOREVER if it states none.
 
         Errors: InfeasibleRequest if it never may; InsufficientResources if it may once other jobs have ended.
         """
         charged = self.charged(named)
         terms = self.terms(charged)
-        length = terms.unstated if length >= FOREVER else length
+        length = terms.unstated if length >= FOREVER else length - self.lead
         if terms.wall is not None and length > terms.wall[0]:
             raise _too_long(length, *terms.wall, "max_wall")
         if self.rules.enforce_part_limits:
@@ -231,7 +233,7 @@ class Ledger:
         for cap in terms.submit:
             if cap.tally.jobs >= cap.limit:
                 raise InsufficientResources(f"more jobs submitted than {cap.key} allows: {cap.limit}", where=cap.where)
-        return charged, length
+        return charged, length if length >= FOREVER else length + self.lead
 
     def _require_size(self, terms: Terms, size: int) -> None:
         least, most = terms.part_size
@@ -252,7 +254,7 @@ class Ledger:
         for cap in terms.size:
             if cap.tally.size + size > cap.limit:
                 return cap
-        if job.duration > terms.part_wall or not terms.part_size[0] <= size <= terms.part_size[1]:
+        if job.duration - self.lead > terms.part_wall or not terms.part_size[0] <= size <= terms.part_size[1]:
             return f"partition {terms.charged.partition}: it allows no such job"
         return None
 

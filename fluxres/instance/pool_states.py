@@ -164,7 +164,7 @@ def _stop_jobs_on(instance: HoldingsOwner, vertices: list[int], *, requeue: bool
     end = structure.end
     for job in instance.holdings.jobs_in((State.RUN,)):
         if job.child is not None or job.is_booking or job.state is not State.RUN:
-            continue  # one that waits again may have preempted it
+            continue  # it has ended with another one
         near = ((u, v) for u in inventory.vertices(job.claim) for v in vertices if u < end.item(v) and v < end.item(u))
         lost = next((v for u, v in near if u >= v or _holds_inside(instance, job, u, v)), None)
         if lost is None:

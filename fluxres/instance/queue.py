@@ -168,6 +168,8 @@ class Queue:
         self._due: list[tuple[int, int, Job]] = []
         self.actions = 0
         """Attempted starts and reservations in this round of the policy."""
+        self.asked = 0
+        """The units that their jobs request together."""
         self._actions_max = 0
         self._starts_left = -1
         self._started = 0
@@ -239,7 +241,7 @@ class Queue:
         if job.reserved >= 0:
             return seconds(job.reserved)
         inventory, now = self._instance.inventory, self._instance.now
-        self._count_action()
+        self._count_action(job)
         found = self._attempt(job, inventory.reserve, job.number, job.ask, job.planned, now)
         inventory.unreserve(job.number)
         return None if found is None else seconds(found)
@@ -372,7 +374,7 @@ class Queue:
             raise PolicyError(f"job {job.id} is {job.state.name} and cannot be started", where=self._where)
         if self._starts_left == 0:
             raise PassEnded
-        self._count_action()
+        self._count_action(job)
         start = self._try_start if job.sizes is None else self._try_sizes
         if self._is_barred(job) or not start(job, choose):
             return False
@@ -389,7 +391,7 @@ class Queue:
         self._require_not_ending()
         if job.state is not State.SCHED:
             raise PolicyError(f"job {job.id} is {job.state.name} and cannot be reserved", where=self._where)
-        self._count_action()
+        self._count_action(job)
         if self._is_barred(job):
             return None
         reserve, now = self._instance.inventory.reserve, self._instance.now
@@ -407,7 +409,7 @@ class Queue:
         reserve = getattr(inventory, "reserve_count", None)
         if reserve is None or inventory.ahead:
             return self.reserve(job)
-        self._count_action()
+        self._count_action(job)
         if self._is_barred(job):
             return None
         self._forget_reservations()
@@ -555,8 +557,9 @@ class Queue:
         if self._instance.is_ending:  # the runner of a job closed it in this pass
             raise PassEnded
 
-    def _count_action(self) -> None:
+    def _count_action(self, job: Job) -> None:
         self.actions += 1
+        self.asked += job.size
         if self.actions > self._actions_max:
             raise PolicyError(
                 f"{self._actions_max} starts and reservations in one pass over {self._count} jobs: the pass does not end",
@@ -694,7 +697,7 @@ class Queue:
 
     def _begin_round(self) -> None:
         self.rounds += 1
-        self.actions = 0
+        self.actions = self.asked = 0
         self._actions_max = limits.PASS_ACTIONS_MAX * (self._count + 1)
         if self._delayed:
             self._restore_delayed()

@@ -19,6 +19,8 @@ class Runner(Protocol):
     resources of a job are free at exactly its limit, even in a pass before the `finish` of that moment.  A job for which `finish`
     is not called at that moment is asked to stop like any other late job.  A job with a child ends by itself only if the runners
     of all jobs in the child, and below, keep limits, and none of these jobs is late.
+
+    defects: errors that say that the runner itself is wrong.  They are raised to the caller of the instance, and no job fails.
     """
 
     keeps_limits: bool = False

@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
+from fluxres.errors import UsageError
+
 
 class State(Enum):
     NEW = "N"
@@ -27,6 +29,23 @@ PENDING: Final = frozenset((State.DEPEND, State.PRIORITY, State.SCHED))
 RUNNING: Final = frozenset((State.RUN, State.CLEANUP))
 ACTIVE: Final = PENDING | RUNNING
 """The virtual states PD, RU and A."""
+_VIRTUAL: Final = {"pending": PENDING, "PD": PENDING, "running": RUNNING, "RU": RUNNING, "active": ACTIVE, "A": ACTIVE}
+
+
+def named(name: str) -> frozenset[State]:
+    """The states that a name stands for, which may be that of a virtual one. Errors: UsageError.
+
+    >>> sorted(state.name for state in named("running")), [state.name for state in named("inactive")]
+    (['CLEANUP', 'RUN'], ['INACTIVE'])
+    """
+    found = _VIRTUAL.get(name) or _VIRTUAL.get(name.lower())
+    if found is not None:
+        return found
+    if name.upper() not in State.__members__:
+        hint = f"states are {', '.join(State.__members__)}, and pending, running and active"
+        raise UsageError(f"no state {name!r:.40}", hint=hint)
+    return frozenset((State[name.upper()],))
+
 
 EXEC: Final = "exec"
 """Type of the exception of a job that could not be started or stopped, or lost its resources."""

@@ -10,6 +10,7 @@ then to the passes of all instances.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from heapq import heappop, heappush
 from typing import Protocol
@@ -69,7 +70,7 @@ class Timekeeper:
         self.still = 0
         """The number of passes and `catch_up` calls in progress; the clock is not read meanwhile."""
         self.is_moving = False
-        """Whether due events are being handled: no job starts meanwhile."""
+        """Whether due events, or the consequences of one event, are being handled: no job starts meanwhile."""
         self.passes_open = 0
         """The number of passes in progress."""
         self.next = FOREVER
@@ -132,6 +133,17 @@ class Timekeeper:
             if self._owed.get(instance) == tuple(place):
                 del self._owed[instance]
                 return instance
+
+    @contextmanager
+    def one_event(self) -> Iterator[None]:
+        """What happens inside belongs to one event: passes that follow are owed until it is over, and no job starts meanwhile."""
+        was_moving, self.is_moving = self.is_moving, True
+        self.still += 1
+        try:
+            yield
+        finally:
+            self.still -= 1
+            self.is_moving = was_moving
 
     def catch_up(self, before: int) -> None:
         """Handle the events of all instances before a moment in order of time, and then make the owed passes.

@@ -71,10 +71,17 @@ class Caller:
     paths: tuple[str, ...] | None = None
     rate: float | None = None
 
-    def require_role(self, role: Role) -> None:
-        """Errors: Forbidden."""
+    def require_role(self, role: Role, needs: str | None = None) -> None:
+        """Refuse a lower role.
+
+        Args:
+            needs: what is needed, in words, if that is more than the role.
+
+        Errors: Forbidden.
+        """
         if self.role < role:
-            raise Forbidden(f"token '{self.name}' has the role {self.role.word}", hint=f"this needs the role {role.word}")
+            hint = f"this needs {needs or f'the role {role.word}'}"
+            raise Forbidden(f"token '{self.name}' has the role {self.role.word}", hint=hint)
 
     def require_graph(self, graph: str) -> None:
         """Errors: Forbidden."""

@@ -118,7 +118,7 @@ def require_allowed(request: Asked) -> None:
     if role is None:
         return
     caller = caller_of(request)
-    caller.require_role(role)
+    caller.require_role(role, request.route_handler.opt.get("needs"))
     graph = request.path_params.get("graph")
     if graph is not None:
         caller.require_graph(graph)

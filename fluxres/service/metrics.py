@@ -66,7 +66,7 @@ class Metrics:
             gauge.clear()
         for served in site.open_graphs:
             graph = served.graph
-            if caller.graphs is not None and served.name not in caller.graphs:
+            if caller.paths is not None or (caller.graphs is not None and served.name not in caller.graphs):
                 continue
             self.pools.labels(served.name).set(len(graph))
             self.jobs.labels(served.name).set(len(graph.records.jobs()))

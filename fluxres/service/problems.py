@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from copy import copy
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ TYPE: Final = "urn:fluxres:error:"
 
 _BUSY_S: Final = 1
 """When it makes sense to ask again for what another one has."""
+_STORES: Final = tuple(f"{scheme}:" for scheme in ("sqlite", "postgresql", "etcd", "etcds"))
 
 _log = logging.getLogger("fluxres.service")
 
@@ -60,6 +62,7 @@ def body(error: FluxresError, status: int | None = None) -> bytes:
         status: of HTTP; that of the table by default.
     """
     status = status_of(error) if status is None else status
+    error = _without_address(error)
     facts = {key: value for key, value in _worded(error).to_dict().items() if value is not None}
     phrase = HTTPStatus(status).phrase
     document = {"type": TYPE + error.code, "title": phrase, "status": status, "detail": str(error), **facts}
@@ -75,6 +78,15 @@ def headers(error: FluxresError) -> dict[str, str]:
     if isinstance(error, Unauthorized):
         return {"www-authenticate": 'Bearer realm="fluxres"'}
     return {}
+
+
+def _without_address(error: FluxresError) -> FluxresError:
+    """An error that does not tell a client where on its host, or at which database, the server has its store."""
+    if not str(error.where).startswith(_STORES):
+        return error
+    found = copy(error)
+    found.where = "the store of the server"
+    return found
 
 
 def _worded(error: FluxresError) -> FluxresError:

@@ -125,7 +125,7 @@ class Relay:
 
     def _require_allowed(self, caller: Caller, handler: HTTPRouteHandler, graph: str | None, scope: Scope) -> None:
         """Errors: Forbidden, UnknownGraph, UsageError."""
-        caller.require_role(handler.opt["role"])
+        caller.require_role(handler.opt["role"], handler.opt.get("needs"))
         caller.require_whole("a server that passes requests on")
         if graph is None and scope["method"] != "GET":
             raise UsageError(f"this server has the graph '{self.child.name}' only", hint=_HINT)

@@ -39,7 +39,7 @@ from fluxres.service.relay import Relay
 from fluxres.service.site import Site
 from fluxres.service.tenancy import Tenancy
 from fluxres.store.child import open_child
-from fluxres.store.url import VARIABLE
+from fluxres.store.url import VARIABLE, StoreUrl, parse
 
 _BACKLOG: Final = 2_048
 _OTHER_FILES: Final = 512
@@ -60,6 +60,7 @@ class Listening:
         url: address under which others reach this server; by default made from the host.
         may_stand_by: whether it waits as long as another server leads the store.
         life_s: of its lease, in seconds.
+        may_create: whether it begins an SQLite store where there is none.
         graph, job, name: to serve only what this job of a graph holds, as a graph of that name (`open_child`).
         is_json_log: whether the log has a JSON object in each line.
         is_verbose: whether it has a line for each request.
@@ -75,6 +76,7 @@ class Listening:
     life_s: float = limits.SERVICE_LEASE_SECONDS_DEFAULT
     is_json_log: bool = False
     is_verbose: bool = False
+    may_create: bool = False
     graph: str | None = None
     job: str | None = None
     name: str | None = None
@@ -172,10 +174,23 @@ def _site(store: str | None, access: Access, listening: Listening) -> tuple[Site
             raise UsageError("this is a server already", where=url, hint=hint)
         relay = Relay(remote.begin(url, **asked), addresses(url))
         return relay, relay.gate(access)
+    if url is not None and not listening.may_create:
+        _require_store(url)
     child = None if listening.job is None else open_child(store, **asked, command="fluxres serve")
     site = Site(store, listening.question_s, listening.life_s, child)
     site.store.graphs()  # a store that cannot be read is an error of this command
     return site, make(site, access)
+
+
+def _require_store(url: str) -> None:
+    """Refuse an SQLite store that does not exist: its address may be misspelt, and an empty one would be served.
+
+    Errors: StoreError.
+    """
+    at = parse(url)
+    if isinstance(at, StoreUrl) and not at.path.exists():
+        hint = "check the address; `fluxres load SOURCE` with it makes the store, and so does --create"
+        raise StoreError("there is no store", where=url, hint=hint)
 
 
 def _address(scheme: str, host: str, port: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
@@ -58,6 +59,14 @@ class Machine:
         """The number of units."""
         structure = self.graph.structure
         return int(structure.size[structure.of_type(self.unit)].sum())
+
+    @cached_property
+    def cores(self) -> float:
+        """The cores of a unit on average; 1 for a machine without cores, whose processors count as such."""
+        structure = self.graph.structure
+        if "core" not in structure.types or not self.count:
+            return 1.0
+        return int(structure.size[structure.of_type("core")].sum()) / self.count
 
     def asking(self, number: int) -> Request:
         """The request for a number of units."""

@@ -29,6 +29,8 @@ from fluxres.errors import (
     InsufficientResources,
     LimitExceeded,
     PolicyError,
+    RunFailed,
+    StaleHandle,
     UnknownJob,
     UsageError,
 )
@@ -37,7 +39,7 @@ from fluxres.instance.inventory import requested_units
 from fluxres.instance.job import Charged, Scheduler
 from fluxres.instance.policy import policy
 from fluxres.instance.queue import Endless, QueuePolicy
-from fluxres.instance.runner import STOPPED
+from fluxres.instance.runner import NOT_STARTED, STOPPED
 from fluxres.instance.states import RUNNING, State
 from fluxres.model import matching
 from fluxres.simulation.adaptive import malleable as resizing
@@ -58,7 +60,8 @@ from fluxres.simulation.nesting import balance as balances
 from fluxres.simulation.nesting import elastic as elastics
 from fluxres.simulation.nesting.balance import Balance, Family, Move
 from fluxres.simulation.nesting.hierarchy import Hierarchy, require_units, shares
-from fluxres.simulation.nesting.processor import DECISION, INGEST, KEEP, LAUNCHED, SERVED, SPAWN, Processor, Processors, Served
+from fluxres.simulation.nesting.processor import DECISION, INGEST, SPAWN, Processor
+from fluxres.simulation.nesting.processors import KEEP, LAUNCHED, SERVED, Processors, Served
 from fluxres.simulation.nesting.sites import Child, InstanceRow, Site
 from fluxres.simulation.prediction.prediction import Errors, ErrorSink, Prediction
 from fluxres.simulation.results.numbering import AsItWas
@@ -205,7 +208,7 @@ class Result:
         losses: what failures and preemption cost; None in a run without external events.
         energy: what the nodes consumed, if what they draw is known.
         predictions: how good the predictions were; None in a run without.
-        notes: external events without an effect, by reason.
+        notes: external events without an effect, and jobs that could not be started, by reason.
         blocked: times of units out of service and of reservations, if units have numbers; at most `limits.BLOCKED_MAX`.
     """
 
@@ -253,6 +256,7 @@ class Simulator:
     """
 
     keeps_limits = True  # as the runner of its instances: no job exceeds its limit
+    defects = (RunFailed,)
 
     def __init__(  # noqa: PLR0913  # the parts of a simulation
         self,
@@ -276,7 +280,7 @@ class Simulator:
     ) -> None:
         if event_order not in EVENT_ORDERS:
             raise UsageError(f"event_order: expected {' or '.join(EVENT_ORDERS)}, got {event_order!r:.80}")
-        self.machine, self.fleet = with_fleet(machine if isinstance(machine, Machine) else Machine(machine), energy, accounting)
+        self.machine, self.fleet = with_fleet(machine if isinstance(machine, Machine) else Machine(machine), energy)
         self.hierarchy = hierarchy if hierarchy is not None else Hierarchy()
         self.costs = by_level(cost, self.hierarchy.levels)
         has_work = bool(self.hierarchy.starts_per_node) or any(not each.overheads.is_nothing for each in self.costs)
@@ -354,7 +358,7 @@ class Simulator:
         if takes_time:
             raise UsageError("resize_policy: jobs cannot change their size where decisions take time", hint="use cost none")
         if self.fleet is not None:
-            raise UsageError("resize_policy: energy is counted for jobs that keep their size", hint="use moldable jobs")
+            self.fleet.require_always_on()
 
     def _require_no_work(self, *, has_work: bool) -> None:
         """Errors: UsageError for what is not modelled where instances have work beside their decisions."""
@@ -366,10 +370,15 @@ class Simulator:
 
     def start(self, job: Job) -> None:
         """Run a job that has its resources: it ends after its run time, or at its limit."""
-        if self._starting is None:
-            self._begin(job, self.clock.now)
-        else:
+        if self._starting is not None:
             self._starting.append(job)
+            return
+        try:
+            self._begin(job, self.clock.now)
+        except FluxresError:
+            raise
+        except Exception as error:
+            raise _defect(job, error) from error
 
     def _begin(self, job: Job, moment: int) -> None:
         what = job.payload
@@ -411,12 +420,17 @@ class Simulator:
 
     def _own_limit(self, job: Job) -> int:
         """How long a job may run, without the time that was added in case it waits for its nodes."""
-        if self.fleet is None or job.payload.limit >= FOREVER:  # it has none, or that of its partition
+        has_none = job.duration >= FOREVER or (
+            job.payload.limit >= FOREVER and self.accounting is None
+        )  # or that of its partition
+        if self.fleet is None or has_none:
             return job.duration
         return job.duration - self.fleet.longest_wait
 
     def _move_end(self, job: Job, end: int) -> None:
         """A malleable job ends at another moment, since its size has changed."""
+        if self.fleet is not None:
+            self.fleet.resize(job, self.clock.now)
         self.events.push(end, END, job)
 
     def _length(self, job: Job, given: Submission) -> int:
@@ -432,7 +446,12 @@ class Simulator:
     def stop(self, job: Job, why: str) -> None:
         """End a job now."""
         if job.is_requeued and isinstance(job.payload, Submission):
-            self._interrupt(job)
+            try:
+                self._interrupt(job)
+            except FluxresError:
+                raise
+            except Exception as error:
+                raise _defect(job, error) from error
         job.instance.finish(job, STOPPED)
 
     def _interrupt(self, job: Job) -> None:
@@ -440,11 +459,7 @@ class Simulator:
         given, now = job.payload, self.clock.now
         history = self.histories.setdefault(job, History(given.run))
         saved = self.checkpoint.saved(max(now - job.started, 0), *self._work(job, given))
-        record = self._record(job, now, "failed")
-        if self._elastic.is_needed and job.claim is not None:
-            then: Any = AsItWas(record.inventory, job.claim)
-            record = record._replace(inventory=then)
-        history.earlier.append(record)
+        history.earlier.append(self._record(job, now, "failed"))
         self.malleable.running.pop(job, None)
         history.saved += saved if given.adaptive is None else given.adaptive.at_preferred(saved, _size(job))
         history.ends = -1
@@ -488,6 +503,8 @@ class Simulator:
         ours = all(type(each).__module__.startswith("fluxres.instance.") for each in used)
         try:
             with watching(lambda: [site.instance for site in list(self._sites.values())], needed=not ours):
+                if self.fleet is not None and self.instance.ledger is not None:
+                    self.instance.ledger.lead = self.fleet.longest_wait
                 if self.fleet is not None and self.fleet.cap is not None:
                     feed.reserve(self.fleet.cap, self.instance, self.fleet, Booking(feed.GRAPH, 0, 0))
                 self._await_external()
@@ -620,7 +637,9 @@ class Simulator:
         return limit if self.fleet is None or limit >= FOREVER else limit + self.fleet.longest_wait
 
     def _unsupported(self, job: Submission) -> str | None:
-        """What does not go together with the sizes of a job."""
+        """What does not go together with the kind of a job."""
+        if job.jobs and self.fleet is not None and self.fleet.longest_wait and self.accounting and self.accounting.limits_times:
+            return "the instance of a job has no limit of the accounting where nodes are switched off"
         if job.adaptive is None:
             return None
         if self.prediction is not None:
@@ -807,10 +826,24 @@ class Simulator:
         return None
 
     def _timer(self, site: Site) -> None:
+        """Handle what is due at an instance; nothing at a moment at which something was to be due, and no longer is."""
+        if site.timer != self.clock.now:
+            return  # an earlier one has come since
         site.timer = FOREVER
-        if not site.instance.is_closed:
-            site.instance.advance()
-            self._settle(site)
+        if site.instance.is_closed:
+            return
+        if site.instance.next_wakeup() > self.clock.now:
+            self._plan_timer(site)
+            return
+        site.instance.advance()
+        self._settle(site)
+
+    def _plan_timer(self, site: Site) -> None:
+        due = site.instance.next_wakeup()
+        # A reservation that is due while the instance is busy waits for its next decision anyway and needs no timer.
+        if due < site.timer and (due > self.clock.now or site.pass_at == FOREVER):
+            site.timer = max(due, self.clock.now)
+            self.events.push(site.timer, TIMER, site)
 
     def _boot(self, job: Job) -> None:
         given: Child | Submission = job.payload
@@ -936,7 +969,10 @@ class Simulator:
         if cost is None:
             instance.schedule()
             return 0, self._started(site, 0)
-        queued = len(instance.queue)
+        queue = instance.queue
+        queued, free, held = len(queue), 0, 0
+        if cost.sees_load:
+            free, held = queue.free, len(instance.inventory.running.holds) + queue.reserved
         if cost.measures:
             with _without_collection():
                 before = processor_time()
@@ -946,9 +982,10 @@ class Simulator:
             started, took = instance.schedule(1), 0.0
         units = sum(job.size for job in starting)
         pools = sum(len(instance.inventory.vertices(job.claim)) for job in starting) if cost.sees_pools else 0
-        size, is_first = site.machine.count, not site.decisions
-        made = Decision(instance.queue.actions, started, queued, size, took, units, is_first, pools)
-        spent = ticks(cost.decide(made))
+        size, is_first = site.machine.count, queue.actions > 0 and not site.has_tried
+        load = (queue.asked, free, held, self.machine.cores)
+        spent = ticks(cost.decide(Decision(queue.actions, started, queued, size, took, units, is_first, pools, *load)))
+        site.has_tried |= is_first
         site.decisions += 1
         return spent, self._started(site, spent)
 
@@ -1006,11 +1043,7 @@ class Simulator:
                 self.processors.put(site, DECISION, None)
         if site.upcoming is not None and not site.is_coming:
             self._announce(site)
-        due = instance.next_wakeup()
-        # A reservation that is due while the instance is busy waits for its next decision anyway and needs no timer.
-        if due < site.timer and (due > self.clock.now or site.pass_at == FOREVER):
-            site.timer = due
-            self.events.push(max(due, self.clock.now), TIMER, site)
+        self._plan_timer(site)
         if site.job is not None and site.is_done and not site.is_ending and not self._may_get_more(site):
             site.is_ending = True
             self.events.push(self.clock.now, END, site.job)
@@ -1137,7 +1170,13 @@ class Simulator:
 
     def _resize(self, parent: Site | None) -> None:
         """Let the innermost instances below a parent shrink and grow: first all that return something, then the others."""
-        if parent is None or (family := self._families.get(parent)) is None or parent.instance.is_closed:
+        if parent is None or (family := self._families.get(parent)) is None:
+            return
+        for one in (parent, *family.sites):  # units whose limit has come are free, also where nothing else happens at this moment
+            if not one.instance.is_closed:
+                with suppress(StaleHandle):
+                    one.instance.enter()
+        if parent.instance.is_closed:
             return
         sites = [site for site in family.sites if not site.is_ending and not site.instance.is_closed]
         above = parent.instance
@@ -1208,6 +1247,8 @@ class Simulator:
         if self.prediction is not None:
             predicted, corrections = self.prediction.end(given, record)
             record = record._replace(predicted=predicted, corrections=corrections)
+        if job.status == NOT_STARTED and job.exceptions:
+            self.external.notes[f"jobs that failed: {job.exceptions[-1].note}"] += 1
         self._ended += 1
         for sink in self.sinks:
             sink.add(record)
@@ -1215,6 +1256,7 @@ class Simulator:
     def _record(self, job: Job, end: int, result: str) -> Finished:
         given, claim, inventory = job.payload, job.claim, job.instance.inventory
         progress = self.malleable.running.get(job)
+        held: Any = AsItWas(inventory, claim) if self._elastic.is_needed and claim is not None else inventory
         start = min(job.started, end)  # it may have ended while it waited for its decision or its nodes
         return Finished(
             given.id,
@@ -1228,7 +1270,7 @@ class Simulator:
             job.user,
             self._sites[job.instance].number,
             claim,
-            inventory,
+            held,
             given.ask if isinstance(given.ask, int) else job.request,
             account=job.account if self.accounting is not None else given.account,
             qos=job.qos if self.accounting is not None else given.qos,
@@ -1239,6 +1281,12 @@ class Simulator:
             paused=0 if progress is None else progress.paused(end),
             energy=None if self.fleet is None else self.fleet.end(job, end, has_run=start >= 0),
         )
+
+
+def _defect(job: Job, error: Exception) -> RunFailed:
+    """The error for what the simulator must not raise; a job that it refuses has failed, and says why."""
+    name = job.payload.id if isinstance(job.payload, Submission) else job.id
+    return RunFailed(f"{type(error).__name__}: {error}", where=f"job {name}", hint="this is a defect of the simulator: report it")
 
 
 def _size(job: Job) -> int:

@@ -14,7 +14,9 @@ from fluxres.experiments.figures import most_at_once
 from fluxres.experiments.folder import ResultsFolder
 from fluxres.experiments.parts import levels_of
 from fluxres.experiments.study import HierarchyEntry
-from fluxres.simulation.costs.cost import Decision, Fit, Fitted, Measured
+from fluxres.simulation.costs import models
+from fluxres.simulation.costs.cost import Decision, Fitted, Measured
+from fluxres.simulation.costs.fit import Fit
 from fluxres.simulation.metrics import Series
 from fluxres.simulation.results.numbering import UsedUnits
 from fluxres.simulation.schedule import Finished
@@ -141,9 +143,28 @@ def test_a_fit_says_how_much_it_does_not_explain() -> None:
 
 
 def test_a_fit_of_nothing_and_of_equal_decisions_is_exact() -> None:
-    assert Fit(Measured()).quality() == (0, 0.0, 0.0, 1.0)
+    assert Fit(Measured()).quality() == (0, 0.0, 0.0, 1.0, ())
     fit = Fit(Fitted(base_s=0.5))
     for tried in (1, 2, 3):
         fit.decide(Decision(tried, 1, 9, 16, 0.0))
     assert fit.quality().explained == 1.0
     assert fit.quality().residual_s == pytest.approx(0.0, abs=1e-9)
+
+
+def test_the_report_names_models_with_their_sources_and_residuals(page: Write, tmp_path: Path) -> None:
+    text = """
+fluxres-experiment: 1
+name: models
+machine: node=4/core=8
+workload: {ensemble: {jobs: 20}}
+cost: {model: fluxion-low}
+vary: {cost.model: [fluxion-low, flux-core-2025]}
+"""
+    study = page(text)
+    campaign.run(study, tmp_path / "a")
+    report.write(study, ResultsFolder(tmp_path / "a"))
+    written = (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
+    for name in ("fluxion-low", "flux-core-2025"):
+        model = models.find(name)
+        assert model.source in written
+        assert model.residuals in written

@@ -17,6 +17,7 @@ from fluxres.instance import Job, Queue
 from fluxres.instance.policy import EasyByScore, policy
 from fluxres.simulation.machine import of_number
 from fluxres.simulation.nesting.hierarchy import Hierarchy
+from fluxres.simulation.prediction.prediction import Prediction
 from fluxres.simulation.simulator import simulate
 from fluxres.simulation.workload.workload import Submission
 from tests.experiments.conftest import SMALL, Write
@@ -85,6 +86,26 @@ def test_examples_start_every_job_like_a_simple_implementation(name: str) -> Non
         assert result.schedule is not None
         found = {number: start // S for number, start in result.schedule.starts().items()}
         assert found == {job.id: job.start for job in jobs}, seed
+
+
+@pytest.mark.parametrize("name", [*SCORES, "shortest_first.py:ShortestFirst"])
+def test_examples_score_by_what_is_predicted(name: str) -> None:
+    """Perfect predictions give the schedule of jobs whose limits are their run times."""
+    for seed in range(10):
+        random = Random(seed)
+        work = []
+        for number in range(30):
+            run = random.randint(1, 40)
+            work.append(Submission(number, number * 3 * S, run * S, run * random.randint(1, 9) * S, random.randint(1, 8)))
+        exact = [each._replace(limit=each.run) for each in work]
+        policy_name = str(EXAMPLES / name)
+        predicted = simulate(
+            work, of_number(8), queue_policy=policy_name, event_order="batched", prediction=Prediction("perfect")
+        )
+        known = simulate(exact, of_number(8), queue_policy=policy_name, event_order="batched")
+        assert predicted.schedule is not None
+        assert known.schedule is not None
+        assert predicted.schedule.starts() == known.schedule.starts(), seed
 
 
 def test_the_multifactor_example_limits_the_jobs_of_a_user() -> None:

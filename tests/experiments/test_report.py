@@ -16,12 +16,13 @@ import pytest
 from fluxres import __version__
 from fluxres.errors import InputError, UsageError
 from fluxres.experiments import campaign, comparison, report, style
+from fluxres.experiments import page as report_page
 from fluxres.experiments.charts import Bar, Course, Quantity, over_time
 from fluxres.experiments.charts import comparison as comparison_chart
 from fluxres.experiments.comparison import Estimate
 from fluxres.experiments.folder import ResultsFolder
 from fluxres.experiments.gantt import Rectangles, Span, Units, gantt
-from fluxres.experiments.study import Study
+from fluxres.experiments.study import Study, WorkloadEntry
 from tests.experiments.conftest import SMALL, Write
 
 EXPECTING = SMALL + (
@@ -365,3 +366,15 @@ def test_a_chart_of_a_hundred_thousand_jobs_is_small() -> None:
     chart = gantt(given, "many", "many", span=Span(0.0, 1e5 + 60), units=Units(5000, "core"))
     assert len(chart.svg) < 400_000
     assert len(chart.png) < 400_000
+
+
+def test_columns_without_values_are_left_out() -> None:
+    rows = [["a", "1", "-", "2"], ["b", "-", "-", "3"]]
+    text = report_page._table("t", ["setting", "one", "none", "two"], rows, 1)
+    assert re.findall(r"<th[^>]*>([^<]*)</th>", text) == ["setting", "one", "two"]
+    assert text.count("<td") == 6
+
+
+def test_defaults_of_traces_and_estimates_go_without_saying() -> None:
+    assert not {"processors", "estimates_for"} & set(report_page._said(WorkloadEntry(file="trace.swf")))
+    assert "processors" in report_page._said(WorkloadEntry(file="trace.swf", processors="larger"))

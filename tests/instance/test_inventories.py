@@ -19,7 +19,7 @@ from fluxres.instance.inventory import Inventory, NotUniform
 from fluxres.instance.named import NamedInventory
 from fluxres.syntax import fluid, idset
 from fluxres.syntax.jobspec import as_request
-from tests.instance.machines import of_number, of_shape
+from tests.instance.machines import ManualClock, of_number, of_shape
 
 SIZE = 6
 S = 1_000_000
@@ -363,3 +363,19 @@ def test_a_counted_pool_is_found_after_a_move(change: str, inventory: str) -> No
     assert (first.state, second.state, top.check()) == (State.RUN, State.SCHED, [])
     assert first.pools == [(graph.find("type=memory").paths()[0], 6)]
     assert top.graph.find("type=memory")[0].allocated() == 6
+
+
+@pytest.mark.parametrize("inventory", ["counted", "named", "graph"])
+@pytest.mark.parametrize("policy", ["easy", "conservative"])
+def test_a_reservation_that_is_due_is_free_until_its_job_starts(inventory: str, policy: str) -> None:
+    clock = ManualClock()
+    machine = of_number(2) if inventory == "counted" else of_shape("node=2")
+    top = Instance(machine, queue_policy=policy, clock=clock, inventory=inventory, passes="manual")
+    unit = "core" if inventory == "counted" else "node"
+    first, _ = (top.submit(f"slot=1/{unit}={number}", duration_s=10) for number in (1, 2))
+    top.schedule()
+    clock.now_s = 10
+    top.finish(first)
+    assert top.queue.free == 2
+    top.schedule()
+    assert top.queue.free == 0

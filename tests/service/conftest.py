@@ -88,7 +88,8 @@ class Server:
 @contextmanager
 def running(store: str, *options: str, environment: dict[str, str] | None = None) -> Iterator[Server]:
     """A server on a free port, which is killed at the end if it has not ended."""
-    command = [sys.executable, "-m", "fluxres", "serve", "--store", store, "--port", "0", *options]
+    create = ["--create"] if store.startswith("sqlite") else []
+    command = [sys.executable, "-m", "fluxres", "serve", "--store", store, "--port", "0", *create, *options]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})}
     )

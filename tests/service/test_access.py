@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from hashlib import sha256
@@ -81,7 +83,7 @@ def test_health_needs_none(ask: Send) -> None:
 def test_numbers_of_a_graph_are_for_those_who_may_see_it(guarded: Server, ask: Send) -> None:
     assert ask("eyes", "jobs")[0] == 200  # the graph is open
     texts = {name: guarded.connection(WORDS[name]).get("/metrics").body.decode() for name in ("eyes", "rack0", "other")}
-    assert ['graph="demo"' in text for text in texts.values()] == [True, True, False]
+    assert ['graph="demo"' in text for text in texts.values()] == [True, False, False]  # of a part, they would tell of the rest
     assert all("fluxres_requests_total" in text for text in texts.values())
 
 
@@ -97,6 +99,19 @@ def routes_with_roles() -> list[tuple[str, str, Role | None]]:
                 if path in paths():
                     found.append((method, path, handler.opt.get("role")))
     return sorted(found, key=lambda one: (one[1], one[0]))  # Litestar keeps the handlers of a route in a set
+
+
+def test_a_command_says_which_role_it_needs(guarded: Server) -> None:
+    command = [sys.executable, "-m", "fluxres", "--store", guarded.url, "unlink", "/demo/rack1/node0"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "FLUXRES_TOKEN": WORDS["eyes"]}, check=False
+    )
+    assert done.returncode == 2
+    assert "and admin where the machine" in done.stderr
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "FLUXRES_TOKEN": WORDS["rack0"]}, check=False
+    )
+    assert "a program asks for its part (fluxres.connect)" in done.stderr
 
 
 def test_every_route_but_two_asks_for_a_role() -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import http.client
 import json
 import logging
+import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -534,3 +537,37 @@ def test_a_question_ends_when_its_client_closes_the_connection(start: Any) -> No
     assert found is not None
     assert found[1] == "503"  # by itself it would be refused, or end after half a minute
     assert send(server, "GET", "/v1/graphs/hard/jobs")[1]["count"] == 1
+
+
+def test_errors_tell_nothing_of_the_host(server: Server) -> None:
+    for method, path, body in (
+        ("GET", "/v1/graphs/nothing/jobs", None),
+        ("POST", "/v1/graphs/demo/copy", {"name": "demo"}),
+        ("POST", "/v1/graphs?name=demo", DEMO),
+        ("DELETE", "/v1/graphs/nothing", None),
+        ("POST", "/v1/graphs/nothing/undo", {}),
+    ):
+        status, document = server.answers(method, path, None if body is None else json.dumps(body).encode())
+        assert status in (400, 404, 409), path
+        assert server.store.removeprefix("sqlite://") not in json.dumps(document), path
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "..", "."])
+def test_a_graph_has_a_name_that_has_an_address(server: Server, name: str) -> None:
+    assert server.answers("POST", "/v1/graphs/demo/copy", json.dumps({"name": name}).encode())[0] == 400
+    document = {**DEMO, "name": "x"}
+    assert server.answers("POST", f"/v1/graphs?name={quote(name, safe='')}", json.dumps(document).encode())[0] == 400
+    body = json.dumps({"job": "j", "wanted": "slot/node", "name": name}).encode()
+    assert server.answers("POST", "/v1/graphs/demo/child/open", body)[0] == 400
+    assert server.answers("GET", "/v1/graphs/demo/jobs")[1]["jobs"] == []
+
+
+def test_a_store_that_does_not_exist_is_not_begun_by_accident(tmp_path: Path) -> None:
+    missing = f"sqlite://{tmp_path}/typo.db"
+    for words, environment in ((["--store", missing], {}), ([], {"FLUXRES_STORE": missing})):
+        command = [sys.executable, "-m", "fluxres", "serve", "--port", "0", *words]
+        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, timeout=60, check=False)
+        assert (done.returncode, "there is no store" in done.stderr, "--create" in done.stderr) == (4, True, True)
+    assert list(tmp_path.iterdir()) == []
+    with running(missing) as server:  # with --create
+        assert server.answers("GET", "/v1/graphs") == (200, {"graphs": []})

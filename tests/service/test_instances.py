@@ -93,6 +93,13 @@ def test_jobs_start_wait_and_end(begin: Begin) -> None:
     assert [path for path, _ in third.pools] == ["/demo/rack1/node2", "/demo/rack1/node3"]
     assert top.job(second.id).reserved_at == first.ends_at
     assert (top.pending, top.running) == (1, 2)
+    assert [[job.id for job in top.jobs(state)] for state in ("pending", "RUN", "active")] == [
+        [second.id],
+        [first.id, third.id],
+        [first.id, second.id, third.id],
+    ]
+    with pytest.raises(UsageError, match="no state 'asleep'"):
+        top.jobs("asleep")
     top.finish(first.id)
     assert top.job(second.id).state is State.RUN
     assert top.job(first.id).result == "completed"

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from fluxres import InputError, QueuePolicy, Resource, UsageError, build, limits
 from fluxres.clock import FOREVER
 from fluxres.documents.source import Source
-from fluxres.errors import InfeasibleRequest
-from fluxres.instance import Instance, Queue
-from fluxres.simulation.costs.cost import Decision, Fit, Fitted, Measured
+from fluxres.errors import InfeasibleRequest, RunFailed
+from fluxres.instance import Instance, Job, Queue
+from fluxres.simulation.costs.cost import Decision, Fitted, Measured
 from fluxres.simulation.costs.cost import parse as cost_of
+from fluxres.simulation.costs.fit import Fit
+from fluxres.simulation.costs.seen import Seen
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.machine import read as machine_of
 from fluxres.simulation.nesting.hierarchy import Hierarchy, fan_outs, shares
@@ -255,13 +257,22 @@ def test_a_fit_reproduces_the_cost_of_decisions(
     for made in decisions:
         fit.decide(Decision(*made))
     found = fit.fitted()
-    assert min(vars(found).values()) >= 0.0
-    assert vars(cost_of(str(found))) == pytest.approx(vars(found), rel=5.01e-6, abs=0.0)  # six digits
+    assert min(found.terms) >= 0.0
+    again = cost_of(str(found))
+    assert isinstance(again, Fitted)
+    assert (again.terms, again.seen) == (pytest.approx(found.terms, rel=5.01e-6, abs=0.0), found.seen)  # six digits
     took, said = ([each.decide(Decision(*made)) for made in decisions] for each in (model, found))
     # By the criterion, each of up to seven terms is left out if that multiplies the error, or a billionth of the sum of squares
     # where the error is less, by at most the n-th root of n; decisions of less than 1e-140 s count as none.
     off, number = sum((a - b) ** 2 for a, b in zip(took, said, strict=True)), len(decisions)
     assert off <= 1.000001e-9 * number ** (len(parts) / number) * sum(a**2 for a in took) + 1e-277
+
+
+def test_decisions_that_take_no_time_count_in_a_fit() -> None:
+    fit = Fit(Fitted(considered_s=1.0))
+    for tried in (*([0] * 29), 1):
+        fit.decide(Decision(tried, 0, 0, 1, 0.0))
+    assert fit.fitted() == Fitted(considered_s=1.0, seen=Seen(considered=1))
 
 
 def test_a_fit_without_decisions_is_zero() -> None:
@@ -281,7 +292,7 @@ def test_request_size_and_machine_size_are_separate_terms_of_a_fit() -> None:
     fit = Fit(model)
     hierarchy = Hierarchy((4,), ("fcfs",))
     simulate(Ensemble(64, 0.0), of_shape("node=4/core=8"), unit="core", cost=fit, hierarchy=hierarchy)
-    assert vars(fit.fitted()) == pytest.approx(vars(model), rel=1e-3, abs=1e-7)
+    assert fit.fitted().terms == pytest.approx(model.terms, rel=1e-3, abs=1e-7)
 
 
 def test_a_hierarchy_divides_machine_and_jobs() -> None:
@@ -428,3 +439,28 @@ def test_a_workload_may_be_run_again() -> None:
     assert first.schedule is not None
     assert second.schedule is not None
     assert list(first.schedule) == list(second.schedule)
+
+
+class Broken(Simulator):
+    """Cannot start job 1."""
+
+    problem: Exception = UsageError("no such program", hint="install it")
+
+    def _begin(self, job: Job, moment: int) -> None:
+        if job.payload.id == 1:
+            raise self.problem
+        super()._begin(job, moment)
+
+
+def test_a_job_that_cannot_be_started_fails_and_says_why() -> None:
+    result = Broken(of_number(2)).run([job(n, 0, 5, 1, 5) for n in range(3)])
+    assert result.metrics.results == {"completed": 2, "failed": 1}
+    assert result.notes == {"jobs that failed: the runner could not start it: UsageError: no such program (install it)": 1}
+
+
+@pytest.mark.parametrize("event_order", EVENT_ORDERS)
+def test_a_defect_of_the_simulator_is_no_failed_job(event_order: str) -> None:
+    simulator = Broken(of_number(2), event_order=event_order)
+    simulator.problem = ZeroDivisionError("division by zero")
+    with pytest.raises(RunFailed, match=r"job 1: ZeroDivisionError: division by zero .*defect of the simulator"):
+        simulator.run([job(n, 0, 5, 1, 5) for n in range(3)])

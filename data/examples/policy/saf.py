@@ -4,9 +4,9 @@ from fluxres.instance.policy import EasyByScore
 
 
 class Saf(EasyByScore):
-    """Lowest limit * size first; EASY below."""
+    """Lowest planned length * size first; EASY below."""
 
     name = "saf"
 
     def score(self, job, now_s):
-        return -job.duration_s * job.size
+        return -job.planned_s * job.size

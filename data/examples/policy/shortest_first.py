@@ -4,7 +4,7 @@ from fluxres import QueuePolicy
 
 
 class ShortestFirst(QueuePolicy):
-    """By time limit; jobs that have waited too long go first and get a reservation."""
+    """By planned length (the limit, or what is predicted); jobs that have waited too long go first and get a reservation."""
 
     name = "shortest-first"
 
@@ -16,6 +16,6 @@ class ShortestFirst(QueuePolicy):
 
     def schedule(self, queue):
         queue.unreserve()
-        for job in sorted(queue, key=lambda job: (not self.is_late(job, queue.now_s), job.duration_s)):
+        for job in sorted(queue, key=lambda job: (not self.is_late(job, queue.now_s), job.planned_s)):
             if not queue.start(job) and self.is_late(job, queue.now_s):
                 queue.reserve(job)  # later starts must not delay it

@@ -4,7 +4,7 @@ from fluxres.instance.policy import EasyByScore
 
 
 class Wfp3(EasyByScore):
-    """Cube of wait / limit, times size; EASY below."""
+    """Cube of wait / planned length, times size; EASY below."""
 
     name = "wfp3"
 
@@ -13,4 +13,4 @@ class Wfp3(EasyByScore):
         self.power = power
 
     def score(self, job, now_s):
-        return (job.waited_s(now_s) / job.duration_s) ** self.power * job.size
+        return (job.waited_s(now_s) / job.planned_s) ** self.power * job.size

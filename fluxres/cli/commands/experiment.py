@@ -303,7 +303,7 @@ def compared(style: Style, found: Comparison) -> list[str]:
     """A table of all settings with their metrics, each with its ratio to the baseline."""
     from fluxres.experiments.comparison import repeats_needed, sets_of
     from fluxres.experiments.figures import FIGURES, number, scale, title
-    from fluxres.experiments.study import label, value_text
+    from fluxres.experiments.study import in_words, value_text
 
     study = found.study
     columns = [Column(_heading(name)) for name in study.headings]
@@ -329,7 +329,7 @@ def compared(style: Style, found: Comparison) -> list[str]:
     paired = ", run by run" if study.page.repeats > 1 else ""
     if study.page.stop is not None:
         paired += f"; {needed} repeats, at most {study.page.repeats}"
-    return [*table(columns, rows, style=style), *[f"×: ratio to {label(base, study.page.labels)}{paired}"] * bool(base)]
+    return [*table(columns, rows, style=style), *[f"×: ratio to {in_words(base, study.page.labels)}{paired}"] * bool(base)]
 
 
 def _heading(text: str) -> str:

@@ -20,7 +20,7 @@ from fluxres.errors import PolicyError, UsageError
 from fluxres.render.text import Column, Style, table
 
 if TYPE_CHECKING:
-    from fluxres.simulation.costs.cost import Quality
+    from fluxres.simulation.costs.fit import Fit, Quality
     from fluxres.simulation.costs.overheads import LevelCost
     from fluxres.simulation.machine import Machine
     from fluxres.simulation.schedule import Sink
@@ -110,7 +110,24 @@ if TYPE_CHECKING:
     help="Innermost instances grow and shrink: none (default), demand (after each event), share:SECONDS (by their work).",
 )
 @click.option("--cut", is_flag=True, help="Reduce jobs larger than the machine to its size. Default: refuse them.")
-@click.option("--cost", metavar="C", help="Time of a decision: none (default), fixed:S, fitted:PART=S,…, measured.")
+@click.option(
+    "--cost",
+    "costs",
+    metavar="C",
+    multiple=True,
+    shell_complete=completing.cost,
+    help="Time of a decision: none (default), fixed:S, fitted:PART=S,…, measured, a model such as fluxion-first. By level.",
+)
+@click.option(
+    "--overhead",
+    "overheads",
+    metavar="O",
+    multiple=True,
+    help="Time of other work: ingest=1ms,start=2ms; also event, launch, spawn, messages, message. By level.",
+)
+@click.option(
+    "--starts-per-node", type=click.IntRange(0), metavar="N", help="Jobs a node can start at once. Default: any number."
+)
 @click.option(
     "--event-order",
     metavar="O",
@@ -201,18 +218,19 @@ def simulate_command(settings: Settings, /, workload: str, **given: Any) -> int 
 
 
 def _simulate(settings: Settings, workload: str, given: dict[str, Any]) -> None:
-    from fluxres.simulation.costs.cost import parse as cost_of
     from fluxres.simulation.costs.least import measured
-    from fluxres.simulation.costs.overheads import LevelCost, fit_of, fitting
+    from fluxres.simulation.costs.overheads import fit_of, fitting
 
     with progress(None, "jobs") as shown:
         shown.text = f"reading {workload}"
         jobs, machine = _read(workload, given)
         shown.text, shown.total = "simulating", jobs.count
-        costs = [LevelCost(cost_of(given["cost"]))]
+        costs = _costs(given)
         if workload != "-":  # standard input can be read once
             costs = measured(costs, lambda costs: _pass(workload, given, costs))
         fit = fit_of(costs)
+        if fit is not None and workload != "-":
+            _calibrate(fit, workload, given)
         sinks = _sinks(settings, jobs, machine, is_nested=_hierarchy(given) is not None or jobs.has_requests)
         simulator = _simulator(given, machine, costs if fit is None else fitting(costs, fit), sinks)
 
@@ -258,6 +276,26 @@ def _simulator(given: dict[str, Any], machine: Machine, costs: list[LevelCost], 
         sinks=sinks,
         keep=False,
         **({} if hierarchy else _policies(given)),
+    )
+
+
+def _costs(given: dict[str, Any]) -> list[LevelCost]:
+    from fluxres.simulation.costs import overheads
+    from fluxres.simulation.costs.cost import parse
+
+    return overheads.levels_of([parse(text) for text in given["costs"]], [overheads.parse(text) for text in given["overheads"]])
+
+
+def _calibrate(fit: Fit, workload: str, given: dict[str, Any]) -> None:
+    from fluxres.simulation.calibration import calibrate
+    from fluxres.simulation.nesting.hierarchy import by_level
+
+    calibrate(
+        fit,
+        lambda: _read(workload, given)[1],
+        queue_policies=by_level(next(iter(given["queue_policies"]), "easy")),
+        match_policies=by_level(given["match_policy"] or "first"),
+        inventory=given["inventory"] or "auto",
     )
 
 
@@ -322,7 +360,7 @@ def _made(settings: Settings, workload: str, machine: Machine, given: dict[str, 
     return {
         "workload": workload + model,
         "machine": size if source.isdecimal() else f"{source}: {size}",
-        "scheduler": f"{queues}, match policy {match}{nested}, cost {given['cost'] or 'none'}{order}",
+        "scheduler": f"{queues}, match policy {match}{nested}, cost {'; '.join(given['costs']) or 'none'}{order}",
         **_conditions(given),
         "fluxres": __version__,
         "date": datetime.fromtimestamp(clock.system(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -353,6 +391,10 @@ def _conditions(given: dict[str, Any]) -> dict[str, str]:
         words["boot"] = f"{given['boot']:g} s"
     if given["ahead"] is not None:
         words["ahead"] = str(given["ahead"])
+    if given["overheads"]:
+        words["overheads"] = "; ".join(given["overheads"])
+    if given["starts_per_node"]:
+        words["starts per node"] = str(given["starts_per_node"])
     if given["cut"]:
         words["cut"] = "to the machine"
     if given["inventory"] not in (None, "auto"):
@@ -406,7 +448,7 @@ def _policies(given: dict[str, Any]) -> dict[str, Any]:
 def _hierarchy(given: dict[str, Any]) -> Any:
     from fluxres.simulation.nesting.hierarchy import Hierarchy, by_level, topology
 
-    if all(given[key] is None for key in ("hierarchy", "boot", "ahead", "larger", "balance", "elastic")):
+    if all(given[key] is None for key in ("hierarchy", "boot", "ahead", "larger", "balance", "elastic", "starts_per_node")):
         return None
     fan_outs, sizes = topology(given["hierarchy"] or "1")
     return Hierarchy(
@@ -420,6 +462,7 @@ def _hierarchy(given: dict[str, Any]) -> Any:
         given["larger"] or "refuse",
         given["balance"] or "none",
         given["elastic"] or "none",
+        given["starts_per_node"] or 0,
     )
 
 
@@ -513,8 +556,13 @@ def _measured(fitted: str | None, quality: Quality | None) -> list[str]:
         return []
     from fluxres.experiments.figures import number
 
+    unknown = f"not identified: {', '.join(quality.not_identified)}; it refuses other topologies (--cost measured:calibrate)"
     how = f"residual {number(quality.residual_s * 1000)} of {number(quality.mean_s * 1000)} ms a decision"
-    return [f"measured decisions, to repeat with: --cost {fitted}", f"{how}; {quality.explained:.0%} of the variance explained"]
+    return [
+        f"measured decisions, to repeat with: --cost {fitted}",
+        f"{how}; {quality.explained:.0%} of the variance explained",
+        *([unknown] if quality.not_identified else []),
+    ]
 
 
 _LEVELS = (
@@ -568,7 +616,7 @@ def _compare(settings: Settings, workload: str, given: dict[str, Any]) -> int:
     if given["repeats"] > 1 and made.runs[0].workload.file is not None:
         raise UsageError("--repeats needs a model, since a trace is the same with every seed")
     checks.check(made)
-    processes = 1 if "measured" in (given["cost"] or "") else None  # neighbours would be measured as well
+    processes = 1 if any("measured" in text for text in given["costs"]) else None  # neighbours would be measured as well
     head = _head(_made(settings, workload, machine, given))
     if given["out"] is not None:
         return make_runs(settings, made, given["out"], processes=processes, head=head)

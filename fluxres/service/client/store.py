@@ -235,7 +235,11 @@ class RemoteStore:
 
     def _open(self, name: str | None, clock: Clock | None) -> tuple[ResourceGraph, str | None]:
         name = self.name_of(name)
-        reply = self.connection.get(of_graph(name, "snapshot"))
+        try:
+            reply = self.connection.get(of_graph(name, "snapshot"))
+        except Forbidden as error:
+            error.hint = f"{error.hint}; commands read all of it, and a program asks for its part (fluxres.connect)"
+            raise
         return opened_snapshot(reply, name, clock or clocks.system), reply.revision
 
 

@@ -252,7 +252,10 @@ _TELL_THEMSELVES: Final = frozenset(("state", "tag", "untag", "unlink", "move", 
 """Events that are made by the method which tells them; the others are told here, before they are made."""
 
 
-@post("/events", opt=SCHEDULER, status_code=200, operation_id="applyEvents")
+_OF_EVENTS: Final = {"needs": "the role scheduler, and admin where the machine, states or maintenance change"}
+
+
+@post("/events", opt=SCHEDULER | _OF_EVENTS, status_code=200, operation_id="applyEvents")
 async def apply_events(request: Asked, graph: OfGraph, data: JSONBody[requests.Events]) -> Response[answers.Applied]:
     """Make the events that a command decided on, if they can be made: all of them, or none.
 

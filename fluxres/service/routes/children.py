@@ -13,6 +13,7 @@ from fluxres.clock import FOREVER, seconds
 from fluxres.service import answers, requests
 from fluxres.service.replies import CHILD, UNCONDITIONAL, Asked, Keep, T, caller_of, json, keys_of, site_of
 from fluxres.service.routes.changes import SCHEDULER
+from fluxres.service.routes.graphs import require_name
 from fluxres.service.routes.questions import OfGraph
 from fluxres.store import GraphRow, Store, child
 from fluxres.store.child import Both
@@ -86,6 +87,7 @@ async def begin(request: Asked, graph: OfGraph, data: JSONBody[requests.OpenChil
     caller, site, command = caller_of(request), site_of(request), f"{request.method} {request.url.path}"
     caller.require_whole("a child")
     if data.name is not None:
+        require_name(data.name)
         caller.require_graph(data.name)
     asked = child.Opening(
         graph, data.job, data.wanted, data.duration_s, data.name, data.lease_s, (data.host or caller.name, data.process)

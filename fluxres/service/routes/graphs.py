@@ -10,6 +10,7 @@ from litestar.params import JSONBody, QueryParameter
 
 from fluxres import limits
 from fluxres.clock import seconds
+from fluxres.errors import UsageError
 from fluxres.model import ResourceGraph
 from fluxres.render import documents
 from fluxres.service import answers, requests
@@ -63,6 +64,7 @@ async def load(
         graph = described(content, document_format, name)
         caller.require_graph(graph.name)
         caller.require_whole("to load a graph")
+        require_name(graph.name)
         site.put(graph, graph.name, command, replace=replace, use=use)
         return documents.summary(graph)
 
@@ -94,6 +96,12 @@ async def drop(request: Asked, graph: OfGraph) -> Response[answers.Dropped]:
     return json(answers.Dropped, {"dropped": graph})
 
 
+def require_name(name: str) -> None:
+    """Errors: UsageError for a name that no address of a graph could have."""
+    if "/" in name or name in (".", ".."):
+        raise UsageError(f"no name of a graph on a server: {name!r:.80}", hint="a name without / has an address")
+
+
 @post("/copy", opt=ADMIN, operation_id="copy", status_code=201)
 async def copy(request: Asked, graph: OfGraph, data: JSONBody[requests.Copy]) -> Response[answers.Summary]:
     """Put what is free below a path, or what a job holds, into the store as a graph of its own.
@@ -102,6 +110,7 @@ async def copy(request: Asked, graph: OfGraph, data: JSONBody[requests.Copy]) ->
     """
     caller_of(request).require_whole("to copy")
     caller_of(request).require_graph(data.name)
+    require_name(data.name)
     site, command = site_of(request), f"{request.method} {request.url.path}"
 
     def question(g: ResourceGraph) -> tuple[ResourceGraph, float]:

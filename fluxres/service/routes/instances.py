@@ -14,7 +14,7 @@ from litestar.params import JSONBody, QueryParameter
 from msgspec.json import encode
 
 from fluxres.errors import Unavailable, UsageError
-from fluxres.instance import Instance, State
+from fluxres.instance import Instance
 from fluxres.instance.saved import require_policy
 from fluxres.model import ResourceGraph, targets
 from fluxres.render import documents
@@ -123,28 +123,20 @@ async def jobs(
     request: Asked,
     graph: OfGraph,
     address: Address,
-    in_state: Annotated[str | None, QueryParameter(name="state", description="Only jobs in this state, such as RUN.")] = None,
+    in_state: Annotated[str | None, QueryParameter(name="state", description="Only jobs in this state: RUN, pending, ….")] = None,
     after: After = None,
     limit: Limit = PAGE,
 ) -> Response[answers.InstanceJobs]:
     """The jobs of an instance that have not ended, and the latest that have."""
 
     def question(one: Instance) -> dict[str, Any]:
-        found = one.jobs(*([] if in_state is None else [_state(in_state)]))
+        found = one.jobs(*([] if in_state is None else [in_state]))
         begun = -1 if after is None else fluid.decode(after)
         page = [job for job in found if job.number > begun][: limit + 1]
         more = str(page[limit - 1].id) if len(page) > limit else None
         return {"count": len(found), "jobs": [documents.instance_job(job) for job in page[:limit]], "next": more}
 
     return await _ask(request, graph, answers.InstanceJobs, address, question)
-
-
-def _state(name: str) -> State:
-    """Errors: UsageError."""
-    try:
-        return State[name]
-    except KeyError:
-        raise UsageError(f"no state {name!r:.40}", hint=f"states are {', '.join(State.__members__)}") from None
 
 
 @get("/instance/job", opt=READ, operation_id="instanceJob")

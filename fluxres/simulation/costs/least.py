@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fluxres.simulation.costs.cost import KINDS_MAX, Measured
+from fluxres.simulation.costs.cost import Measured
+from fluxres.simulation.costs.fit import KINDS_MAX
 
 if TYPE_CHECKING:
     from fluxres.simulation.costs.cost import Cost, Decision
@@ -44,6 +45,10 @@ class Least:
     @property
     def sees_pools(self) -> bool:
         return self.cost.sees_pools
+
+    @property
+    def sees_load(self) -> bool:
+        return self.cost.sees_load
 
     def decide(self, made: Decision) -> float:
         found = self.cost.decide(made)

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from fluxres import limits
 from fluxres.errors import UsageError
-from fluxres.simulation.costs.cost import Fit, Fitted
+from fluxres.simulation.costs.cost import Fitted
+from fluxres.simulation.costs.fit import Fit
+from fluxres.syntax import parameters
 
 if TYPE_CHECKING:
     from fluxres.simulation.costs.cost import Cost
@@ -56,6 +58,17 @@ class Overheads:
         return not any(times) and not (self.messages and self.message_s)
 
 
+def parse(text: str) -> Overheads:
+    """Overheads as ``name=value,…``: durations, and a number of messages.
+
+    Errors: UsageError.
+
+    >>> parse("ingest=1ms,spawn=0.5s,messages=20,message=2ms").message_s
+    0.002
+    """
+    return Overheads(**parameters.read(text, parameters.of(Overheads), "overhead"))
+
+
 NO_OVERHEADS: Final = Overheads()
 
 
@@ -70,6 +83,19 @@ class LevelCost:
 
     decision: Cost | None = None
     overheads: Overheads = NO_OVERHEADS
+
+
+def levels_of(costs: Sequence[Cost | None], overheads: Sequence[Overheads]) -> list[LevelCost]:
+    """The costs of levels of which some may have only one of both; the last one given applies to all further levels.
+
+    >>> [each.overheads.ingest_s for each in levels_of([None], [parse("ingest=1s"), parse("ingest=2s")])]
+    [1.0, 2.0]
+    """
+    decisions, others = list(costs) or [None], list(overheads) or [NO_OVERHEADS]
+    number = max(len(decisions), len(others))
+    decisions += [decisions[-1]] * (number - len(decisions))
+    others += [others[-1]] * (number - len(others))
+    return [LevelCost(*both) for both in zip(decisions, others, strict=True)]
 
 
 def by_level(cost: Cost | LevelCost | Sequence[Cost | LevelCost | None] | None, levels: int) -> list[LevelCost]:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fluxres.instance import Instance
-    from fluxres.instance.accounting import Accounting
     from fluxres.simulation.energy.power_cap import PowerCap
 
 GRAPH: Final = "power_cap"
@@ -35,23 +34,17 @@ _MICRO: Final = MICROWATTS // 1000
 """Microwatts per unit of the feed."""
 
 
-def with_fleet(machine: Machine, settings: Energy | None, accounting: Accounting | None = None) -> tuple[Machine, Fleet | None]:
+def with_fleet(machine: Machine, settings: Energy | None) -> tuple[Machine, Fleet | None]:
     """The machine of a simulation, with a feed if there is a power cap; and its nodes, if it is known what they draw.
 
     Args:
         settings: None: what nodes have as properties, if they have.
-        accounting: its limits on times are refused where jobs wait for their nodes: policies plan the sum of wait and run.
 
-    Errors: those of `Fleet`; UsageError for a cap that cannot be kept, and for such limits.
+    Errors: those of `Fleet`; UsageError for a cap that cannot be kept.
     """
     if settings is None and not is_known(machine.graph.structure):
         return machine, None
     fleet = Fleet(machine, settings if settings is not None else Energy())
-    if fleet.longest_wait and accounting is not None and accounting.limits_times:
-        raise UsageError(
-            "accounting: jobs that wait for their nodes cannot have max_time, default_time or max_wall",
-            hint="take these limits out of the accounting, or switch no nodes off",
-        )
     if fleet.cap is not None:
         require(fleet.cap, fleet)
         machine = with_feed(machine, fleet, fleet.cap)

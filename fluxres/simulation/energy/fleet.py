@@ -200,6 +200,15 @@ class Fleet:
         self.machine = machine
         self._whole = _Map(machine.graph.structure, machine.graph.structure, self.each)
 
+    def require_always_on(self) -> None:
+        """Errors: UsageError where jobs cannot change their size: nodes are switched off, or there is a cap."""
+        if self.saving.suspend_time_s is not None:
+            message = "resize_policy: a job that grows would wait for nodes that are switched off, and hold the others idle"
+            raise UsageError(message, hint="use moldable jobs, or switch no nodes off")
+        if self.cap is not None:
+            message = "resize_policy: what a job may draw below a power cap is planned at its start"
+            raise UsageError(message, hint="use moldable jobs, or no cap")
+
     # -- what the simulator says ---------------------------------------------------------------------------------------
 
     def begin(self, now: int) -> None:
@@ -253,11 +262,7 @@ class Fleet:
         nodes = held.nodes
         if held.is_running:
             held.settle(now)
-            self._runs[nodes] -= 1
-            self._cores_used[nodes] -= self._cores[nodes] if held.cores is None else np.minimum(held.cores, self._cores[nodes])
-            if held.cores is not None:
-                for node in nodes.tolist():
-                    self._sharers[node].discard(held)
+            self._load(held, -1)
         self._holders[nodes] -= 1
         free = nodes[(self._holders[nodes] == 0) & (self._state[nodes] == _ON)]
         self._idled(free[self._offline[free] == _IN_SERVICE], now)
@@ -265,6 +270,30 @@ class Fleet:
         if has_run:
             self._use = self._so_far()
         return held.energy
+
+    def resize(self, job: Job, now: int) -> None:
+        """Move a running job to the nodes of its claim, which has another size; all nodes are on."""
+        held = self._held[id(job)]
+        self._advance(now)
+        held.settle(now)
+        self._limits[id(job)] = job.limit
+        before = held.nodes
+        if self.has_names:
+            nodes, cores = self._nodes_of(job, now)
+        else:
+            count = job.instance.inventory.count(job.claim)
+            more = self._chosen(max(count - len(before), 0), now)
+            nodes, cores = np.concatenate((before, more))[:count], None
+        self._load(held, -1)
+        self._holders[before] -= 1
+        held.nodes, held.cores = nodes, cores
+        self._holders[nodes] += 1
+        self._load(held, 1)
+        self._idle_since[nodes] = FOREVER
+        free = before[(self._holders[before] == 0) & (self._offline[before] == _IN_SERVICE)]
+        self._idled(free, now)
+        self._update(np.union1d(before, nodes))
+        held.watts = int(self._watts[nodes].sum())
 
     def look(self, now: int) -> None:
         """Notice which nodes are down or removed, and which are back: those are on."""
@@ -362,13 +391,20 @@ class Fleet:
     def _run(self, held: _Held, now: int) -> None:
         nodes = held.nodes
         held.is_running, held.since = True, now
-        self._runs[nodes] += 1
-        self._cores_used[nodes] += self._cores[nodes] if held.cores is None else np.minimum(held.cores, self._cores[nodes])
+        self._load(held, 1)
         self._update(nodes)
         held.watts = int(self._watts[nodes].sum())
-        if held.cores is not None:
-            for node in nodes.tolist():
-                self._sharers.setdefault(node, set()).add(held)
+
+    def _load(self, held: _Held, sign: int) -> None:
+        """Count a job that runs on its nodes (1), or no longer does (-1)."""
+        nodes, cores = held.nodes, held.cores
+        self._runs[nodes] += sign
+        self._cores_used[nodes] += sign * (self._cores[nodes] if cores is None else np.minimum(cores, self._cores[nodes]))
+        if cores is None:
+            return
+        for node in nodes.tolist():
+            sharers = self._sharers.setdefault(node, set())
+            (sharers.add if sign > 0 else sharers.discard)(held)
 
     # -- switching -----------------------------------------------------------------------------------------------------
 

@@ -98,6 +98,7 @@ class Site:
         "cost",
         "decisions",
         "feed",
+        "has_tried",
         "instance",
         "is_coming",
         "is_ending",
@@ -147,6 +148,8 @@ class Site:
         self.pass_at = FOREVER
         self.busy_until = self.busy_ticks = 0
         self.decisions = 0
+        self.has_tried = False
+        """Whether a decision has tried a job."""
         self.slot_wait_ticks = 0
         self.processor: Processor | None = None
         """If more than decisions takes its time."""

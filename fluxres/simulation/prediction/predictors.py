@@ -68,6 +68,7 @@ _FEATURES: Final[dict[str, Callable[[Submission], Hashable]]] = {
     "partition": lambda job: job.partition,
     "limit": lambda job: job.limit,
     "size": _size,
+    "parallel": lambda job: _size(job) > 1,
 }
 
 
@@ -100,7 +101,7 @@ class Average(Predictor):
         last: how many of them count; 0 for all.
         least: how many there must be.
         by: what a category has in common: user, account, name, application, queue, partition, limit, size (by powers of two),
-            joined by +.
+            parallel (more than one unit, or not), joined by +.
     """
 
     def __init__(self, last: int = 0, least: int = 1, by: str = "user") -> None:
@@ -140,20 +141,41 @@ class UsedFraction(Predictor):
 
     Args:
         last, least, by: as of `Average`.
+        of: which fraction: their mean, the largest, or the harmonic mean.  The last two, of the last five jobs of a user, are
+            two of the predictors of Alea (`MinPercentage` and `AvgPercentage`, which are of the limit divided by the run time).
     """
 
-    def __init__(self, last: int = 0, least: int = 1, by: str = "user") -> None:
-        self._parts = Average(last, least, by)
+    def __init__(self, last: int = 0, least: int = 1, by: str = "user", of: str = "mean") -> None:
+        if of not in FRACTIONS:
+            raise UsageError(f"of: expected {', '.join(FRACTIONS)}, got {of!r:.80}", where="predictor")
+        self._parts, self._of = Average(last, least, by), of
+        self._least = least
+        self._category = self._parts.category
+        self._known: defaultdict[Hashable, deque[int]] = defaultdict(lambda: deque(maxlen=last or None))
 
     def predict(self, job: Submission) -> int:
         if job.limit >= FOREVER:
             return job.limit
-        part = self._parts.predict(job._replace(limit=_WHOLE))
+        if self._of == "mean":
+            part: float = self._parts.predict(job._replace(limit=_WHOLE))
+        else:
+            known = self._known.get(self._category.of(job), ())
+            if len(known) < self._least:
+                return job.limit
+            part = max(known) if self._of == "largest" else len(known) / sum(1 / max(each, 1) for each in known)
         return whole_seconds(job.limit * part / _WHOLE)
 
     def ended(self, job: Submission, ran: int) -> None:
-        if job.limit < FOREVER:
-            self._parts.ended(job, ran * _WHOLE // job.limit)
+        if job.limit >= FOREVER:
+            return
+        part = ran * _WHOLE // job.limit
+        if self._of == "mean":
+            self._parts.ended(job, part)
+        else:
+            self._known[self._category.of(job)].append(part)
+
+
+FRACTIONS: Final = ("mean", "largest", "harmonic")
 
 
 _WHOLE: Final = 10**6 * TICKS_PER_S

@@ -36,7 +36,7 @@ _TEXT: Any = _TextInventory()
 
 
 class AsItWas:
-    """What a job held of an inventory when it was interrupted; the instance may grow and shrink before its record is written."""
+    """What a job held of an inventory when it ended or was interrupted, since its instance may grow and shrink later."""
 
     def __init__(self, inventory: Any, claim: Any) -> None:
         self.kind = inventory.kind

@@ -210,6 +210,10 @@ class Oracle:
                 self.drop()
             self.easy(among)
 
+    def is_due(self) -> bool:
+        """Whether the reservation of a job begins now; it may have been made again for another moment."""
+        return any(job.planned is not None and job.planned[0] <= self.now for job in self.queue)
+
     def drop(self) -> None:
         for job in self.queue:
             job.planned = None
@@ -224,7 +228,7 @@ class Oracle:
                 self.queue.append(job)
                 self.make_pass(job, has_ended=False)
             elif kind == BEGIN:
-                if job.start < 0:
+                if self.is_due():
                     self.make_pass(None, has_ended=False)
             else:
                 self.running.remove(job)

@@ -220,6 +220,8 @@ class Oracle(molded.Oracle):
                 self.queue.append(job)
                 self.make_pass(job, has_ended=False)
             elif kind == BEGIN:
+                if not self.is_due():
+                    continue
                 self.make_pass(None, has_ended=False)
             elif job not in self.running or job.end != self.now:
                 continue

@@ -86,6 +86,27 @@ def test_children_boot_at_the_expense_of_their_parent() -> None:
     assert result.instances[0].spawn_s == 24.0
 
 
+def test_where_only_decisions_take_time_children_boot_during_the_next_one() -> None:
+    outer = Submission("outer", 0, S, 9 * S, 1, jobs=(job(1, 0, 1, 1),))
+    only = LevelCost(Fitted(base_s=2), Overheads(messages=3))
+    result = simulate([outer], 1, queue_policy="fcfs", cost=only)
+    assert [row.begin_s for row in result.instances] == [0.0, 4.0]
+    busy = LevelCost(Fitted(base_s=2), Overheads(messages=3, launch_s=1e-6))
+    result = simulate([outer], 1, queue_policy="fcfs", cost=busy)
+    assert [row.begin_s for row in result.instances] == [0.0, 6.0]  # the spawn waits for the decision that starts nothing
+    assert differences(60377, "named") == []
+
+
+def test_a_reservation_that_moved_costs_no_decision_at_the_moment_it_had_before() -> None:
+    work = [job(0, 0, 10, 1, 20), job(1, 0, 30, 1, 30), job(2, 1, 5, 1, 5)]
+    decisions = {}
+    for order in EVENT_ORDERS:
+        (row,) = simulate(work, 1, queue_policy="conservative", cost="fixed:0.001", event_order=order).instances
+        decisions[order] = row.decisions
+    # Job 1 was to start at 20 s, and starts at 10. One decision more where the first two submissions come one after the other.
+    assert decisions == {"sequential": 9, "batched": 8}
+
+
 def test_costs_by_level() -> None:
     costs = [LevelCost(None, Overheads(start_s=4)), LevelCost(None, Overheads(start_s=1)), None]
     result = simulate([job(n, 0, 1, 1) for n in range(4)], 4, hierarchy=Hierarchy((2, 2), ("fcfs",)), cost=costs)
@@ -178,7 +199,7 @@ def test_costs_of_a_page() -> None:
     assert page(["none", given]) == [LevelCost(), LevelCost(Fitted(start_s=2.0), Overheads(3, 4, 5, 7, 8, 9, 6))]
     assert page({"ingest_s": 3}) == [LevelCost(None, Overheads(3))]
     for wrong in ({}, {"fixed_s": 1, "measured": {}}):
-        with pytest.raises(UsageError, match=r"cost\.1: expected one of fixed_s, fitted and measured"):
+        with pytest.raises(UsageError, match=r"cost\.1: expected one of fixed_s, fitted, measured and model"):
             page(["none", wrong])
 
 

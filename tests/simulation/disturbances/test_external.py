@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import islice
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from fluxres import limits
 from fluxres.clock import TICKS_PER_S
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, InsufficientResources, UnknownPool, UsageError
-from fluxres.instance import Instance
+from fluxres.instance import Instance, Queue, QueuePolicy
 from fluxres.simulation.disturbances import external
 from fluxres.simulation.disturbances.external import Booking, Disturbances, ExternalEvent
 from fluxres.simulation.disturbances.failures import Failures, parse
@@ -19,9 +20,10 @@ from fluxres.simulation.energy.energy import Energy
 from fluxres.simulation.energy.node_power import NodePower
 from fluxres.simulation.energy.power_cap import PowerCap
 from fluxres.simulation.machine import Machine, of_number, of_shape
-from fluxres.simulation.simulator import SimulatedClock, Simulator
+from fluxres.simulation.simulator import EVENT_ORDERS, SimulatedClock, Simulator, simulate
 from fluxres.simulation.workload.workload import Submission
 from tests.simulation.disturbances.disturbed_run import differences
+from tests.simulation.test_simulator import job
 
 S = TICKS_PER_S
 
@@ -190,3 +192,39 @@ def test_a_reservation_that_a_power_cap_never_allows_is_noted_and_the_run_goes_o
     made = Simulator(Machine(of_shape("node=2")), disturbances=Disturbances([event]), energy=energy)
     result = made.run([_job(1, 10, submit=1)])
     assert (len(result.notes), result.metrics.jobs) == (1, 1)
+
+
+class Counting(QueuePolicy):
+    """Starts what it can, and counts its passes by moment."""
+
+    name = "counting"
+
+    def __init__(self) -> None:
+        self.passes: Counter[float] = Counter()
+
+    def schedule(self, queue: Queue) -> None:
+        self.passes[queue.now_s] += 1
+        for each in queue:
+            queue.start(each)
+
+
+@pytest.mark.parametrize("event_order", EVENT_ORDERS)
+@pytest.mark.parametrize("on_failure", ["fail", "requeue"])
+@pytest.mark.parametrize("inventory", ["auto", "graph"])
+def test_one_pass_follows_a_failure_however_many_jobs_it_stops(inventory: str, on_failure: str, event_order: str) -> None:
+    policy, failure = Counting(), [ExternalEvent(5 * S, "down", "node0")]
+    result = simulate(
+        [job(n, 0, 10, 1, 20) for n in range(14)],
+        of_shape("node=2/core=8"),
+        unit="core",
+        queue_policy=policy,
+        inventory=inventory,
+        event_order=event_order,
+        disturbances=Disturbances(failure, on_failure),
+    )
+    assert policy.passes[5.0] == 1
+    assert result.metrics.results == ({"completed": 14} if on_failure == "requeue" else {"completed": 6, "failed": 8})
+    assert result.schedule is not None
+    # Two of the eight jobs that wait again get the cores that node1 has left, the others those of the six that end at 10 s.
+    starts = Counter(start // S for start in result.schedule.start)
+    assert starts == ({0: 6, 5: 2, 10: 6} if on_failure == "requeue" else {0: 14})

@@ -17,6 +17,7 @@ from typing import Any
 
 from fluxres.clock import FOREVER, TICKS_PER_S
 from fluxres.instance import Job
+from fluxres.instance.accounting import Accounting, Partition, User
 from fluxres.simulation.disturbances.attempts import NOTHING_SAVED, Checkpoint
 from fluxres.simulation.disturbances.external import Disturbances, ExternalEvent
 from fluxres.simulation.energy.energy import CATEGORIES, Energy
@@ -220,19 +221,31 @@ def replayed(seed: int) -> list[str]:
     if shape != "counted" and hierarchy is None and random.random() < 0.4:
         made = disturbed_run.random_events(random, size, len(jobs), at + 20, has_names=True)
         events = [disturbed_run.external(event) for event in made if shape == "nodes" or event[1] != "reserve"]
+    inventory, order = random.choice(("auto", "graph")), random.choice(("sequential", "batched"))
+    disturbances = Disturbances(events, random.choice(("fail", "requeue")))
+    accounting, lengths = None, {}
+    if hierarchy is None and random.random() < 0.4:
+        accounting, lengths = limited(random, jobs)
     simulator = Recorded(
         machine,
         queue_policy=policy,
         hierarchy=hierarchy,
-        inventory=random.choice(("auto", "graph")),
-        event_order=random.choice(("sequential", "batched")),
-        disturbances=Disturbances(events, random.choice(("fail", "requeue"))),
+        inventory=inventory,
+        event_order=order,
+        disturbances=disturbances,
         energy=energy,
+        accounting=accounting,
     )
     simulator.log = []
     result = simulator.run(jobs)
     found = [f"{policy}: {problem}" for problem in simulator.instance.check()]
     assert result.energy is not None
+    assert result.schedule is not None
+    if lengths and not events:
+        schedule = result.schedule
+        ran = {job: end - start for job, start, end in zip(schedule.ids, schedule.start, schedule.end, strict=True)}
+        if ran != lengths:
+            found.append(f"{policy} {shape} {rules}: jobs run for {ran}, expected {lengths}")
     first = jobs[0].submit // TICKS_PER_S
     plant = Plant(size, cores, watts, rules, first)
     log = simulator.log
@@ -264,6 +277,20 @@ def replayed(seed: int) -> list[str]:
         plant.switch_off()
         plant.second()
     return found + (totals(result.energy, *sums) if ran else [])
+
+
+def limited(random: Random, jobs: list[Submission]) -> tuple[Accounting, dict[int | str, int]]:
+    """Rules of a site that limit times, and how long each job runs that they do not refuse."""
+    most, unstated = random.randrange(4, 25), random.randrange(2, 25)
+    kind = random.choice(("partition", "partition", "user"))
+    if kind == "user":
+        rules, unstated = Accounting(users={"ann": User(max_wall=most)}), most
+        jobs[:] = [job._replace(user="ann") for job in jobs]
+    else:
+        unstated = min(unstated, most)
+        rules = Accounting(partitions={"p": Partition(default=True, max_time=most, default_time=unstated)})
+    limits = {job.id: unstated * TICKS_PER_S if job.limit >= FOREVER else job.limit for job in jobs}
+    return rules, {job.id: min(job.run, limits[job.id]) for job in jobs if limits[job.id] <= most * TICKS_PER_S}
 
 
 def main() -> int:

@@ -13,11 +13,11 @@ from click.testing import CliRunner
 
 from fluxres import limits
 from fluxres.cli.program import program
-from fluxres.clock import TICKS_PER_S
+from fluxres.clock import FOREVER, TICKS_PER_S
 from fluxres.errors import InputError, UsageError
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.uuids import new_origin
-from fluxres.instance.accounting import Accounting, Partition, Qos, User
+from fluxres.instance.accounting import Accounting, Partition, User
 from fluxres.model import ResourceGraph
 from fluxres.simulation.costs.cost import Fitted
 from fluxres.simulation.disturbances.external import Disturbances, ExternalEvent
@@ -31,6 +31,7 @@ from fluxres.simulation.results.results import SCHEDULE_COLUMNS, BatsimCsv, sche
 from fluxres.simulation.simulator import Result, Simulator, simulate
 from fluxres.simulation.workload.workload import Submission
 from fluxres.syntax.jobspec import as_request
+from tests.simulation.energy import resized_run
 from tests.simulation.energy.powered_run import differences
 
 S = TICKS_PER_S
@@ -398,15 +399,34 @@ def test_the_command_and_a_study_give_the_same_energy(tmp_path: Path) -> None:
     assert "drawn (kW)" in (tmp_path / "out" / "report.html").read_text()
 
 
-def test_limits_on_times_of_a_site_are_refused_where_jobs_wait_for_their_nodes() -> None:
+@pytest.mark.parametrize(
+    ("rules", "user"),
+    [
+        (Accounting(partitions={"p": Partition(default=True, default_time=5, max_time=8)}), None),
+        (Accounting(users={"ann": User(max_wall=8)}), "ann"),
+    ],
+)
+def test_limits_on_times_of_a_site_are_those_of_the_run_without_the_wait_for_nodes(rules: Accounting, user: str | None) -> None:
     energy = Energy(NodePower(100, 200), PowerSaving(0.0, 0.0, 10.0))
-    for rules in (
-        Accounting(partitions={"p": Partition(default=True, default_time=5)}),
-        Accounting(partitions={"p": Partition(max_time="1h")}),
-        Accounting(qos={"q": Qos(max_wall="1h")}),
-        Accounting(users={"ann": User(max_wall=60)}),
-    ):
-        with pytest.raises(UsageError, match="max_time, default_time or max_wall"):
-            Simulator(of_number(2), energy=energy, accounting=rules)
-        Simulator(of_number(2), energy=Energy(NodePower(100, 200)), accounting=rules)
-    Simulator(of_number(2), energy=energy, accounting=Accounting(users={"ann": User(max_jobs=1)}))
+    unstated = 5 if user is None else 8
+    jobs = [_job(0, 0, 3, limit=8), _job(1, 20, 20, limit=8), _job(2, 50, 20)._replace(limit=FOREVER), _job(3, 80, 3, limit=9)]
+    result = simulate([job._replace(user=user) for job in jobs], 2, energy=energy, accounting=rules)
+    assert (result.refusals.ids, result.metrics.results) == ([3], {"completed": 1, "timeout": 2})
+    assert result.schedule is not None
+    times = list(zip(result.schedule.start, result.schedule.end, strict=True))
+    # All nodes are on at the first submission; each later job waits 10 s for its node.
+    assert times == [(0, 3 * S), (30 * S, 38 * S), (60 * S, (60 + unstated) * S)]
+    nested = Submission("outer", 0, S, FOREVER, 1, jobs=(_job(4, 0, 1),), user=user)
+    assert simulate([nested], 2, energy=energy, accounting=rules).refusals.ids == ["outer"]
+
+
+@pytest.mark.parametrize("first", range(1, 61, 20))
+def test_energy_of_malleable_jobs_agrees_with_an_oracle(first: int) -> None:
+    assert [problem for seed in range(first, first + 20) for problem in resized_run.differences(seed)] == []
+
+
+def test_malleable_jobs_are_refused_where_growing_would_wait_for_nodes_or_power() -> None:
+    with pytest.raises(UsageError, match="would wait for nodes that are switched off"):
+        Simulator(of_number(2), energy=Energy(NODE, PowerSaving(10.0)), resize_policy="expand-idle")
+    with pytest.raises(UsageError, match="below a power cap is planned at its start"):
+        Simulator(of_shape("node=2"), energy=Energy(NODE, cap=PowerCap(((0.0, 500.0),))), resize_policy="expand-idle")

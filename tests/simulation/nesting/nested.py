@@ -2,14 +2,14 @@
 
 Times are microseconds. Events of one moment: begins of tasks, ends of tasks, submissions, begins of instances, ends, ends of
 launches, periods; those of one kind in the order in which they were caused. If instances have costs, each does one task after the
-other; the tasks are named in `do`.
+other; the tasks are named in `do`. If only decisions cost time, they are the only tasks: everything else happens at once.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from random import Random
 from typing import Any
@@ -34,6 +34,11 @@ class Costs:
     message: int = 0
     launch: int = 0
 
+    @property
+    def has_work(self) -> bool:
+        """Whether anything beside decisions takes time."""
+        return bool(self.ingest or self.start or self.event or self.spawn or self.messages * self.message or self.launch)
+
 
 @dataclass(frozen=True)
 class Case:
@@ -49,6 +54,11 @@ class Case:
     jobs: tuple[Submission, ...]
     costs: tuple[Costs, ...] = ()
     slots: int = 0
+
+    @property
+    def has_work(self) -> bool:
+        """Whether instances have tasks beside their decisions."""
+        return bool(self.costs) and (bool(self.slots) or any(each.has_work for each in self.costs))
 
     @property
     def has_levels(self) -> bool:
@@ -174,7 +184,7 @@ class Oracle:
         if node.is_over:
             return
         job = node.feed.pop(0)
-        if self.case.costs:
+        if self.case.has_work:
             self.put(node, "ingest", job)
             self.announce(node)
         else:
@@ -184,12 +194,12 @@ class Oracle:
         target = self.target(node, job)
         if target is None:
             self.refused.append(job.id)
-        elif self.case.costs and target is not node:
+        elif self.case.has_work and target is not node:
             self.put(target, "ingest", job)
             target = None
         else:
             self.enter(target, Task(self.ask(job), job))
-        if not self.case.costs:
+        if not self.case.has_work:
             self.announce(node)
         if target not in (None, node):
             self.settle(target)
@@ -232,22 +242,26 @@ class Oracle:
             return  # it decides when it is settled
         while node.queue and node.queue[0].size <= node.free and not node.is_over:
             task = node.queue.pop(0)
-            task.start = self.now
             node.running.append(task)
-            job = task.given
-            if job is not None and not job.jobs:
-                self.push(self.now + min(job.run, job.limit), END, task)
-                continue
-            if job is not None and job.limit < FOREVER:
-                self.push(self.now + job.limit, END, task)
-            self.push(self.now + self.case.boot, BOOT, task)
+            self.start(task, self.now)
+
+    def start(self, task: Task, moment: int) -> None:
+        """Let a job run from a moment on, or boot its instance."""
+        task.start = moment
+        job = task.given
+        if job is not None and not job.jobs:
+            self.push(moment + min(job.run, job.limit), END, task)
+            return
+        if job is not None and job.limit < FOREVER:
+            self.push(moment + job.limit, END, task)
+        self.push(moment + self.case.boot, BOOT, task)
 
     def end(self, task: Task) -> None:
         node, given = self.holder(task), task.given
         if node is None:
             return
         is_at_limit = given is not None and bool(given.jobs) and task.start + given.limit <= self.now
-        if not self.case.costs or is_at_limit:
+        if not self.case.has_work or is_at_limit:
             self.release(node, task)
         elif task.is_heard:
             task.is_heard = False
@@ -302,7 +316,9 @@ class Oracle:
         if kind == "decision":
             node.is_asked = False
             what = self.decide(node)
-            length = own.decision + own.started * bool(what) if own.decision or own.started else 0
+            length = own.decision + own.started * bool(what)
+            for task in what if not self.case.has_work else ():
+                self.start(task, self.now + length)
         else:
             length = {"ingest": own.ingest, "start": own.start, "event": own.event, "spawn": own.spawn, "message": own.message}[
                 kind
@@ -321,7 +337,7 @@ class Oracle:
             node.arriving -= 1
             self.ingested(node, what)
         elif kind == "decision":
-            for task in what:
+            for task in what if self.case.has_work else ():
                 if not task.is_gone:
                     self.put(node, "start", task)
             self.settle(node, is_decided=not (what and (self.costs(node).decision or self.costs(node).started)))
@@ -567,7 +583,11 @@ class Source:
         if balance == elastic == "none" and random.random() < 0.8:
             costs = tuple(self.costs() for _ in range(random.randint(1, len(fan_outs) + 1)))
             slots = random.choice([0, 0, 1, 2, 5])
-        return Case(units, fan_outs, sizes, larger, balance, elastic, boot, tuple(made), costs, slots)
+        found = Case(units, fan_outs, sizes, larger, balance, elastic, boot, tuple(made), costs, slots)
+        if costs and random.random() < 0.1:
+            only = (Costs(decision=each.decision, started=each.started, messages=each.messages) for each in costs)
+            return replace(found, costs=tuple(only), slots=0)
+        return found
 
     def costs(self) -> Costs:
         """About half of them nothing, the others of up to a second."""

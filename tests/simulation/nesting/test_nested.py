@@ -21,7 +21,8 @@ from fluxres.simulation.workload import jobspecs
 from fluxres.simulation.workload.workload import Submission, Workload
 from fluxres.syntax.jobspec import as_request
 from tests.simulation.invariants import violations
-from tests.simulation.nesting.nested_run import INVENTORIES, differences
+from tests.simulation.nesting import elastic_run
+from tests.simulation.nesting.nested_run import INVENTORIES, differences, machine_of
 from tests.simulation.test_simulator import job
 
 S = 1_000_000
@@ -31,6 +32,20 @@ S = 1_000_000
 @pytest.mark.parametrize("seed", range(40, 45))
 def test_nested_simulations_equal_the_oracle_and_hold_nothing_twice(seed: int, inventory: str) -> None:
     assert differences(seed, inventory) == []
+
+
+@pytest.mark.parametrize("seed", [2, 29, 111, 159, 163])
+def test_elastic_instances_choose_the_same_units_on_all_inventories(seed: int) -> None:
+    """`python -m tests.simulation.nesting.elastic_run` makes thousands of them."""
+    assert elastic_run.difference(seed) == ""
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
+def test_a_schedule_of_elastic_instances_names_what_each_job_held(inventory: str) -> None:
+    levels = Hierarchy((2,), ("fcfs",), larger="up", elastic="demand")
+    result = simulate([job(n, n, 9, 2, 9) for n in range(3)], machine_of(inventory, 4), hierarchy=levels, inventory=inventory)
+    assert result.schedule is not None
+    assert [bool(text) for text in result.schedule.allocated] == [inventory != "counted"] * 3
 
 
 def starts(result: Result) -> dict[int | str, tuple[float, int]]:

@@ -102,6 +102,27 @@ def test_tsafrir_needs_two_run_times_of_the_user() -> None:
     assert predictor.predict(one._replace(user="bob")) == 100 * S
 
 
+def test_the_predictors_of_alea() -> None:
+    """Of the last five jobs of a user, limits of 1,000 s of which 100 to 600 s were used; the first no longer counts."""
+    one = Submission(0, 0, S, 1000 * S, 1, user="a")
+    largest, harmonic = UsedFraction(last=5, of="largest"), UsedFraction(last=5, of="harmonic")
+    last, apart = Average(last=1), Average(by="user+parallel")
+    for each in (largest, harmonic):
+        assert each.predict(one) == one.limit
+        for ran in (900, 100, 200, 300, 400, 600):
+            each.ended(one, ran * S)
+    assert largest.predict(one._replace(limit=500 * S)) == 300 * S
+    # Alea: the limit divided by the mean of limit / run: 1,000 / ((10 + 5 + 10/3 + 2.5 + 5/3) / 5)
+    assert harmonic.predict(one) == int(1000 / ((10 + 5 + 10 / 3 + 2.5 + 5 / 3) / 5)) * S
+    for ran, size in ((10, 1), (30, 1), (500, 8)):
+        last.ended(one._replace(ask=size), ran * S)
+        apart.ended(one._replace(ask=size), ran * S)
+    assert last.predict(one) == 500 * S
+    assert (apart.predict(one), apart.predict(one._replace(ask=2))) == (20 * S, 500 * S)
+    with pytest.raises(UsageError, match="of: expected mean, largest, harmonic"):
+        UsedFraction(of="median")
+
+
 def test_average_fraction_and_categories() -> None:
     one = job(1, 0, 10, 100, 1)
     average, fraction, categories = Average(), UsedFraction(last=2), Categories()
