@@ -60,7 +60,8 @@ from fluxres.simulation.nesting import balance as balances
 from fluxres.simulation.nesting import elastic as elastics
 from fluxres.simulation.nesting.balance import Balance, Family, Move
 from fluxres.simulation.nesting.hierarchy import Hierarchy, require_units, shares
-from fluxres.simulation.nesting.processor import DECISION, INGEST, KEEP, LAUNCHED, SERVED, SPAWN, Processor, Processors, Served
+from fluxres.simulation.nesting.processor import DECISION, INGEST, SPAWN, Processor
+from fluxres.simulation.nesting.processors import KEEP, LAUNCHED, SERVED, Processors, Served
 from fluxres.simulation.nesting.sites import Child, InstanceRow, Site
 from fluxres.simulation.prediction.prediction import Errors, ErrorSink, Prediction
 from fluxres.simulation.results.numbering import AsItWas

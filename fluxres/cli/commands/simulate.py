@@ -123,7 +123,7 @@ if TYPE_CHECKING:
     "overheads",
     metavar="O",
     multiple=True,
-    help="Time of other work: ingest=1ms,start=2ms,event=1ms,launch=0.1s,spawn=1s,messages=9,message=1ms. By level.",
+    help="Time of other work: ingest=1ms,start=2ms; also event, launch, spawn, messages, message. By level.",
 )
 @click.option(
     "--starts-per-node", type=click.IntRange(0), metavar="N", help="Jobs a node can start at once. Default: any number."

@@ -1,0 +1,287 @@
+"""The processors of all instances of a simulation, each with one task after the other, and the starts that they have ordered.
+
+A task begins when those before it are complete.  A decision is such a task: the state at its beginning decides, and its jobs are
+started when it is complete.  A job goes this way: ingest, decision, start, a slot on each of its nodes, launch; it runs; when it
+has ended: event, after which its resources are free.  The job of an instance, once launched: spawn, messages, each of which waits
+in the queue of the parent, boot; then the instance begins, and its slots are free.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from fluxres.clock import FOREVER, ticks
+from fluxres.errors import InsufficientResources, UsageError
+from fluxres.instance.states import State
+from fluxres.simulation.nesting.processor import DECISION, EVENT, INGEST, MESSAGE, SPAWN, START
+from fluxres.simulation.nesting.slots import Slots, Start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fluxres.instance import Job
+    from fluxres.simulation.machine import Machine
+    from fluxres.simulation.nesting.sites import Site
+    from fluxres.simulation.workload.workload import Submission
+
+SERVED: Final = 8
+LAUNCHED: Final = 9
+KEEP: Final = 10
+"""Kinds of events beside those in `simulator`: a task is complete, a start has ended, a job is at its limit."""
+
+
+class Moment(Protocol):
+    """The clock of a run."""
+
+    now: int
+
+
+class EventQueue(Protocol):
+    """The future events of a run."""
+
+    def push(self, moment: int, kind: int, what: Any) -> None: ...
+
+
+class Run(Protocol):
+    """What processors use of the simulator above them."""
+
+    @property
+    def machine(self) -> Machine: ...
+    @property
+    def clock(self) -> Moment: ...
+    @property
+    def events(self) -> EventQueue: ...
+
+    def wake(self, site: Site) -> None: ...
+    def decide(self, site: Site) -> tuple[int, list[Job]]: ...
+    def settle(self, site: Site, *, passed: bool) -> None: ...
+    def ingested(self, site: Site, job: Submission) -> None: ...
+    def never(self, job: Submission) -> None: ...
+    def begin(self, job: Job) -> bool: ...
+    def boot_later(self, job: Job) -> None: ...
+    def ended(self, job: Job, moment: int) -> None: ...
+    def site_of(self, job: Job) -> Site: ...
+
+
+class Launch(Start):
+    """The start of a job.
+
+    Args:
+        since: the moment at which it asked for its slots.
+    """
+
+    __slots__ = ("is_booting", "is_over", "job", "since", "site")
+
+    def __init__(self, job: Job, site: Site, nodes: list[str], since: int) -> None:
+        super().__init__(nodes)
+        self.job = job
+        self.site = site
+        self.since = since
+        self.is_over = self.is_booting = False
+
+
+class Served(NamedTuple):
+    """The end of a task."""
+
+    site: Site
+    kind: int
+    what: Any
+
+
+class Processors:
+    """The processors of all instances of a simulation, and what jobs wait for between them.
+
+    Args:
+        each: slots of each node for launches; 0 for any number.
+    """
+
+    def __init__(self, simulator: Run, each: int) -> None:
+        self.simulator = simulator
+        self.push = simulator.events.push
+        self.slots = Slots(each) if each else None
+        if each and "node" not in simulator.machine.graph.structure.types:
+            raise UsageError(
+                "starts per node: the machine has no nodes", where="hierarchy", hint="give a machine such as node=100"
+            )
+        self.launches: dict[Job, Launch] = {}
+        """Of jobs that have resources and do not run yet, or whose instance has not begun."""
+        self.ended: dict[Job, int] = {}
+        """When jobs ended whose end their instance has not processed yet."""
+        self._nodes: dict[tuple[int, int], list[str]] = {}
+        self._tasks: dict[int, Callable[[Site, Any], None]] = {
+            INGEST: self._ingested,
+            DECISION: self._decided,
+            START: self._launch,
+            EVENT: self._heard,
+            SPAWN: self._spawned,
+            MESSAGE: self._answered,
+        }
+
+    # -- tasks ---------------------------------------------------------------------------------------------------------
+
+    def put(self, site: Site, kind: int, what: Any) -> None:
+        """Give the processor of an instance a task, which begins at once if it is idle, after the current event."""
+        processor = site.processor
+        assert processor is not None  # asked by those who have one
+        processor.ingesting += kind == INGEST
+        processor.tasks.append((kind, what))
+        if not processor.is_busy and len(processor.tasks) == 1:
+            self.simulator.wake(site)
+
+    def serve(self, site: Site) -> None:
+        """Begin the next task."""
+        processor = site.processor
+        if processor is None or processor.is_busy or not processor.tasks or site.instance.is_closed:
+            return
+        kind, what = processor.tasks.popleft()
+        processor.is_busy = True
+        length = processor.lengths[kind]
+        if kind == DECISION:
+            length, what = self.simulator.decide(site)
+        processor.spent[kind] += length
+        site.busy_ticks += length
+        self.push(self.simulator.clock.now + length, SERVED, Served(site, kind, what))
+
+    def complete(self, served: Served) -> None:
+        """End a task, and begin the next one."""
+        site, kind, what = served
+        if not site.instance.is_closed:
+            self._tasks[kind](site, what)
+        elif kind == INGEST:
+            self.simulator.never(what)
+        assert site.processor is not None  # it has served
+        site.processor.is_busy = False
+        self.serve(site)
+
+    def _ingested(self, site: Site, job: Any) -> None:
+        assert site.processor is not None
+        site.processor.ingesting -= 1
+        self.simulator.ingested(site, job)
+
+    def _decided(self, site: Site, started: list[Job]) -> None:
+        for job in started:
+            if job in self.launches:
+                self.put(site, START, job)
+        self.simulator.settle(site, passed=not started)
+
+    # -- starts --------------------------------------------------------------------------------------------------------
+
+    def begin(self, site: Site, job: Job, spent: int) -> None:
+        """Follow a job from the decision that starts it, which takes some time.  Its resources stay its own until it runs."""
+        self.launches[job] = Launch(job, site, [], -1)
+        assert site.processor is not None
+        self._hold(site, job, self.simulator.clock.now + spent + site.processor.lengths[START] + job.planned)
+
+    def _hold(self, site: Site, job: Job, limit: int) -> None:
+        """Let a job hold its resources until another limit."""
+        if job.limit >= FOREVER:
+            return
+        with suppress(InsufficientResources):  # reserved by others in advance
+            site.instance.holdings.move_limit(job, limit)
+        self.push(job.limit, KEEP, job)
+
+    def keep(self, job: Job) -> None:
+        """At the limit of a job: it keeps its resources while it waits to run, or until the processor has heard of its end."""
+        if job.state is not State.RUN or job.limit > self.simulator.clock.now:
+            return
+        launch = self.launches.get(job)
+        if getattr(job.payload, "jobs", ()) and (launch is None or launch.is_booting):
+            return  # its instance ends at the limit
+        self._hold(self.simulator.site_of(job), job, self.simulator.clock.now + _KEPT)
+
+    def _launch(self, site: Site, job: Job) -> None:
+        launch = self.launches.get(job)
+        if launch is None:
+            return  # it was ended before
+        launch.since = self.simulator.clock.now
+        if self.slots is None:
+            self._granted(launch)
+            return
+        launch.nodes = self._nodes_of(site, job)
+        if self.slots.take(launch):
+            self._granted(launch)
+
+    def _granted(self, launch: Launch) -> None:
+        site = launch.site
+        site.slot_wait_ticks += self.simulator.clock.now - launch.since
+        assert site.processor is not None
+        self.push(self.simulator.clock.now + site.processor.launch, LAUNCHED, launch)
+
+    def launched(self, launch: Launch) -> None:
+        """A job is on its nodes: it runs, or its instance boots."""
+        if launch.is_over:
+            return
+        job = launch.job
+        self._hold(launch.site, job, self.simulator.clock.now + job.planned)
+        job.started = self.simulator.clock.now
+        launch.is_booting = not self.simulator.begin(job)
+        if not launch.is_booting:
+            self.over(job)
+
+    def over(self, job: Job) -> None:
+        """A job runs, its instance has begun, or it was ended before that: its slots are free."""
+        launch = self.launches.pop(job, None)
+        if launch is None:
+            return
+        launch.is_over = True
+        if self.slots is not None and launch.nodes:
+            for each in self.slots.give_back(launch):
+                if isinstance(each, Launch):
+                    self._granted(each)
+
+    def _nodes_of(self, site: Site, job: Job) -> list[str]:
+        """The paths of the nodes that a job is on."""
+        inventory = site.instance.inventory
+        found: dict[str, None] = {}
+        for v in inventory.vertices(job.claim):
+            key = (site.number, v)
+            if key not in self._nodes:
+                self._nodes[key] = self._nodes_at(site, v)
+            found.update(dict.fromkeys(self._nodes[key]))
+        return list(found)
+
+    def _nodes_at(self, site: Site, v: int) -> list[str]:
+        """The node that a pool is in, else the nodes in it."""
+        structure = site.instance.graph.structure
+        for above in (v, *structure.ancestors(v)):
+            if structure.types[structure.type.item(above)] == "node":
+                return [structure.path(above)]
+        nodes = structure.of_type("node")
+        return [structure.path(each) for each in nodes[(nodes > v) & (nodes < structure.end.item(v))].tolist()]
+
+    # -- children ------------------------------------------------------------------------------------------------------
+
+    def _spawned(self, site: Site, job: Job) -> None:
+        assert site.processor is not None
+        self._answered(site, (job, site.processor.message_count + 1))
+
+    def _answered(self, site: Site, what: tuple[Job, int]) -> None:
+        """A message was answered; then the child sends the next one, or boots."""
+        job, left = what[0], what[1] - 1
+        if left:
+            self.put(site, MESSAGE, (job, left))
+        else:
+            self.simulator.boot_later(job)
+
+    # -- ends ----------------------------------------------------------------------------------------------------------
+
+    def hear(self, site: Site, job: Job) -> None:
+        """A job has ended; its instance will know when it has processed that."""
+        if job in self.ended:
+            return
+        self.ended[job] = self.simulator.clock.now
+        self.put(site, EVENT, job)
+
+    def leave(self, job: Job) -> tuple[int, bool]:
+        """Forget a job that its instance has ended; returns when it ended, and whether it, or its instance, never began."""
+        has_begun = job not in self.launches
+        self.over(job)
+        return self.ended.pop(job, job.ended), not has_begun
+
+    def _heard(self, site: Site, job: Job) -> None:
+        self.simulator.ended(job, self.ended.get(job, self.simulator.clock.now))
+
+
+_KEPT: Final = ticks(10.0)
+"""By how long a job keeps its resources beyond its limit, repeatedly."""
