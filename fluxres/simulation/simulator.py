@@ -984,6 +984,7 @@ class Simulator:
         queue = instance.queue
         queued, free, held = len(queue), 0, 0
         if cost.sees_load:
+            queue.is_asking = True
             free, held = queue.free, len(instance.inventory.running.holds) + queue.reserved
         if cost.measures:
             with _without_collection():
