@@ -192,7 +192,8 @@ class Queue:
         self.actions = 0
         """Attempted starts and reservations in this round of the policy."""
         self.asked = 0
-        """The units that their jobs request together."""
+        """The units that their jobs request together, if somebody asks for it."""
+        self.is_asking = False
         self._actions_max = 0
         self._starts_left = -1
         self._started = 0
@@ -585,7 +586,8 @@ class Queue:
 
     def _count_action(self, job: Job) -> None:
         self.actions += 1
-        self.asked += job.size
+        if self.is_asking:
+            self.asked += job.size
         if self.actions > self._actions_max:
             raise PolicyError(
                 f"{self._actions_max} starts and reservations in one pass over {self._count} jobs: the pass does not end",

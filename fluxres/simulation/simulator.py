@@ -397,9 +397,10 @@ class Simulator:
                 end = self.malleable.begin(job, what.run, what.adaptive, moment)
             else:
                 end = job.limit if is_instance else self._end_of(job, what, moment)
-            if self.histories and job in self.histories:
-                self.histories[job].ends = end
-            self.events.push(end, END, job)
+            history = self.histories.get(job) if self.histories else None
+            if history is not None:
+                history.ends = end
+            self.events.push(end, END, job if history is None else (job, len(history.earlier)))
             if job.limit < end:
                 self.events.push(job.limit, CORRECT, job)
         if is_instance:
@@ -882,7 +883,11 @@ class Simulator:
             raise InputError("holds nothing that jobs of its own could get", where=where, hint=hint) from None
         self._site(child, Machine(child._graph, self.machine.unit), what, job, feed)
 
-    def _end(self, job: Job) -> None:
+    def _end(self, what: Job | tuple[Job, int]) -> None:
+        job, attempt = what if isinstance(what, tuple) else (what, 0)
+        history = self.histories.get(job) if self.histories else None
+        if history is not None and len(history.earlier) != attempt and job not in self.malleable.running:
+            return  # of an attempt that was interrupted; another one may end at the same moment, in its own place
         given, processors = job.payload, self.processors
         is_nested_at_limit = isinstance(given, Submission) and bool(given.jobs) and job.limit <= self.clock.now
         if processors is None or job.state not in RUNNING or is_nested_at_limit:
@@ -980,6 +985,7 @@ class Simulator:
         queue = instance.queue
         queued, free, held = len(queue), 0, 0
         if cost.sees_load:
+            queue.is_asking = True
             free, held = queue.free, len(instance.inventory.running.holds) + queue.reserved
         if cost.measures:
             with _without_collection():
