@@ -225,6 +225,8 @@ def _fitted(text: str, where: str) -> Fitted:
     seen = None
     for pair in text.split(","):
         key, _, value = pair.partition("=")
+        if f"{key}_s" in parts or (key == "seen" and seen is not None):
+            raise UsageError(f"{key:.80} is given twice", where=where)
         if key == "seen":
             seen = parse_seen(value, where)
         elif key in TERMS:
