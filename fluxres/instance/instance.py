@@ -35,6 +35,7 @@ from fluxres.errors import (
 from fluxres.graph.structure import Problem
 from fluxres.instance import audit, parts, pool_states, recording, states
 from fluxres.instance import dependencies as deps
+from fluxres.instance.charged import NOBODY, Charged
 from fluxres.instance.choice import fastest, make_inventory
 from fluxres.instance.counted import CountedInventory
 from fluxres.instance.dependencies import AnyDependency, Dependencies, Verdict
@@ -43,11 +44,9 @@ from fluxres.instance.holding import KEPT_TICKS, OVERTIME_S, Holdings
 from fluxres.instance.inventory import Ask, Hold, Inventory, NotUniform, requested_units
 from fluxres.instance.job import (
     BEGIN,
-    NOBODY,
     URGENCY_DEFAULT,
     URGENCY_HELD,
     AnyJob,
-    Charged,
     Dependency,
     Failure,
     Job,

@@ -35,8 +35,9 @@ from fluxres.errors import (
     UsageError,
 )
 from fluxres.instance import Instance, Job
+from fluxres.instance.charged import Charged
 from fluxres.instance.inventory import requested_units
-from fluxres.instance.job import Charged, Scheduler
+from fluxres.instance.job import Scheduler
 from fluxres.instance.policy import policy
 from fluxres.instance.queue import Endless, QueuePolicy
 from fluxres.instance.runner import NOT_STARTED, STOPPED

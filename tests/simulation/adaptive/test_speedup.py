@@ -175,7 +175,7 @@ def test_what_a_model_of_others_does_wrong_names_it() -> None:
         def of(self, size: int) -> Fraction:
             raise KeyError(size)
 
-    with pytest.raises(UsageError, match="^speedup Zero, size 2: expected a speed-up above 0, got "):
+    with pytest.raises(UsageError, match=r"^speedup Zero, size 2: expected a speed-up above 0, got "):
         speed(Zero(), 2)
-    with pytest.raises(UsageError, match="^speedup Broken, size 2: KeyError: 2$"):
+    with pytest.raises(UsageError, match=r"^speedup Broken, size 2: KeyError: 2$"):
         speed(Broken(), 2)
