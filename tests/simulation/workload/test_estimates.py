@@ -128,4 +128,4 @@ def test_what_a_model_of_others_does_wrong_names_it(found: object, message: str)
 
     jobs: list[Submission] = [Submission(n, 0, TICKS_PER_S, FOREVER, 1) for n in (1, 2)]
     with pytest.raises(UsageError, match=f"^estimate model Odd: {message}"):
-        estimate(Workload("two", jobs), Odd(), 0)  # type: ignore[arg-type]
+        estimate(Workload("two", jobs), Odd(), 0)  # type: ignore[arg-type]  # what a model of others may do
