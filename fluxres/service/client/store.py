@@ -170,7 +170,7 @@ class RemoteStore:
         return [_entry(one) for one in reply.document()["undone"]]
 
     def parent(self, name: str) -> str:
-        """The graph that a graph is a part of. Errors: UsageError if there is none; HoldLapsed if it was dropped; UnknownGraph."""
+        """The graph that a graph is a part of. Errors: UnknownGraph; UsageError if there is none; HoldLapsed if it went."""
         standing = self.standings(name).get(name)
         if standing is None:
             if name not in (known := self.names()):
