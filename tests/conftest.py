@@ -39,6 +39,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--cases", metavar="DIR", default=None, help="folder with recorded facts of other systems, for tests/conformance"
     )
     parser.addoption(
+        "--service-store",
+        choices=("sqlite", "postgresql", "etcd"),
+        default="sqlite",
+        help="kind of the stores below the servers of tests/service that have a file otherwise",
+    )
+    parser.addoption(
         "--minima", metavar="FILE", default=None, help="TOML file of how many of these cases must agree at least, suite by suite"
     )
 

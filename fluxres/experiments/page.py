@@ -421,7 +421,7 @@ def _provenance(found: Comparison, history: Sequence[Mapping[str, str]]) -> str:
         ("seeds", seeds),
         (
             "varied",
-            "; ".join(f"{path}: {', '.join(map(readable, values))}" for path, values in study.varied.items()) or "nothing",
+            "; ".join(f"{path}: {_listed(values)}" for path, values in study.varied.items()) or "nothing",
         ),
         *((f"case {name}", _case(values)) for name, values in given.cases.items()),
         ("fluxres", ", ".join(versions)),
@@ -491,6 +491,12 @@ def _entry(found: Comparison, path: str, given: object) -> str:
     if not isinstance(given, msgspec.Struct):
         return str(given)
     return ", ".join(f"{key}: {_flat(value)}" for key, value in _said(given).items() if key not in varied) or "defaults"
+
+
+def _listed(values: Sequence[object]) -> str:
+    """Values with commas between them, or slashes where one has commas itself."""
+    words = [readable(value) for value in values]
+    return (" / " if any("," in word and not word.replace(",", "").isdecimal() for word in words) else ", ").join(words)
 
 
 def _case(values: Mapping[str, object]) -> str:

@@ -78,6 +78,10 @@ class Dependencies:
     def __len__(self) -> int:
         return len(self._open)
 
+    def concern(self, job: Job) -> bool:
+        """Whether the end of a job may matter to others, or has to be remembered."""
+        return self.remembers or bool(self._open or self._waiting) or job.name is not None
+
     def open(self, job: Job) -> list[Dependency]:
         """The dependencies that a job still waits for."""
         return list(self._open.get(job.number, ()))

@@ -172,8 +172,15 @@ class GraphInventory:
         return found
 
     def _learn(self, ask: Request, wanted: Wanted, now: int, end: int) -> None:
-        """Remember that a request found nothing, and from what number on there is nothing even now, or until a reservation."""
+        """Remember that a request found nothing, and from what number on there is nothing even now, or until a reservation.
+
+        Such a number spares the searches of later requests, so it is worth one of its own from the second request on: a policy
+        that stops at the first one asks no more.
+        """
+        is_first = not self._failed
         self._failed.add(wanted, end - now)
+        if is_first:
+            return
         begun = (reserved.hold.start for reserved in self._reserved.values())
         for stop in (now + 1, min((start for start in begun if start > now), default=end) + 1):
             if stop < end and (most := self._matcher().at_most(ask, now, stop, self.match_policy)) < wanted.number:

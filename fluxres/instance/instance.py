@@ -35,6 +35,7 @@ from fluxres.errors import (
 from fluxres.graph.structure import Problem
 from fluxres.instance import audit, parts, pool_states, recording, states
 from fluxres.instance import dependencies as deps
+from fluxres.instance.charged import NOBODY, Charged
 from fluxres.instance.choice import fastest, make_inventory
 from fluxres.instance.counted import CountedInventory
 from fluxres.instance.dependencies import AnyDependency, Dependencies, Verdict
@@ -43,11 +44,9 @@ from fluxres.instance.holding import KEPT_TICKS, OVERTIME_S, Holdings
 from fluxres.instance.inventory import Ask, Hold, Inventory, NotUniform, requested_units
 from fluxres.instance.job import (
     BEGIN,
-    NOBODY,
     URGENCY_DEFAULT,
     URGENCY_HELD,
     AnyJob,
-    Charged,
     Dependency,
     Failure,
     Job,
@@ -60,7 +59,7 @@ from fluxres.instance.ledger import Ledger
 from fluxres.instance.named import NamedInventory
 from fluxres.instance.policy import policy as require_queue_policy
 from fluxres.instance.preemption import Preemption
-from fluxres.instance.queue import Guard, Queue, QueuePolicy
+from fluxres.instance.queue import Guard, Queue, QueuePolicy, hooks_of
 from fluxres.instance.runner import NOT_STARTED, Runner, Unattended
 from fluxres.instance.sizes import Option, SizePolicy, Sizes, of_limits
 from fluxres.instance.sizes import parse as require_size_policy
@@ -83,6 +82,8 @@ if TYPE_CHECKING:
 
 _NO_JOB: Final = -1
 """In place of the number of a job that waits for its begin time."""
+_READY: Final = states.after(states.after(State.NEW, "validate"), "depend")
+"""The state of a new job that waits for no other."""
 
 
 class Instance(Tabular):
@@ -167,6 +168,8 @@ class Instance(Tabular):
         self.time = Timekeeper(self.clock, self)
         self.now = self.time.now
         self.policy = require_queue_policy(queue_policy)
+        self.hooks = hooks_of(self.policy)
+        """The methods of the policy that are called for each job."""
         self._queue_policy = queue_policy
         require_match_policy(match_policy)
         self.match_policy = match_policy
@@ -181,6 +184,8 @@ class Instance(Tabular):
         self.passes = passes
         self.ledger = None if accounting is None else Ledger(accounting)
         """Counts for the limits of the accounting; None without."""
+        self.limiter: Limiter | None = self.ledger
+        """The limits that may keep a waiting job from starting."""
         self.preemption: Preemption | None = None
         """Which jobs make room for the head of the queue; None without."""
         if self.ledger is not None and self.ledger.rules.preempt_type == "qos":
@@ -286,11 +291,6 @@ class Instance(Tabular):
         return self._jobs
 
     @property
-    def limiter(self) -> Limiter | None:
-        """The limits that may keep a waiting job from starting."""
-        return self.ledger
-
-    @property
     def is_active(self) -> bool:
         """Whether there are jobs that have not ended."""
         return bool(self._jobs)
@@ -370,7 +370,10 @@ class Instance(Tabular):
         if charged is None and self.ledger is not None:
             charged = Charged(user)
         if sizes is None:
-            charged, request, duration, ask = self._admitted(charged, request, duration)
+            if self.ledger is None and not self._graph.structure.partitions:
+                ask = self._ask(request)
+            else:
+                charged, request, duration, ask = self._admitted(charged, request, duration)
         else:
             before = self.inventory
             charged = sizes.admit(partial(self._admitted, charged))
@@ -383,10 +386,11 @@ class Instance(Tabular):
         job = Job(self, self._new_id(now), request, duration, now, require_urgency(urgency), name, user, payload, charged)
         job.ask, job.sizes, job.planned = ask, sizes, min(planned, duration)
         job.dependencies = tuple(given)
-        with Guard(self.policy):
-            waiting = self.policy.take_in(job)
-        if waiting is not job:
-            return self._active(waiting)
+        if "take_in" in self.hooks:
+            with Guard(self.policy):
+                waiting = self.policy.take_in(job)
+            if waiting is not job:
+                return self._active(waiting)
         self._jobs[job.number] = job
         if self.ledger is not None:
             self.ledger.submitted(job)
@@ -394,9 +398,13 @@ class Instance(Tabular):
             self.dependencies.register(job)
         if self._log:
             self._log_event(job, "submit", urgency=urgency, userid=user, flags=0, version=1)
-        self._post(job, "validate")
-        if not given or self._add_dependencies(job, given, now):
-            self._depend(job)
+        if given or self._log:
+            self._post(job, "validate")
+            if not given or self._add_dependencies(job, given, now):
+                self._depend(job)
+        else:
+            job.state = _READY
+            self._prioritize(job)
         self._follow_up()
         return job
 
@@ -501,10 +509,12 @@ class Instance(Tabular):
         self.start_job(job, claim, claim.end)
 
     def _ask(self, request: Request) -> Ask:
-        if self.is_adaptive and not self._jobs and self.inventory.kind == "graph":
+        inventory = self.inventory
+        if self.is_adaptive and not self._jobs and inventory.kind == "graph":
             self._adapt(request)
+            inventory = self.inventory
         try:
-            return self.inventory.ask(request)
+            return inventory.ask(request)
         except NotUniform:
             if self.inventory.kind == "graph" or not self.is_adaptive:
                 raise UsageError(
@@ -626,8 +636,9 @@ class Instance(Tabular):
         if job.urgency != URGENCY_HELD:
             self.queue.add(job)
             self.queue.request_round()
-            with Guard(self.policy):
-                self.policy.submitted(job, seconds(self.now))
+            if "submitted" in self.hooks:
+                with Guard(self.policy):
+                    self.policy.submitted(job, seconds(self.now))
         if self._log:
             self._log_event(job, "priority", priority=job.priority)
 
@@ -649,8 +660,9 @@ class Instance(Tabular):
             self._log_event(job, "start")
         if self.ledger is not None and not job.is_booking:
             self.ledger.started(job)
-        with Guard(self.policy):
-            self.policy.started(job, seconds(self.now))
+        if "started" in self.hooks:
+            with Guard(self.policy):
+                self.policy.started(job, seconds(self.now))
         try:
             self.runner.start(job)
         except self._raised:
@@ -676,6 +688,10 @@ class Instance(Tabular):
         except FluxresError:
             self.enter()
             found = self._running(job)
+        self.finish_running(found, status)
+
+    def finish_running(self, found: Job, status: int) -> None:
+        """`finish`, for callers with millions of jobs that know that this one runs here and has no child."""
         # Before other due events: a job that has ended must not be asked to stop, even if its limit has passed.
         now = self.now = self.time.read_clock()
         self._finish(found, status)
@@ -687,7 +703,9 @@ class Instance(Tabular):
             self._return_to_queue(job)
             return
         job.status = status
-        self._post(job, "finish", status=status)
+        job.state = states.after(job.state, "finish")
+        if self._log:
+            self._log_event(job, "finish", status=status)
         if job.child is None or self._end_child(job):
             self._clean(job)
 
@@ -711,12 +729,17 @@ class Instance(Tabular):
             self.inventory.drop_ahead(job.number)
             self.queue.reservations_dropped()
         job.ended = now
-        self._post(job, "clean")
+        job.state = states.after(job.state, "clean")
+        if self._log:
+            self._log_event(job, "clean")
         del self._jobs[job.number]
         if self.ledger is not None and not job.is_booking:
             self.ledger.left(job)
-        succeeded = job.status == 0 and not any(failure.severity == states.FATAL for failure in job.exceptions)
-        ready, never = self.dependencies.ended(job, succeeded, job.started >= 0)
+        ready: list[Job] = []
+        never: list[tuple[Job, Dependency]] = []
+        if self.dependencies.concern(job):
+            succeeded = job.status == 0 and not any(failure.severity == states.FATAL for failure in job.exceptions)
+            ready, never = self.dependencies.ended(job, succeeded, job.started >= 0)
         self._keep_finished(job)
         for other in ready:
             self._depend(other)
@@ -725,9 +748,11 @@ class Instance(Tabular):
                 self.raise_exception(other, "dependency", states.FATAL, f"{dependency} can never be satisfied")
         if self.is_ending and not self._jobs:
             self._end()
-        with Guard(self.policy):
-            self.policy.finished(job, seconds(now))
-        self.time.note_return()
+        if "finished" in self.hooks:
+            with Guard(self.policy):
+                self.policy.finished(job, seconds(now))
+        if self.time.has_suppliers:
+            self.time.note_return()
 
     def _keep_finished(self, job: Job) -> None:
         if self._sink is not None:
@@ -776,8 +801,9 @@ class Instance(Tabular):
             self.ledger.submitted(job)
         self._post(job, "requeue")
         self.queue.sort()  # it may still be listed where it was
-        with Guard(self.policy):
-            self.policy.finished(job, seconds(self.now))
+        if "finished" in self.hooks:
+            with Guard(self.policy):
+                self.policy.finished(job, seconds(self.now))
         self._prioritize(job)
         self.time.note_return()
 
@@ -920,8 +946,9 @@ class Instance(Tabular):
             self.ledger.resized(job)
         if self._log:
             self._log_event(job, "resource-update", size=option.size, expiration=seconds(job.limit))
-        with Guard(self.policy):
-            self.policy.resized(job, seconds(self.now))
+        if "resized" in self.hooks:
+            with Guard(self.policy):
+                self.policy.resized(job, seconds(self.now))
         self.time.note_return()
         return True
 
@@ -1071,19 +1098,21 @@ class Instance(Tabular):
         time = self.time
         if self.parent is not None and not time.still:
             self.parent._see_changes(now)
-        time.announce_late(now)
+        if time.has_suppliers:
+            time.announce_late(now)
         self._advance_inventory(now)
         if time.is_moving:
             return
-        time.settle_moment()
-        if not time.passes_open:
+        if time.has_suppliers:
+            time.settle_moment()
+        if time.disputing and not time.passes_open:
             time.reclaim()
 
     def _see_changes(self, now: int) -> None:
         """Handle changes by others in this graph and those above it, on behalf of a call of an instance below."""
         if self.parent is not None:
             self.parent._see_changes(now)
-        if self.has_unseen_changes and not self.is_closed:
+        if self._graph.revision != self.inventory.revision and not self.is_closed:
             self._advance_to(now)
 
     def _advance_inventory(self, now: int) -> None:
@@ -1127,16 +1156,15 @@ class Instance(Tabular):
     def _follow_up(self) -> None:
         """Make the passes that follow a change, here and in other instances."""
         time = self.time
-        if not time.still:
+        if time.disputing and not time.still:
             time.reclaim()
-        is_shared = time.has_suppliers or self.parent is not None
-        if is_shared:
+        if time.has_suppliers:
             time.offer()
-        if time.owes_passes and not time.still and self.passes == "event":
+        if time.owed and not time.still and self.passes == "event":
             time.owe(self)
         else:
             self.queue.react()
-        if is_shared or time.owes_passes:
+        if time.owed or time.has_suppliers:
             self._make_owed_passes()
 
     def owe_pass(self, *, is_promised: bool = False) -> None:
@@ -1784,7 +1812,7 @@ class Instance(Tabular):
         if self.is_closed or self.is_ending:
             return
         self.now = self.time.now
-        self.is_ending, self.policy, self.expires = True, _Ended(), FOREVER
+        self.is_ending, self.policy, self.hooks, self.expires = True, _Ended(), frozenset(), FOREVER
         for job in list(self._jobs.values()):
             if job.number in self._jobs and job.state is not State.CLEANUP:
                 self.raise_exception(job, kind, states.FATAL, why)

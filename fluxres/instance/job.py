@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from fluxres.clock import FOREVER, Clock, seconds
 from fluxres.errors import FluxresError, LimitExceeded, UsageError
+from fluxres.instance.charged import NOBODY, Charged
 from fluxres.instance.inventory import requested_units
 from fluxres.instance.states import State
 from fluxres.syntax import fluid
@@ -109,18 +110,6 @@ class Dependency(NamedTuple):
         if self.scheme == SINGLETON:
             return self.scheme
         return f"{self.scheme}:{self.value / 1e6 if self.scheme == BEGIN else fluid.encode(self.value)}"
-
-
-class Charged(NamedTuple):
-    """To whom a job is charged; None for what it does not name."""
-
-    user: str | None = None
-    account: str | None = None
-    qos: str | None = None
-    partition: str | None = None
-
-
-NOBODY: Final = Charged()
 
 
 class Limiter(Protocol):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from fluxres.clock import FOREVER, seconds, ticks
 from fluxres.errors import InfeasibleRequest, InsufficientResources
 from fluxres.instance.accounting import ROOT, Account, Accounting, Limits, SharedLimits, User
-from fluxres.instance.job import Charged
+from fluxres.instance.charged import Charged
 from fluxres.syntax import duration
 
 if TYPE_CHECKING:

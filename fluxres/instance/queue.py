@@ -95,6 +95,22 @@ class QueuePolicy(ABC):
         return job
 
 
+HOOKS: Final = ("take_in", "priority", "submitted", "started", "finished", "resized")
+"""The methods of a policy that are called for each job."""
+
+
+def hooks_of(policy: QueuePolicy) -> frozenset[str]:
+    """Those that a policy has of its own; the others do nothing, and need not be called a million times.
+
+    >>> class Oldest(QueuePolicy):
+    ...     def schedule(self, queue): ...
+    ...     def started(self, job, now_s): ...
+    >>> hooks_of(Oldest())
+    frozenset({'started'})
+    """
+    return frozenset(name for name in HOOKS if getattr(getattr(policy, name), "__func__", None) is not getattr(QueuePolicy, name))
+
+
 class Guard:
     """Reports what a policy raises as a PolicyError that names the policy."""
 
@@ -107,15 +123,22 @@ class Guard:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if error is None or isinstance(error, FluxresError | PassEnded) or not isinstance(error, Exception | Endless):
-            return
-        raise PolicyError(f"{type(error).__name__}: {error}", where=f"queue policy {self.policy.name}") from error
+        if error is not None:
+            _report(self.policy, error)
+
+
+def _report(policy: QueuePolicy, error: BaseException) -> None:
+    """Errors: PolicyError that names the policy, for what it raised itself."""
+    if isinstance(error, FluxresError | PassEnded) or not isinstance(error, Exception | Endless):
+        return
+    raise PolicyError(f"{type(error).__name__}: {error}", where=f"queue policy {policy.name}") from error
 
 
 class QueueOwner(Scheduler, Member, Protocol):
     """What a queue uses of its instance."""
 
     expires: int
+    hooks: frozenset[str]
     is_ending: bool
     passes: str
     policy: QueuePolicy
@@ -169,7 +192,8 @@ class Queue:
         self.actions = 0
         """Attempted starts and reservations in this round of the policy."""
         self.asked = 0
-        """The units that their jobs request together."""
+        """The units that their jobs request together, if somebody asks for it."""
+        self.is_asking = False
         self._actions_max = 0
         self._starts_left = -1
         self._started = 0
@@ -293,10 +317,10 @@ class Queue:
 
     def __iter__(self) -> Iterator[Job]:
         jobs, closed, limiter = self._jobs, self._closed(), self._instance.limiter
-        preemption = self._instance.preemption
+        preemption, waits = self._instance.preemption, State.SCHED
         for at in range(self._head, len(jobs)):
             job = jobs[at]
-            if job.state is not State.SCHED or (closed and self._goes_to(job) in closed):
+            if job.state is not waits or (closed and self._goes_to(job) in closed):
                 continue
             if limiter is None or self._obstacle(job) is None:
                 yield job
@@ -369,18 +393,21 @@ class Queue:
         Args:
             choose: finds the pools for the window, in place of the match policy; only with the inventory `graph`.
         """
-        self._require_not_ending()
+        instance = self._instance
+        if instance.is_ending:
+            raise PassEnded  # the runner of a job closed it in this pass
         if job.state is not State.SCHED:
             raise PolicyError(f"job {job.id} is {job.state.name} and cannot be started", where=self._where)
         if self._starts_left == 0:
             raise PassEnded
         self._count_action(job)
         start = self._try_start if job.sizes is None else self._try_sizes
-        if self._is_barred(job) or not start(job, choose):
+        if (instance.limiter is not None and self._is_barred(job)) or not start(job, choose):
             return False
         self._starts_left -= 1
         self._started += 1
-        self._again |= self._instance.preemption is not None  # for the next head of the queue
+        if instance.preemption is not None:
+            self._again = True  # for the next head of the queue
         return True
 
     def reserve(self, job: Job) -> float | None:
@@ -559,7 +586,8 @@ class Queue:
 
     def _count_action(self, job: Job) -> None:
         self.actions += 1
-        self.asked += job.size
+        if self.is_asking:
+            self.asked += job.size
         if self.actions > self._actions_max:
             raise PolicyError(
                 f"{self._actions_max} starts and reservations in one pass over {self._count} jobs: the pass does not end",
@@ -569,7 +597,8 @@ class Queue:
     def add(self, job: Job) -> None:
         jobs = self._jobs
         self._count += 1
-        if not jobs or self._head == len(jobs) or _sort_key(jobs[-1]) < _sort_key(job):
+        last = jobs[-1] if jobs else None
+        if last is None or self._head == len(jobs) or (-last.priority, last.number) < (-job.priority, job.number):
             jobs.append(job)
         else:
             insort(jobs, job, lo=self._head, key=_sort_key)
@@ -581,7 +610,8 @@ class Queue:
     def leave(self, job: Job) -> None:
         """Remove a job that has started, or no longer waits; its state has changed already."""
         self._count -= 1
-        self.drop(job)
+        if job.reserved >= 0 or self._lost or self._delayed:
+            self.drop(job)
 
     def drop(self, job: Job) -> None:
         job.reserved = -1
@@ -625,11 +655,12 @@ class Queue:
         return due[0][0] if due else FOREVER
 
     def _close_holes(self) -> None:
-        jobs, head = self._jobs, self._head
-        while head < len(jobs) and jobs[head].state is not State.SCHED:
+        jobs, head, waits = self._jobs, self._head, State.SCHED
+        end = len(jobs)
+        while head < end and jobs[head].state is not waits:
             head += 1
         self._head = head
-        if head > 64 and 2 * head > len(jobs):
+        if head > 64 and 2 * head > end:
             del jobs[:head]
             self._head = 0
         if len(jobs) - self._head > 2 * self._count + 64:
@@ -670,7 +701,9 @@ class Queue:
         if time.is_moving or (time.passes_open and (time.has_suppliers or instance.is_behind())):
             time.owe(instance)
             return 0
-        self._recalculate()
+        policy = instance.policy
+        if policy.recalculate_s is not None:
+            self._recalculate(policy.recalculate_s)
         self._starts_left, self._started = starts, 0
         self.is_running = True
         time.still += 1
@@ -680,9 +713,14 @@ class Queue:
             while self._again and not instance.is_ending:  # a runner may close the instance
                 self._again = False
                 self._begin_round()
-                self._preempt()
-                with Guard(instance.policy):
-                    instance.policy.schedule(self)
+                if instance.preemption is not None:
+                    self._preempt()
+                policy = instance.policy
+                try:
+                    policy.schedule(self)
+                except BaseException as error:
+                    _report(policy, error)
+                    raise
                 self._end_round(self._again)
             if time.has_suppliers:
                 self._compare_promises()
@@ -744,7 +782,11 @@ class Queue:
                 self.drop(job)
             claim = self._attempt(job, inventory.start_on, number, choose, now, end)
         elif job.reserved < 0:
-            claim = self._attempt(job, inventory.start, number, job.ask, now, end)
+            try:
+                claim = inventory.start(number, job.ask, now, end)
+            except FluxresError as error:
+                self._not_decided(job, error)
+                return False
         elif job.reserved <= now:
             claim = self._attempt(job, inventory.begin, number, job.ask, now, end)
             if claim is None:
@@ -770,13 +812,20 @@ class Queue:
         """
         try:
             return question(*args)
-        except (StoreError, PolicyError):
-            raise
         except FluxresError as error:
-            if not any(failure.type == UNDECIDED for failure in job.exceptions):
-                note = f"it waits as if there were no room for it: {error}"
-                self._instance.raise_exception(job, UNDECIDED, states.WARNING, note)
+            self._not_decided(job, error)
             return None
+
+    def _not_decided(self, job: Job, error: FluxresError) -> None:
+        """Note on a waiting job that the inventory could not answer.
+
+        Errors: what concerns not this job, but the store or the policy.
+        """
+        if isinstance(error, StoreError | PolicyError):
+            raise error
+        if not any(failure.type == UNDECIDED for failure in job.exceptions):
+            note = f"it waits as if there were no room for it: {error}"
+            self._instance.raise_exception(job, UNDECIDED, states.WARNING, note)
 
     def prioritize(self, job: Job) -> None:
         """Give a job the priority of the policy, or a fixed one if it is held or expedited.
@@ -784,8 +833,8 @@ class Queue:
         Errors: PolicyError outside the range of RFC 30.
         """
         fixed, policy = fixed_priority(job.urgency), self._instance.policy
-        if fixed is not None:
-            job.priority = fixed
+        if fixed is not None or "priority" not in self._instance.hooks:
+            job.priority = job.urgency if fixed is None else fixed
             return
         with Guard(policy):
             found = int(policy.priority(job, seconds(self._instance.now)))
@@ -793,9 +842,9 @@ class Queue:
             raise PolicyError(f"priority {found} is not in 0 to {PRIORITY_MAX}", where=f"queue policy {policy.name}")
         job.priority = found
 
-    def _recalculate(self) -> None:
-        period, now = self._instance.policy.recalculate_s, self._instance.now
-        if period is None or now - self._recalculated < ticks(period):
+    def _recalculate(self, period_s: float) -> None:
+        now = self._instance.now
+        if now - self._recalculated < ticks(period_s):
             return
         self._recalculated = now
         for job in self.waiting():

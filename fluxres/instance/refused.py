@@ -93,6 +93,9 @@ class Refused:
         self._of_kind: dict[int, tuple[list[int], list[int]]] = {}
         """By kind, ascending numbers and for each the shortest duration, descending."""
 
+    def __bool__(self) -> bool:
+        return bool(self._of_kind)
+
     def includes(self, wanted: Wanted, duration: int) -> bool:
         """Whether as much or less found nothing for as long or for a shorter time."""
         known = self._of_kind.get(wanted.kind)

@@ -15,9 +15,10 @@ import msgspec
 from fluxres.clock import FOREVER
 from fluxres.errors import UsageError
 from fluxres.instance import recording
+from fluxres.instance.charged import Charged
 from fluxres.instance.instance import Instance
 from fluxres.instance.inventory import Hold
-from fluxres.instance.job import Charged, Dependency, Failure, Job, JobEvent
+from fluxres.instance.job import Dependency, Failure, Job, JobEvent
 from fluxres.instance.states import RUNNING, State
 from fluxres.model import ResourceGraph
 from fluxres.syntax import constraint, fluid, jobspec

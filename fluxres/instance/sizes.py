@@ -28,8 +28,8 @@ from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceed
 from fluxres.syntax.count import exactly
 
 if TYPE_CHECKING:
+    from fluxres.instance.charged import Charged
     from fluxres.instance.inventory import Inventory
-    from fluxres.instance.job import Charged
     from fluxres.syntax.jobspec import Request
 
 

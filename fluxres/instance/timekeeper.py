@@ -76,7 +76,8 @@ class Timekeeper:
         self.next = FOREVER
         """When the next event may be due, in ticks."""
         self._agenda: list[tuple[int, int, int, ReferenceType[Member]]] = []
-        self._owed: dict[Member, tuple[bool, int, int]] = {}
+        self.owed: dict[Member, tuple[bool, int, int]] = {}
+        """The instances whose passes are owed, with their places in the order."""
         self._owed_order: list[tuple[bool, int, int, Member]] = []
         self._sequence = 0
         self.has_suppliers = False
@@ -94,7 +95,7 @@ class Timekeeper:
 
     @property
     def owes_passes(self) -> bool:
-        return bool(self._owed)
+        return bool(self.owed)
 
     def read_clock(self) -> int:
         """The time now, in ticks."""
@@ -119,10 +120,10 @@ class Timekeeper:
             is_promised: its reservations were dropped. Its pass comes before others, which could take what was reserved.
         """
         instance.announce_late()  # limits that a runner promised to keep may have passed
-        known = self._owed.get(instance)
+        known = self.owed.get(instance)
         if known is None or (is_promised and known[0]):
             self._sequence += 1
-            place = self._owed[instance] = not is_promised, instance.depth, self._sequence
+            place = self.owed[instance] = not is_promised, instance.depth, self._sequence
             heappush(self._owed_order, (*place, instance))
         self.next = min(self.next, self.now - 1)
 
@@ -130,8 +131,8 @@ class Timekeeper:
         """The instance whose pass comes next: those with dropped reservations first, and parents before their children."""
         while True:
             *place, instance = heappop(self._owed_order)
-            if self._owed.get(instance) == tuple(place):
-                del self._owed[instance]
+            if self.owed.get(instance) == tuple(place):
+                del self.owed[instance]
                 return instance
 
     @contextmanager
@@ -154,17 +155,17 @@ class Timekeeper:
         self.still += 1
         try:
             self._do_due(before)
-            if self._owed:
+            if self.owed:
                 self.settle_moment()  # before the first pass, since this may drop reservations
             waves = 0
-            while self._owed:
+            while self.owed:
                 if self._agenda and self._agenda[0][0] < before:
                     self._do_due(before)  # such as a limit that `owe` has announced
                 self._next_owed().make_owed_pass()
-                if not self._owed and waves < limits.OFFER_WAVES_MAX:
+                if not self.owed and waves < limits.OFFER_WAVES_MAX:
                     waves += self.offer()
         finally:
-            if self._owed:
+            if self.owed:
                 self.next = min(self.next, self.now - 1)
             self.still -= 1
 

@@ -172,12 +172,18 @@ class _Body:
         return LimitExceeded(f"the body of this request may have {self._bound} bytes")
 
 
+def _is_closed(error: RuntimeError) -> bool:
+    """Whether an error is what uvloop says of a connection that was closed just now."""
+    return "handler is closed" in str(error)
+
+
 class _Answer:
     """Sends an answer, and drops a client that does not take it."""
 
     def __init__(self, send: Send) -> None:
-        self._send = send
+        self._send_on = send
         self._is_first = False
+        self._is_gone = False
         self.status = 0
 
     async def __call__(self, message: Message) -> None:
@@ -192,6 +198,18 @@ class _Answer:
             await within(limits.SERVICE_SEND_SECONDS_MAX, self._send(message))
         except TimeoutError:
             raise ConnectionAbortedError("the client does not read") from None
+
+    async def _send(self, message: Message) -> None:
+        """Send a message, or nothing to a client that has gone."""
+        if self._is_gone:
+            return
+        try:
+            await self._send_on(message)
+        except RuntimeError as error:
+            if not _is_closed(error):
+                raise
+            self._is_gone = True
+            await asyncio.sleep(0)  # the server learns it, too
 
     async def problem(self, error: FluxresError) -> None:
         """Answer with a problem, unless an answer has begun."""

@@ -75,6 +75,12 @@ class Leadership:
         known = self.fence.own or self._seen
         return 0 if known is None else known.epoch
 
+    @property
+    def is_overdue(self) -> bool:
+        """Whether another server may have taken its lease, which it did not renew in time."""
+        own = self._own
+        return own is not None and clock.system() > own.until
+
     def require(self, mark: str | None = None) -> None:
         """Errors: NotLeader; also if it leads by a lease that has not this mark."""
         own = self.fence.own
@@ -222,6 +228,9 @@ class Leadership:
         try:
             own = self._taken(found)
         except StoreBusy:
+            with self._store.database.reading() as db:
+                if db is None or lease.read(db) != found:
+                    return  # it has been renewed, or another server was faster: who has the lock works
             holder = None if found is None else found.holder
             if holder is None or not self._store.database.break_lock(holder.processes[0][0], holder.host):
                 raise

@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 if TYPE_CHECKING:
+    from fluxres.model import ResourceGraph
     from fluxres.service.access import Caller
-    from fluxres.service.relay import Relay
-    from fluxres.service.site import Site
 
 _BUCKETS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
+
+
+class _Leads(Protocol):
+    @property
+    def is_leading(self) -> bool: ...
+
+    @property
+    def epoch(self) -> int: ...
+
+
+class _Served(Protocol):
+    name: str
+    graph: ResourceGraph
+
+
+class Measured(Protocol):
+    """What answers requests: a site, or a relay to one."""
+
+    waiting: int
+
+    @property
+    def leadership(self) -> _Leads: ...
+
+    @property
+    def open_graphs(self) -> Sequence[_Served]: ...
 
 
 class Metrics:
@@ -56,7 +80,7 @@ class Metrics:
         finally:
             self.open_streams -= 1
 
-    def exposition(self, site: Site | Relay, caller: Caller) -> bytes:
+    def exposition(self, site: Measured, caller: Caller) -> bytes:
         """The numbers as Prometheus reads them; of graphs, those that the caller may see."""
         self.waiting.set(site.waiting)
         self.streams.set(self.open_streams)

@@ -16,6 +16,7 @@ from fluxres.errors import (
     InsufficientResources,
     LimitExceeded,
     ServiceFault,
+    StoreBusy,
     Unauthorized,
     Unavailable,
 )
@@ -24,6 +25,8 @@ MEDIA_TYPE: Final = "application/problem+json"
 TYPE: Final = "urn:fluxres:error:"
 """What the type of a problem begins with; the code of the error follows."""
 
+_BUSY_S: Final = 1
+"""When it makes sense to ask again for what another one has."""
 _STORES: Final = tuple(f"{scheme}:" for scheme in ("sqlite", "postgresql", "etcd", "etcds"))
 
 _log = logging.getLogger("fluxres.service")
@@ -70,6 +73,8 @@ def headers(error: FluxresError) -> dict[str, str]:
     """The headers that go with an error."""
     if isinstance(error, Unavailable):
         return {"retry-after": str(error.retry_after_s)}
+    if isinstance(error, StoreBusy):
+        return {"retry-after": str(_BUSY_S)}
     if isinstance(error, Unauthorized):
         return {"www-authenticate": 'Bearer realm="fluxres"'}
     return {}

@@ -50,6 +50,9 @@ _COMMAND: Final = "fluxres serve"
 _ASKING_THREADS: Final = 8
 _STORING_THREADS: Final = 16
 _REFRESH_S: Final = 0.1
+_LOOK_S: Final = 0.1
+_SUPERSESSION_S: Final = 2.0
+"""How long a server whose lease is over waits to learn which one leads, once a change has failed."""
 """How long an answer may lack what another process has written to the store."""
 
 
@@ -349,11 +352,20 @@ class Site:
         return InDoubt("another server leads the store by now, and the change may have been made before that", hint=hint)
 
     async def _supersession(self) -> FluxresError | None:
-        """What refuses a change because this server does not lead any more."""
-        try:
-            return await self.run(self._asking, self.leadership.supersession)
-        except StoreError:
-            return None
+        """What refuses a change because this server does not lead any more.
+
+        A server that takes over ends the connections of one that stood still, and only then notes that it leads. So one whose
+        lease is over looks more than once.
+        """
+        until_s = stopwatch() + _SUPERSESSION_S
+        while True:
+            try:
+                refusal = await self.run(self._asking, self.leadership.supersession)
+            except StoreError:
+                refusal = None
+            if refusal is not None or not self.leadership.is_overdue or stopwatch() > until_s:
+                return refusal
+            await asyncio.sleep(_LOOK_S)
 
     def catch_up(self) -> None:
         """Catch up with what was written to the store past the graphs in memory; those that were dropped are closed."""

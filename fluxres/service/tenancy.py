@@ -22,6 +22,7 @@ class Tenancy:
     """
 
     epoch = 0
+    is_overdue = False
 
     def __init__(self, child: Child | RemoteChild) -> None:
         self.child = child

@@ -22,6 +22,9 @@ from fluxres.simulation.schedule import Finished
 
 BOUND_S: Final = 10.0
 """Shorter run times count as this long in the bounded slowdown."""
+_BOUND: Final = BOUND_S * TICKS_PER_S
+_MERGED: Final = 1 << 16
+"""Entries of `Peak` from which on it merges those of one moment."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,52 @@ class Metrics:
         return asdict(self)
 
 
+class Peak:
+    """The largest number of units held at one moment, of spans that come in any order; ends count before starts.
+
+    It keeps 32 bytes per span, and less if many of them begin or end at the same moments.
+
+    >>> peak = Peak()
+    >>> for start, end, units in ((0, 5, 3), (5, 9, 4), (4, 7, 1)):
+    ...     peak.add(start, end, units)
+    >>> peak.most()
+    5
+    """
+
+    __slots__ = ("_changes", "_moments", "_size_max")
+
+    def __init__(self) -> None:
+        self._moments = array("q")
+        """Twice the tick, plus 1 for a start."""
+        self._changes = array("q")
+        self._size_max = _MERGED
+
+    def add(self, start: int, end: int, units: int) -> None:
+        """Hold units from a start, below 2**62, until a later end."""
+        moments, changes = self._moments, self._changes
+        moments.append(2 * start + 1)
+        changes.append(units)
+        moments.append(2 * end)
+        changes.append(-units)
+        if len(moments) >= self._size_max:
+            self._merge()
+
+    def most(self) -> int:
+        """The peak until now."""
+        self._merge()
+        return max(int(np.cumsum(np.frombuffer(self._changes, np.int64)).max()), 0) if self._changes else 0
+
+    def _merge(self) -> None:
+        """Sort, and make what begins or ends at one moment one entry."""
+        if not self._moments:
+            return
+        moments, at = np.unique(np.frombuffer(self._moments, np.int64), return_inverse=True)
+        changes = np.zeros(len(moments), np.int64)
+        np.add.at(changes, at, np.frombuffer(self._changes, np.int64))
+        self._moments, self._changes = array("q", moments.tobytes()), array("q", changes.tobytes())
+        self._size_max = max(_MERGED, 2 * len(moments))
+
+
 class RunningMetrics:
     """A sink that accumulates sums.
 
@@ -64,7 +113,7 @@ class RunningMetrics:
         self._stretch = self._slowdown = self._max_stretch = self._max_slowdown = 0.0
         self._first: int | None = None
         self._last = 0
-        self._held: list[tuple[int, int]] = []
+        self._peak = Peak()
 
     def add(self, job: Finished) -> None:
         """Count a job; one that never ran counts only by its result."""
@@ -73,8 +122,7 @@ class RunningMetrics:
             self._first = job.submit
         for each in job.earlier:
             for start, end, size in each.spans():
-                self._area += size * (end - start)
-                self._held += ((start, size), (end, -size))
+                self._hold(start, end, size)
         if job.start < 0:
             return
         run, wait = job.end - job.start, job.start - job.submit
@@ -82,18 +130,25 @@ class RunningMetrics:
         self.jobs += 1
         self._wait += wait
         self._turnaround += turnaround
-        for start, end, size in job.spans():
-            self._area += size * (end - start)
-            if end > start:
-                self._held += ((start, size), (end, -size))
+        if not job.sizes:
+            self._hold(job.start, job.end, job.size)
+        else:
+            for start, end, size in job.spans():
+                self._hold(start, end, size)
         self._max_wait = max(self._max_wait, wait)
         self._last = max(self._last, job.end)
         stretch = turnaround / run if run else 1.0
-        slowdown = max(1.0, turnaround / max(run, BOUND_S * TICKS_PER_S))
+        slowdown = turnaround / (max(_BOUND, run))
+        slowdown = max(slowdown, 1.0)
         self._stretch += stretch
         self._slowdown += slowdown
         self._max_stretch = max(self._max_stretch, stretch)
         self._max_slowdown = max(self._max_slowdown, slowdown)
+
+    def _hold(self, start: int, end: int, size: int) -> None:
+        self._area += size * (end - start)
+        if end > start:
+            self._peak.add(start, end, size)
 
     def close(self) -> None:
         """No-op: nothing is buffered."""
@@ -122,16 +177,8 @@ class RunningMetrics:
             seconds(makespan),
             self._area / whole if whole else None,
             n / seconds(makespan) if makespan else None,
-            self._peak(),
+            self._peak.most(),
         )
-
-    def _peak(self) -> int:
-        """The largest number of units held at one moment; ends at a moment count before starts."""
-        used = most = 0
-        for _, change in sorted(self._held):
-            used += change
-            most = max(most, used)
-        return most
 
 
 # -- over time -----------------------------------------------------------------------------------------------------------

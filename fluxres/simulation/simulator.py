@@ -35,8 +35,9 @@ from fluxres.errors import (
     UsageError,
 )
 from fluxres.instance import Instance, Job
+from fluxres.instance.charged import Charged
 from fluxres.instance.inventory import requested_units
-from fluxres.instance.job import Charged, Scheduler
+from fluxres.instance.job import Scheduler
 from fluxres.instance.policy import policy
 from fluxres.instance.queue import Endless, QueuePolicy
 from fluxres.instance.runner import NOT_STARTED, STOPPED
@@ -46,7 +47,7 @@ from fluxres.simulation.adaptive import malleable as resizing
 from fluxres.simulation.costs.cost import Cost, Decision
 from fluxres.simulation.costs.cost import parse as cost_of
 from fluxres.simulation.costs.overheads import LevelCost, by_level
-from fluxres.simulation.disturbances.attempts import History
+from fluxres.simulation.disturbances.attempts import NOTHING_SAVED, History
 from fluxres.simulation.disturbances.blocked import Blocked
 from fluxres.simulation.disturbances.external import Booking, Disturbances, External
 from fluxres.simulation.disturbances.losses import Losses, LossSink
@@ -141,10 +142,12 @@ class Events:
         self._made += 1
         heappush(self._heap, (moment, self._ranks[kind], self._made, what))
 
-    def pop(self) -> tuple[int, int, Any]:
-        """Moment, kind and content of the next event."""
-        moment, rank, _, what = heappop(self._heap)
-        return moment, self._kinds[rank], what
+    def __iter__(self) -> Iterator[tuple[int, int, Any]]:
+        """Moment, kind and content of each next event, until there is none; more may be pushed meanwhile."""
+        heap, kinds = self._heap, self._kinds
+        while heap:
+            moment, rank, _, what = heappop(heap)
+            yield moment, kinds[rank], what
 
 
 @contextmanager
@@ -386,17 +389,19 @@ class Simulator:
             if job.limit < FOREVER:
                 self.events.push(job.limit, END, job)
             return
-        is_instance = not isinstance(what, Submission) or what.jobs
+        is_submission = isinstance(what, Submission)
+        is_instance = not is_submission or what.jobs
         if self.fleet is not None and not is_instance:
             moment = self._switch_on(job, moment)
-        if isinstance(what, Submission) and (not is_instance or job.limit < FOREVER):
+        if is_submission and (not is_instance or job.limit < FOREVER):
             if self.malleable.policy.is_needed and what.adaptive is not None and what.adaptive.is_malleable:
                 end = self.malleable.begin(job, what.run, what.adaptive, moment)
             else:
                 end = job.limit if is_instance else self._end_of(job, what, moment)
-            if job in self.histories:
-                self.histories[job].ends = end
-            self.events.push(end, END, job)
+            history = self.histories.get(job) if self.histories else None
+            if history is not None:
+                history.ends = end
+            self.events.push(end, END, job if history is None else (job, len(history.earlier)))
             if job.limit < end:
                 self.events.push(job.limit, CORRECT, job)
         if is_instance:
@@ -435,6 +440,8 @@ class Simulator:
 
     def _length(self, job: Job, given: Submission) -> int:
         """How long an attempt of a job takes, if nothing interrupts it."""
+        if self.checkpoint is NOTHING_SAVED and not self.histories and given.adaptive is None:
+            return given.run
         return self.checkpoint.length(*self._work(job, given))
 
     def _work(self, job: Job, given: Submission) -> tuple[int, bool]:
@@ -509,8 +516,7 @@ class Simulator:
                     feed.reserve(self.fleet.cap, self.instance, self.fleet, Booking(feed.GRAPH, 0, 0))
                 self._await_external()
                 self._site(self.instance, self.machine, Child(0, 0), None, self._share(Child(0, 0)))
-                while len(events):
-                    clock.now, kind, what = events.pop()
+                for clock.now, kind, what in events:
                     self._handled += 1
                     try:
                         handlers[kind](what)
@@ -627,7 +633,7 @@ class Simulator:
             planned += 0 if self.fleet is None else self.fleet.longest_wait
         wanted = list(self._resolved(site, given)) if given.dependencies else ()
         charged = self._charged(given) if given.user is not None or self.accounting is not None else None
-        sizes = site.sizes(given, self._extended)
+        sizes = None if given.adaptive is None else site.sizes(given, given.adaptive, self._extended)
         urgency, name, user = given.urgency, given.name, given.user
         return instance.submit_request(request, limit, now, urgency, name, user, wanted, payload, charged, planned, sizes)
 
@@ -695,7 +701,7 @@ class Simulator:
                 self.events.push(self.clock.now, FOLLOW, dependent)
         if site.place >= 0:
             self._submitted += 1
-            self._numbered += job.number
+            self._numbered += job.number if job.jobs else 1
         self._begin_at = min(self._begin_at, job.submit)
         if self.fleet is not None:
             self.fleet.begin(self.clock.now)
@@ -726,7 +732,9 @@ class Simulator:
         if (problem := self._unsupported(job)) is not None:
             return problem
         try:
-            limit = job.limit if job.jobs else self.checkpoint.limit(job.limit)
+            limit = job.limit
+            if self.checkpoint is not NOTHING_SAVED and not job.jobs:
+                limit = self.checkpoint.limit(limit)
             if self.fleet is not None and not job.jobs and limit < FOREVER:
                 limit += self.fleet.longest_wait
             made = self._enter(site, site.request(job), limit, job, job)
@@ -875,7 +883,11 @@ class Simulator:
             raise InputError("holds nothing that jobs of its own could get", where=where, hint=hint) from None
         self._site(child, Machine(child._graph, self.machine.unit), what, job, feed)
 
-    def _end(self, job: Job) -> None:
+    def _end(self, what: Job | tuple[Job, int]) -> None:
+        job, attempt = what if isinstance(what, tuple) else (what, 0)
+        history = self.histories.get(job) if self.histories else None
+        if history is not None and len(history.earlier) != attempt and job not in self.malleable.running:
+            return  # of an attempt that was interrupted; another one may end at the same moment, in its own place
         given, processors = job.payload, self.processors
         is_nested_at_limit = isinstance(given, Submission) and bool(given.jobs) and job.limit <= self.clock.now
         if processors is None or job.state not in RUNNING or is_nested_at_limit:
@@ -893,7 +905,7 @@ class Simulator:
             return
         self._last_ended = job
         site, given = self._sites[job.instance], job.payload
-        progress = self.malleable.running.get(job)
+        progress = self.malleable.running.get(job) if self.malleable.running else None
         attempt = progress or (self.histories.get(job) if self.histories else None)
         if attempt is not None and attempt.ends != self.clock.now:
             return  # it was the end of an attempt that was interrupted, or at another size
@@ -907,7 +919,8 @@ class Simulator:
         if not is_done or runs_on:
             job.instance.exception(job, "timelimit", note="the limit is reached")
         else:
-            job.instance.finish(job, given.status if isinstance(given, Submission) else 0)
+            finish = site.instance.finish_running if job.child is None else site.instance.finish
+            finish(job, given.status if isinstance(given, Submission) else 0)
         if below is not None and below.instance in self._sites:
             self._close(site, below)
         self._settle(site)
@@ -972,6 +985,7 @@ class Simulator:
         queue = instance.queue
         queued, free, held = len(queue), 0, 0
         if cost.sees_load:
+            queue.is_asking = True
             free, held = queue.free, len(instance.inventory.running.holds) + queue.reserved
         if cost.measures:
             with _without_collection():
@@ -1044,9 +1058,13 @@ class Simulator:
         if site.upcoming is not None and not site.is_coming:
             self._announce(site)
         self._plan_timer(site)
-        if site.job is not None and site.is_done and not site.is_ending and not self._may_get_more(site):
+        if site.upcoming is None and site.job is not None and self._is_over(site):
             site.is_ending = True
             self.events.push(self.clock.now, END, site.job)
+
+    def _is_over(self, site: Site) -> bool:
+        """Whether an inner instance, whose share of the workload was submitted, has nothing left to do."""
+        return site.is_done and not site.is_ending and not self._may_get_more(site)
 
     # -- what the processors of instances use ---------------------------------------------------------------------------
 
@@ -1243,7 +1261,8 @@ class Simulator:
             history = self.histories.pop(job, None)
             if history is not None:
                 record = record._replace(earlier=tuple(history.earlier))
-        self.malleable.running.pop(job, None)
+        if self.malleable.running:
+            self.malleable.running.pop(job, None)
         if self.prediction is not None:
             predicted, corrections = self.prediction.end(given, record)
             record = record._replace(predicted=predicted, corrections=corrections)
@@ -1255,7 +1274,7 @@ class Simulator:
 
     def _record(self, job: Job, end: int, result: str) -> Finished:
         given, claim, inventory = job.payload, job.claim, job.instance.inventory
-        progress = self.malleable.running.get(job)
+        progress = self.malleable.running.get(job) if self.malleable.running else None
         held: Any = AsItWas(inventory, claim) if self._elastic.is_needed and claim is not None else inventory
         start = min(job.started, end)  # it may have ended while it waited for its decision or its nodes
         return Finished(

@@ -378,3 +378,8 @@ def test_columns_without_values_are_left_out() -> None:
 def test_defaults_of_traces_and_estimates_go_without_saying() -> None:
     assert not {"processors", "estimates_for"} & set(report_page._said(WorkloadEntry(file="trace.swf")))
     assert "processors" in report_page._said(WorkloadEntry(file="trace.swf", processors="larger"))
+
+
+def test_values_with_commas_are_told_apart() -> None:
+    assert report_page._listed([1000, 2000]) == "1,000, 2,000"
+    assert report_page._listed(["rigid", "moldable, greedy"]) == "rigid / moldable, greedy"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import pytest
 import fluxres
 from fluxres.service.client.addresses import address
 from fluxres.service.client.connection import Connection
+from tests.store.servers import Etcd, Postgresql, etcd, postgresql
 
 DEMO = {
     "fluxres": 1,
@@ -106,9 +108,41 @@ def running(store: str, *options: str, environment: dict[str, str] | None = None
         process.communicate()
 
 
+_numbers = count()
+_below: list[Etcd | Postgresql] = []
+"""The server of the stores with `--service-store`; none for files."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def store_server(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What `--service-store` asks for."""
+    kind = request.config.getoption("--service-store")
+    if kind == "sqlite":
+        yield
+        return
+    with etcd() if kind == "etcd" else postgresql() as server:
+        _below.append(server)
+        yield
+        _below.clear()
+
+
+def empty_store(folder: Path) -> str:
+    """The address of a store without graphs: a file in a folder, or by `--service-store`."""
+    if not _below:
+        return f"sqlite://{folder}/site.db"
+    server, name = _below[0], f"site{next(_numbers)}"
+    if isinstance(server, Etcd):
+        return server.url(name)
+    import psycopg
+
+    with psycopg.connect(server.url, autocommit=True) as db:
+        db.execute(f"CREATE DATABASE {name}")
+    return server.url.replace("/postgres", f"/{name}")
+
+
 def demo_store(folder: Path) -> str:
     """A store with the graph `demo`."""
-    url = f"sqlite://{folder}/site.db"
+    url = empty_store(folder)
     fluxres.save(fluxres.load(DEMO), url)
     return url
 

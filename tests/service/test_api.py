@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -27,14 +27,14 @@ from fluxres import limits
 from fluxres.errors import STATUS
 from fluxres.service import answers, log, problems
 from fluxres.service.client.requests import of_graph
-from tests.service.conftest import DEMO, Server, running
+from tests.service.conftest import DEMO, Server, empty_store, running
 
 _names = count()
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with running(f"sqlite://{tmp_path_factory.mktemp('shared')}/site.db", "--question-time", "1") as found:
+    with running(empty_store(tmp_path_factory.mktemp("shared"))) as found:
         yield found
 
 
@@ -382,17 +382,34 @@ def test_a_body_without_a_length_has_a_bound(shared: Server, graph: Graph) -> No
         opened.close()
 
 
-def test_a_question_that_takes_too_long_is_cut(shared: Server) -> None:
+@pytest.fixture
+def hasty(tmp_path: Path) -> Iterator[Server]:
+    """A server on which a question may take a second: other tests have servers that give a busy machine more time."""
+    with running(empty_store(tmp_path), "--question-time", "1") as found:
+        yield found
+
+
+def test_a_question_that_takes_too_long_is_cut(hasty: Server) -> None:
     # Three kinds of slots compete for the same cores: the matcher weighs them against each other for a minute.
     nodes = {"type": "node", "count": 40, "with": [{"type": "core", "count": 11}, {"type": "gpu", "count": 3}]}
-    graph = Graph(shared, {"fluxres": 1, "name": "big", "resources": [nodes]})
+    graph = Graph(hasty, {"fluxres": 1, "name": "big", "resources": [nodes]})
     hard = "[slot=30{a}/core=7;slot=30{b}/core=6;slot=20{c}/[core=4;gpu=2]]"
     status, document, headers = graph("why", {"wanted": hard})
     assert (status, document["error"]) == (503, "unavailable")
     assert int(headers["retry-after"]) >= 1
     assert graph("allocate", {"wanted": hard, "job": "j1"})[0] == 503
-    assert graph("match", {"wanted": "-N1"})[0] == 200
-    assert graph("check")[1]["problems"] == []
+    # What takes milliseconds of work may take a second by the clock; if it is cut as well, the same request succeeds later.
+    assert _answered(lambda: graph("match", {"wanted": "-N1"}))[1]["now"]
+    assert _answered(lambda: graph("check"))[1]["problems"] == []
+
+
+def _answered(ask: Callable[[], tuple[int, Any, Any]]) -> tuple[int, Any, Any]:
+    """An answer that was not cut."""
+    for _ in range(60):
+        if (found := ask())[0] != 503:
+            return found
+        time.sleep(0.5)
+    raise AssertionError(found)
 
 
 # -- browsers ------------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from fluxres.service.client.requests import Request, of_graph, post
 from fluxres.service.instances import Instances
 from fluxres.store import open_store
 from fluxres.store.attached import open as attach
-from tests.service.conftest import DEMO, Server, demo_store, running
+from tests.service.conftest import DEMO, Server, demo_store, empty_store, running
 from tests.service.test_access import FILE, WORDS
 from tests.service.test_both import awaited
 
@@ -33,7 +33,7 @@ _names = count()
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with running(f"sqlite://{tmp_path_factory.mktemp('shared')}/site.db") as found:
+    with running(empty_store(tmp_path_factory.mktemp("shared"))) as found:
         yield found
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import fluxres
 from fluxres import clock, limits
-from fluxres.errors import NotLeader, StoreError
+from fluxres.errors import FluxresError, NotLeader, StoreError
 from fluxres.launch import identity
 from fluxres.model import ResourceGraph
 from fluxres.service import leadership, problems
@@ -297,6 +297,41 @@ def test_a_change_that_fails_while_another_server_leads_is_one_for_that_server(
         assert "http://second" in refused[-1].hint
         # Nothing says that it can be repeated.
         assert (problems.status_of(refused[-1]), problems.headers(refused[-1])) == (503, {})
+    finally:
+        site.close()
+
+
+def test_a_server_whose_lease_is_over_learns_who_leads_also_after_a_moment(demo: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connections end before the note of the next leader is there, and reading the note fails at first."""
+    site, caller, looked = Site(demo, 10.0, LIFE_S), Caller("ada", Role.ADMIN), list[str]()
+    site.leadership.begin("http://first", is_open=True, may_stand_by=True)
+    look = site.leadership.supersession
+
+    def supersession() -> FluxresError | None:
+        looked.append("")
+        if len(looked) == 1:
+            raise StoreError("the connection is closed")
+        if len(looked) == 3:
+            note(demo, Lease(own.epoch + 1, own.holder, "http://second", own.store, LIFE_S, own.until))
+        return look()
+
+    def fail(_change: Any) -> Any:
+        raise StoreError("the server ended the connection")
+
+    async def main() -> None:
+        await site.change("demo", caller, "test", None, lambda graph: graph.tag("/demo", "k"), None)
+        monkeypatch.setattr(site.served("demo").writer, "submit", fail)
+        monkeypatch.setattr(site.leadership, "supersession", supersession)
+        monkeypatch.setattr(Leadership, "is_overdue", True)
+        with pytest.raises(NotLeader):
+            await site.change("demo", caller, "test", None, lambda graph: graph.tag("/demo", "k"), site.kept.note)
+
+    try:
+        own = site.leadership.fence.own
+        assert own is not None
+        assert not site.leadership.is_overdue
+        asyncio.run(main())
+        assert len(looked) == 3
     finally:
         site.close()
 

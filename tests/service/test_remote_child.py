@@ -59,10 +59,10 @@ def test_a_child_grows_shrinks_extends_and_ends(server: Server) -> None:
 
 
 def test_a_lease_is_renewed_and_two_do_not_have_it(server: Server) -> None:
-    with begin(server.url, job="j1", wanted="slot=1/node", lease_s=1.0) as child:
+    with begin(server.url, job="j1", wanted="slot=1/node", lease_s=3.0) as child:
         with pytest.raises(fluxres.StoreBusy):
             begin(server.url, job="j1")
-        time.sleep(2.5)
+        time.sleep(4.0)
         child.graph.tag("/demo/rack0/node0", "alive")
         assert not child.is_over
     with pytest.raises(fluxres.InfeasibleRequest):

@@ -16,7 +16,7 @@ from fluxres.cli.program import program
 from fluxres.errors import KeyReused, LimitExceeded
 from fluxres.service.client.requests import Request, of_graph, post, send
 from fluxres.store import open_store
-from tests.service.conftest import DEMO, Server, demo_store, running
+from tests.service.conftest import DEMO, Server, demo_store, empty_store, running
 from tests.service.test_access import FILE, WORDS
 
 RACK = {"fluxres": 1, "name": "demo", "resources": [{"type": "rack", "id": 9, "with": [{"type": "node", "count": 2}]}]}
@@ -191,7 +191,7 @@ def test_commands_change_the_machine_of_a_server_as_that_of_a_store(tmp_path: Pa
     for folder in ("here", "there"):
         (tmp_path / folder).mkdir()
     machine = fluxres.load(DEMO, clock=time.time)
-    alone, shared = (f"sqlite://{tmp_path}/{folder}/site.db" for folder in ("here", "there"))
+    alone, shared = (empty_store(tmp_path / folder) for folder in ("here", "there"))
     for store in (alone, shared):
         fluxres.save(machine, store)
     with running(shared) as server:

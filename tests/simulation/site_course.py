@@ -46,7 +46,7 @@ def rules(random: Random, units: int) -> Rules:
             if random.random() < 0.2:
                 part["max_size_of_job"] = random.randint(1, units)
             if random.random() < 0.1:
-                part["min_size"] = 2
+                part["min_size"] = min(2, part.get("max_size_of_job", 2))
             made["partitions"][name] = part
         if random.random() < 0.8:
             made["partitions"]["1"]["default"] = True

@@ -185,3 +185,7 @@ def test_a_job_that_waits_again_after_a_failure_preempts_at_that_moment(inventor
     settings = {"queue_policy": "fcfs", "inventory": inventory, "disturbances": failure}
     found = ran(jobs, rules(), machine=of_shape("node=2"), **settings)
     assert found == {1: ([(0, 4), (4, 14)], True), 2: ([(0, 4), (6, 16)], True)}
+
+
+def test_a_job_that_was_interrupted_ends_in_the_place_of_its_last_start() -> None:
+    assert course(210003) == ""  # its first attempt would have ended at the same moment, before another job

@@ -73,7 +73,7 @@ class Postgresql:
 
     def control(self, *arguments: str) -> None:
         options = (
-            f"-c listen_addresses=127.0.0.1 -c port={self.port} -c unix_socket_directories={self.folder} -c max_connections=60"
+            f"-c listen_addresses=127.0.0.1 -c port={self.port} -c unix_socket_directories={self.folder} -c max_connections=300"
         )
         command = [_program("pg_ctl"), "-D", str(self.folder / "data"), "-w", "-l", str(self.folder / "log"), "-o", options]
         _run([*command, *arguments], self.folder)

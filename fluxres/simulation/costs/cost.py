@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from fluxres.errors import UsageError
 from fluxres.simulation.costs.seen import Seen
 from fluxres.simulation.costs.seen import parse as parse_seen
+from fluxres.syntax import parameters
+from fluxres.syntax.parameters import Parameter
 
 
 class Decision(NamedTuple):
@@ -205,13 +208,13 @@ def parse(text: str | None) -> Cost | None:
     if name == "none" and not rest:
         return None
     if name == "fixed":
-        return Fitted(start_s=_seconds(rest, where))
+        return Fitted(start_s=_number(rest, where))
     if name == "measured":
         words = rest.split(",") if rest else []
         factors = [word for word in words if word != "calibrate"]
         if len(factors) > 1 or len(words) - len(factors) > 1:
             raise UsageError("expected measured, measured:FACTOR, measured:calibrate or measured:FACTOR,calibrate", where=where)
-        return Measured(_seconds(factors[0], where) if factors else 1.0, calibrates=len(words) > len(factors))
+        return Measured(_number(factors[0], where) if factors else 1.0, calibrates=len(words) > len(factors))
     if name == "fitted":
         return _fitted(rest, where)
     if any(name == model.name for model in MODELS) or name.startswith("flux"):
@@ -221,17 +224,9 @@ def parse(text: str | None) -> Cost | None:
 
 
 def _fitted(text: str, where: str) -> Fitted:
-    parts: dict[str, float] = {}
-    seen = None
-    for pair in text.split(","):
-        key, _, value = pair.partition("=")
-        if key == "seen":
-            seen = parse_seen(value, where)
-        elif key in TERMS:
-            parts[f"{key}_s"] = _seconds(value, where)
-        else:
-            raise UsageError(f"expected {', '.join(TERMS)}, got {key!r:.80}", where=where)
-    return Fitted(**parts, seen=seen)
+    known = {name: Parameter(f"{name}_s", "a number of at least 0", _seconds) for name in TERMS}
+    known["seen"] = Parameter("seen", "what a fit saw", partial(parse_seen, where=where))
+    return Fitted(**parameters.read(text, known, where))
 
 
 def listed_models() -> str:
@@ -241,11 +236,19 @@ def listed_models() -> str:
     return ", ".join(model.name for model in MODELS)
 
 
-def _seconds(value: str, where: str) -> float:
-    try:
-        found = float(value)
-    except ValueError:
-        found = -1.0
+def _seconds(value: str) -> float:
+    """A finite number of at least 0.
+
+    Errors: ValueError.
+    """
+    found = float(value)
     if not 0.0 <= found < 1e9:
-        raise UsageError(f"expected a number of at least 0, got {value!r:.80}", where=where)
+        raise ValueError(value)
     return found
+
+
+def _number(value: str, where: str) -> float:
+    try:
+        return _seconds(value)
+    except ValueError:
+        raise UsageError(f"expected a number of at least 0, got {value!r:.80}", where=where) from None

@@ -100,7 +100,7 @@ def parse(text: str, where: str = "cost") -> Seen:
                 raise ValueError
     except ValueError:
         hint = "write it as a measured run prints it, such as queued:40;size/units:256/1+32/1"
-        raise UsageError(f"seen: expected what a fit saw, got {text!r:.80}", where=where, hint=hint) from None
+        raise UsageError(f"expected what a fit saw, got {text!r:.80}", where=where, hint=hint) from None
     return Seen(**counts, quantities=quantities, starts=starts)
 
 

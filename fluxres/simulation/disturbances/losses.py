@@ -37,16 +37,18 @@ class LossSink:
         self._last = 0
 
     def add(self, job: Finished) -> None:
-        self._first = job.submit if self._first is None else min(self._first, job.submit)
-        self.interruptions += len(job.earlier)
+        if self._first is None or job.submit < self._first:
+            self._first = job.submit
         for each in job.earlier:
+            self.interruptions += 1
             self._held += each.area
         if job.start < 0:
             return
         self._last = max(self._last, job.end)
-        self._held += job.area
+        area = job.area if job.sizes else (job.end - job.start) * job.size
+        self._held += area
         if job.result == "completed":
-            self._useful += job.area - job.paused if job.sizes else job.size * job.work
+            self._useful += area - job.paused if job.sizes else job.size * job.work
 
     def close(self) -> None:
         """No-op: nothing is buffered."""

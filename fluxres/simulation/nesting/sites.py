@@ -13,6 +13,7 @@ from fluxres.instance.sizes import Sizes, with_count
 
 if TYPE_CHECKING:
     from fluxres.instance import Instance, Job, JobId
+    from fluxres.simulation.adaptive.adaptive import Adaptive
     from fluxres.simulation.costs.overheads import LevelCost
     from fluxres.simulation.machine import Machine
     from fluxres.simulation.nesting.processor import Processor
@@ -173,15 +174,13 @@ class Site:
         """What a job requests here."""
         return self.machine.asking(job.ask) if isinstance(job.ask, int) else job.ask
 
-    def sizes(self, job: Submission, extended: Callable[[int], int]) -> Sizes | None:
+    def sizes(self, job: Submission, adaptive: Adaptive, extended: Callable[[int], int]) -> Sizes | None:
         """The sizes that a job may have here; None if it has only one.
 
         Args:
             extended: a limit with the time for saving work.
         """
-        ask, adaptive = job.ask, job.adaptive
-        if adaptive is None:
-            return None
+        ask = job.ask
 
         def limit(size: int) -> int:
             return extended(adaptive.length(job.limit, size))
@@ -199,7 +198,9 @@ class Site:
     @property
     def wants_more(self) -> bool:
         """Whether the next submission may be taken."""
-        return self.upcoming is not None and (not self.ahead or len(self.instance.queue) + self.ingesting < self.ahead)
+        if self.upcoming is None or not self.ahead:
+            return self.upcoming is not None
+        return len(self.instance.queue) + self.ingesting < self.ahead
 
     @property
     def ingesting(self) -> int:
