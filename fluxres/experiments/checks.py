@@ -37,7 +37,7 @@ def check(study: Study) -> None:
 
 def _check_run(seen: dict[bytes, Any], study: Study, run: Run) -> None:
     page, entry = run.page, run.workload
-    machine: Machine = _once(seen, study, run, "machine", (page.machine, page.unit), lambda: parts.machine(run))
+    machine: Machine = _once(seen, study, run, "machine", (page.machine, page.unit), lambda: _machine(study, run))
     made = (page.hierarchy, machine.count)
     levels = _once(seen, study, run, "hierarchy", made, lambda: parts.hierarchy(page.hierarchy, machine.count, run.folder))
     _once(seen, study, run, "size_policy", page.size_policy, lambda: sizes.parse(page.size_policy))
@@ -71,11 +71,26 @@ def _once(seen: dict[bytes, Any], study: Study, run: Run, path: str, what: objec
         try:
             seen[key] = make()
         except FluxresError as error:
-            inner = f"{error.where}: " if error.where and not path.startswith(error.where.split(":")[0]) else ""
-            of = f" (run {run.key})" if run.settings else ""
-            where = study.where(run.settings, *path.split("."))
-            raise InputError(f"{inner}{error.message}{of}", where=where, hint=error.hint) from None
+            raise placed(study, run, path, error) from None
     return seen[key]
+
+
+def placed(study: Study, run: Run, path: str, error: FluxresError) -> InputError:
+    """An error of a run at its place on the page.
+
+    Args:
+        path: of the part that it is about; an error that has a place on the page already keeps it.
+    """
+    of = f" (run {run.key})" if run.settings else ""
+    if isinstance(error, InputError) and error.where.startswith(f"{study.document.file}:"):
+        listed = [each._replace(message=f"{each.message}{of}") for each in error.mistakes]
+        return InputError.of(listed, error.unlisted, is_all=error.is_all)
+    inner = f"{error.where}: " if error.where and not path.startswith(error.where.split(":")[0]) else ""
+    return InputError(f"{inner}{error.message}{of}", where=study.where(run.settings, *path.split(".")), hint=error.hint)
+
+
+def _machine(study: Study, run: Run) -> Machine:
+    return parts.machine(run, study.part(run, "machine") if isinstance(run.page.machine, dict) else None)
 
 
 def _resize_policy(run: Run) -> None:
