@@ -193,6 +193,10 @@ class Records:
         """Whether a job, or a stage, holds anything."""
         return owner in self._batches or owner in self._pools_of
 
+    def is_job(self, owner: str) -> bool:
+        """Whether a job holds anything; a maintenance reservation is none."""
+        return self.is_holder(owner) and owner not in self.reservations
+
     def ends(self, owner: str) -> set[int]:
         """Moments at which a record of a holder ends.
 

@@ -86,8 +86,9 @@ def copy_job(graph: ResourceGraph, job: str, moment: int, *, linked: bool = Fals
             request, and both ends of each edge of which the job holds units are copied. Otherwise only edges between copied
             pools are copied, as in R.
 
-    Errors: UnknownJob; InsufficientResources when it holds nothing then.
+    Errors: UnknownJob; InsufficientResources when it holds nothing then; UsageError for a maintenance reservation.
     """
+    changes.refuse_reservation(graph, job)
     size = _units_held(graph, job, moment, linked=linked)
     if not size.any():
         raise InsufficientResources(
@@ -112,7 +113,7 @@ def not_held(graph: ResourceGraph, job: str, moment: int, part: Structure) -> tu
 
     Errors: MergeConflict if it is of another machine.
     """
-    if not graph.records.is_holder(job):
+    if not graph.records.is_job(job):
         return [], moment
     until = min((end for end in graph.records.ends(job) if end > moment), default=moment)
     same = Correspondence(graph.structure, part)

@@ -80,12 +80,13 @@ def topmost(end: Int32, vertices: Sequence[int]) -> tuple[int, ...]:
 def reserve(graph: ResourceGraph, name: str, reservation: Reservation, facts: JobFacts) -> None:
     """Reserve windows, all of them or none.
 
-    Errors: UsageError for a name in use; InsufficientResources if jobs run into a window and are not to be ignored.
+    Errors: UsageError for a name in use, and for no pools; InsufficientResources if jobs run into a window and are not to be
+    ignored.
     """
     records = graph.records
-    if name in records.reservations or records.is_holder(name):
-        what = "a reservation" if name in records.reservations else "a job"
-        raise UsageError(f"'{name}' is {what} already", hint="choose another name")
+    if not reservation.pools:
+        raise UsageError("no pools named", hint="name at least one pool")
+    require_unused(graph, name)
     if len(records.reservations) >= limits.RESERVATIONS_MAX:
         raise LimitExceeded(f"more than {limits.RESERVATIONS_MAX} reservations", hint="remove those that are over")
     number = len(reservation.windows) * len(reservation.pools)
@@ -103,6 +104,13 @@ def reserve(graph: ResourceGraph, name: str, reservation: Reservation, facts: Jo
     changes.tell(graph, lambda: events.reserve(structure, name, reservation, facts, held), len(reservation.pools))
     reserved.apply(records, name, reservation, facts, planned)
     graph.revision += 1
+
+
+def require_unused(graph: ResourceGraph, name: str) -> None:
+    """Errors: UsageError for the name of a reservation or a job."""
+    if name in graph.records.reservations or graph.records.is_holder(name):
+        what = "a reservation" if name in graph.records.reservations else "a job"
+        raise UsageError(f"'{name}' is {what} already", hint="choose another name")
 
 
 def _refuse(graph: ResourceGraph, reservation: Reservation, rest: Rest) -> None:

@@ -10,6 +10,7 @@ from fluxres import limits
 from fluxres.allocation.facts import Launch
 from fluxres.clock import FOREVER
 from fluxres.errors import InputError, UsageError
+from fluxres.model import targets
 
 Tick = Annotated[int, msgspec.Meta(ge=0, le=FOREVER)]
 Units = Annotated[int, msgspec.Meta(ge=1, le=limits.SIZE_MAX)]
@@ -41,7 +42,7 @@ class _Allocate(_Part, kw_only=True, tag_field="event", tag="allocate"):
 
 
 class _AllocateAll(msgspec.Struct, tag_field="event", tag="allocate_all"):
-    parts: list[_Part]
+    parts: Annotated[list[_Part], msgspec.Meta(min_length=1)]
 
 
 class _Free(msgspec.Struct, tag_field="event", tag="free"):
@@ -99,8 +100,8 @@ class _Untag(msgspec.Struct, tag_field="event", tag="untag"):
 
 
 class _Reserve(_About, kw_only=True, tag_field="event", tag="reserve"):
-    pools: list[str]
-    windows: list[tuple[Tick, Tick | None]]
+    pools: Annotated[list[str], msgspec.Meta(min_length=1)]
+    windows: Annotated[list[tuple[Tick, Tick]], msgspec.Meta(min_length=1, max_length=limits.RESERVATION_WINDOWS_MAX)]
     ignores_jobs: bool
     held: list[tuple[Tick, Tick | None, Held]]
 
@@ -172,6 +173,13 @@ def require_form(event: dict[str, Any]) -> None:
     if not isinstance(kind, str) or kind not in _OF_SCHEDULERS | OF_ADMINS:
         raise UsageError(f"event {kind!r:.40} cannot be sent", hint=f"those that can are {', '.join(sorted(_OF_SCHEDULERS))}")
     try:
-        msgspec.convert(event, _Event)
+        found = msgspec.convert(event, _Event)
     except msgspec.ValidationError as error:
         raise InputError(f"event '{kind}': {error}") from None
+    for one in found.parts if isinstance(found, _AllocateAll) else [found]:
+        if (job := getattr(one, "job", None)) is not None:
+            targets.job_id(job)
+    if isinstance(found, _Reserve):
+        moments = [moment for window in found.windows for moment in window]
+        if any(before >= after for before, after in found.windows) or moments != sorted(moments):
+            raise InputError(f"event '{kind}': expected windows one after the other, each with its end after its start")

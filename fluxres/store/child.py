@@ -580,7 +580,7 @@ def _holds(rows: Rows, row: GraphRow, job: str, now: int) -> bool:
 
 
 def _is_holder(graph: ResourceGraph, job: str, now: int) -> bool:
-    return graph.records.is_holder(job) and any(end > now for end in graph.records.ends(job))
+    return graph.records.is_job(job) and any(end > now for end in graph.records.ends(job))
 
 
 @contextmanager

@@ -192,7 +192,7 @@ class Claims:
         """Refuse to drop or replace the graph of a child: only its end frees the job in the parent. Errors: UsageError."""
         claim = self.of(row)
         above = None if claim is None or claim.lease is None else self._parent(claim)
-        if claim is not None and above is not None and self._rows.read(above).records.is_holder(claim.job):
+        if claim is not None and above is not None and self._rows.read(above).records.is_job(claim.job):
             message = f"a child works on it, for job '{claim.job}' of graph '{above.name}'"
             raise UsageError(message, where=f"graph '{row.name}'", hint=f"`fluxres child end {row.name}` ends it")
 
@@ -242,7 +242,7 @@ class Claims:
         above = self._parent(claim)
         if above is not None:
             graph = self._rows.read(above, fixed(now))
-            if graph.records.is_holder(claim.job):
+            if graph.records.is_job(claim.job):
                 events: list[Event] = []
                 graph.sink = events.append
                 changes.free(graph, claim.job, None, None, None, reason=reason)

@@ -247,3 +247,21 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(UsageError):
             graph.reserve("/lab", name="m", **wrong)
     assert graph.records.reservations == {}
+
+
+def test_a_reservation_of_nothing_is_refused_and_leaves_the_store_readable(tmp_path: Path) -> None:
+    site = f"sqlite://{tmp_path}/site.db"
+    fluxres.save(machine(), site)
+    with fluxres.open(site) as graph:
+        for nothing in ([], {}, graph.find("type=gpu")):
+            with pytest.raises(UsageError, match="no pools named"):
+                graph.reserve(nothing, name="m", start=START, end=END + time.time())
+        graph.unlink("/lab/rack1")  # writes a snapshot
+    assert fluxres.load(site).reservations() == {}
+
+
+def test_what_a_reservation_holds_is_no_job_to_copy() -> None:
+    graph = machine()
+    graph.reserve("/lab/rack0", name="m", start=0, end=END)
+    with pytest.raises(UsageError, match="maintenance reservation, not a job"):
+        graph.copy(job="m")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -322,6 +322,16 @@ def test_a_conditional_change_is_made_on_its_revision_only(graph: Graph) -> None
     assert graph("free", {"job": "j2"}, if_match="*")[0] == 200
 
 
+MAINTENANCE: Final = {
+    "event": "reserve",
+    "job": "m",
+    "pools": ["/demo/rack1"],
+    "windows": [[7 * 10**15, 8 * 10**15]],
+    "ignores_jobs": False,
+    "held": [[7 * 10**15, 8 * 10**15, [["/demo/rack1", 1]]]],
+}
+
+
 def test_events_are_made_together_or_not_at_all(graph: Graph) -> None:
     good = {"event": "allocate", "job": "j1", "pools": [["/demo/rack0/node0", 1]], "start": 0, "end": None}
     status, document, _ = graph("events", {"events": [good, {**good, "job": "j2"}]})
@@ -341,6 +351,11 @@ def test_events_are_made_together_or_not_at_all(graph: Graph) -> None:
         {"event": "reserve", "job": "m", "pools": [], "windows": 5, "ignores_jobs": True, "held": [[0]]},
         {"event": "state", "pools": {}, "state": "up"},
         {"event": "expire"},
+        {"event": "allocate_all", "parts": []},
+        {**MAINTENANCE, "pools": []},
+        {**MAINTENANCE, "windows": []},
+        {**MAINTENANCE, "windows": [[9 * 10**15, 8 * 10**15]]},
+        {**MAINTENANCE, "windows": [[8 * 10**15, 9 * 10**15], [7 * 10**15, 8 * 10**15]]},
     ],
     ids=lambda event: str(event["event"]),
 )
@@ -350,6 +365,26 @@ def test_events_without_their_form_are_refused(graph: Graph, event: dict[str, An
     assert (status, document["error"]) == (422, "input")
     assert f"event '{event['event']}': " in document["message"]
     assert graph("log")[1]["log"] == before
+
+
+def test_events_keep_jobs_and_maintenance_apart(graph: Graph) -> None:
+    assert graph("events", {"events": [MAINTENANCE]})[0] == 200
+    assert graph("allocate", {"wanted": "/demo/rack0/node0", "job": "j1"})[0] == 200
+    before = graph("reservations")[1]
+    part = {"job": "m", "pools": [["/demo/rack0/node1", 1]], "start": 0, "end": None}
+    for event in (
+        {**MAINTENANCE, "job": "j1"},
+        {**MAINTENANCE, "job": "m\n"},
+        {"event": "allocate", **part},
+        {"event": "allocate_all", "parts": [part]},
+        {"event": "free", "job": "m", "pools": None, "start": None, "end": None},
+        {"event": "set_end", "job": "m", "start": 0, "end": 9 * 10**15},
+    ):
+        status, document, _ = graph("events", {"events": [event]})
+        assert (status, document["error"]) == (400, "usage"), event
+    assert graph("child/open", {"job": "m"})[0] == 400
+    assert graph("reservations")[1] == before
+    assert graph("jobs")[1]["count"] == 1
 
 
 def test_events_do_not_allocate_what_is_out_of_service(graph: Graph) -> None:

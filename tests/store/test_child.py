@@ -431,3 +431,18 @@ def test_an_instance_on_the_graph_of_a_child(local: Store, cleanup: ExitStack) -
     instance.finish(jobs[0].id)
     child.shrink(NODES[0])
     assert instance.check() == []
+
+
+def test_a_child_whose_job_became_maintenance_gives_nothing_and_ends(local: Store, clock: Moving) -> None:
+    child = open_child(local.url, job="a", lease_s=60, clock=clock)
+    with changed(local, "demo") as demo:
+        demo.free("a")
+        demo.reserve(NODES[:2], name="a", end=1000)
+    with pytest.raises(HoldLapsed):
+        child.graph.allocate(NODES[0], job="inner")
+    clock.now_s += 61
+    with changed(local, "demo") as demo:  # ends the child, whose lease is over, and changes the parent
+        demo.allocate(NODES[2], job="b")
+    assert list(local.load("demo").reservations()) == ["a"]
+    assert local.names() == ["demo"]
+    child.end()

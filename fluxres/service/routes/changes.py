@@ -9,7 +9,7 @@ from litestar import Response, post
 from litestar.params import JSONBody
 
 from fluxres.errors import Forbidden, UsageError
-from fluxres.model import ResourceGraph, targets
+from fluxres.model import ResourceGraph, changes, reserving, targets
 from fluxres.render import documents, reservations
 from fluxres.service import answers, requests, scopes, told
 from fluxres.service.access import Role
@@ -275,12 +275,25 @@ async def apply_events(request: Asked, graph: OfGraph, data: JSONBody[requests.E
     return await change(request, graph, answers.Applied, operation, command=data.command or None)
 
 
+def _takes_back(graph: ResourceGraph, name: str) -> bool:
+    """Whether a reservation takes what jobs free, by events that follow those of the jobs."""
+    reservation = graph.records.reservations.get(name)
+    return reservation is not None and reservation.ignores_jobs
+
+
 def _apply(graph: ResourceGraph, event: dict[str, Any]) -> None:
     """Make one event of somebody else: unlike those of a journal, nobody here has decided on it.
 
-    Errors: Forbidden for pools that are out of service; those of the operation.
+    Errors: Forbidden for pools that are out of service; UsageError for a name that is a job and a reservation; those of the
+    operation.
     """
     structure = graph.structure
+    if event["event"] == "reserve":
+        reserving.require_unused(graph, event["job"])
+    elif event["event"] not in ("unreserve", "release", "commit"):
+        for job in [part.get("job") for part in event.get("parts", [event])]:
+            if event["event"] != "allocate" or not _takes_back(graph, job):
+                changes.refuse_reservation(graph, job)
     if event["event"] in ("allocate", "allocate_all", "stage"):
         for part in event.get("parts", [event]):
             for where, _ in part["pools"]:
