@@ -51,6 +51,9 @@ TOPICS: Final = {
     "running": Topic("which of simulate, experiment, instance run and hierarchy is for what", "studies.md"),
     "simulation": Topic("input formats, metrics and costs of simulations", "simulation.md"),
     "studies": Topic("the files that experiment reads", "experiments.md"),
+    "accounting": Topic(
+        "partitions, QOS, accounts and users of a simulation or an instance: limits and priorities", "accounting.md"
+    ),
     "processes": Topic("nested instances as processes", "hierarchy.md"),
     "resource-query": Topic("fluxres-query, the replacement for Fluxion's resource-query", "fluxion-conformance.md"),
     "glossary": Topic("the terms", "glossary.md"),

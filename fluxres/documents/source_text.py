@@ -28,6 +28,8 @@ class Readable(Protocol):
         ...
 
 
+#: a hint about files that are not there
+RELATIVE: Final = "relative paths start in the current directory"
 _CHUNK: Final = 1 << 20
 _TEXTS: Final = "'fluxres formats' lists the formats"
 _ARCHIVE: Final = "unpack it and give the file inside"
@@ -77,7 +79,7 @@ def read_file(path: Path) -> bytes:
         with _opened(path, is_pipe=stat.S_ISFIFO(mode)) as stream:
             return read_all(stream.read, name)
     except FileNotFoundError:
-        raise InputError("no such file", where=name, hint="relative paths start in the current directory") from None
+        raise InputError("no such file", where=name, hint=RELATIVE) from None
     except OSError as error:
         hint = "check the permissions of the file and its directories" if isinstance(error, PermissionError) else "name a file"
         raise InputError(f"cannot be read: {error.strerror or error}", where=name, hint=hint) from None

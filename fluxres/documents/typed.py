@@ -260,8 +260,11 @@ class _Walk:
                 return self._scalar(value, kind, path, whole)
 
     def _list(self, value: Any, kind: Any, path: tuple[Key, ...], whole: Any) -> Any:
-        if kind.min_length is not None and len(value) < kind.min_length:
-            return self._fail(path, lambda: ("expected at least one entry, got an empty list", ""))
+        least, most = kind.min_length or 0, kind.max_length
+        if len(value) < least or (most is not None and len(value) > most):
+            many = str(least) if least == most else f"at most {most}" if len(value) > least else f"at least {least}"
+            entries = "at least one entry" if many == "at least 1" else f"{many} entries"
+            return self._fail(path, lambda: (f"expected {entries}, got {shown(value)}", ""))
         if isinstance(kind.item_type, inspect.StrType) and any(isinstance(item, Mapping) for item in value):
             hint = _as_mapping(value, whole, path)
             if hint:

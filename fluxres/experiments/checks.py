@@ -7,14 +7,16 @@ line, with the run that they would affect.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import orjson
 
+from fluxres.documents import source_text
 from fluxres.errors import FluxresError, InfeasibleRequest, InputError, UsageError
 from fluxres.experiments import parts
-from fluxres.experiments.study import Run, Study
+from fluxres.experiments.study import HierarchyEntry, Run, Study
 from fluxres.instance import sizes
 from fluxres.simulation.adaptive import malleable
 from fluxres.simulation.energy.feed import with_fleet
@@ -22,6 +24,9 @@ from fluxres.simulation.energy.feed import with_fleet
 if TYPE_CHECKING:
     from fluxres.simulation.machine import Machine
     from fluxres.simulation.nesting.hierarchy import Hierarchy
+
+
+_IN_STUDY: Final = "relative paths start in the directory of the study"
 
 
 def check(study: Study) -> None:
@@ -38,6 +43,10 @@ def check(study: Study) -> None:
 def _check_run(seen: dict[bytes, Any], study: Study, run: Run) -> None:
     page, entry = run.page, run.workload
     machine: Machine = _once(seen, study, run, "machine", (page.machine, page.unit), lambda: _machine(study, run))
+    for name in ("topology", "queue_policy", "match_policy"):  # each by itself, so that the message names its line
+        entry_of = HierarchyEntry(**{name: getattr(page.hierarchy, name)})
+        each = partial(parts.hierarchy, entry_of, machine.count, run.folder)
+        _once(seen, study, run, f"hierarchy.{name}", (entry_of, machine.count), each)
     made = (page.hierarchy, machine.count)
     levels = _once(seen, study, run, "hierarchy", made, lambda: parts.hierarchy(page.hierarchy, machine.count, run.folder))
     _once(seen, study, run, "size_policy", page.size_policy, lambda: sizes.parse(page.size_policy))
@@ -85,8 +94,11 @@ def placed(study: Study, run: Run, path: str, error: FluxresError) -> InputError
     if isinstance(error, InputError) and error.where.startswith(f"{study.document.file}:"):
         listed = [each._replace(message=f"{each.message}{of}") for each in error.mistakes]
         return InputError.of(listed, error.unlisted, is_all=error.is_all)
-    inner = f"{error.where}: " if error.where and not path.startswith(error.where.split(":")[0]) else ""
-    return InputError(f"{inner}{error.message}{of}", where=study.where(run.settings, *path.split(".")), hint=error.hint)
+    is_named = error.where == "unit" or path.startswith(error.where.split(":")[0])
+    inner = f"{error.where}: " if error.where and not is_named else ""
+    where = study.where(run.settings, *("unit" if error.where == "unit" else path).split("."))
+    hint = _IN_STUDY if error.hint == source_text.RELATIVE else error.hint
+    return InputError(f"{inner}{error.message}{of}", where=where, hint=hint)
 
 
 def _machine(study: Study, run: Run) -> Machine:

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from fluxres.documents.document import plural
+from fluxres.documents.document import listed, plural
 from fluxres.experiments.execution import JOBS
 from fluxres.experiments.figures import FIGURES, columns
 from fluxres.experiments.figures import number as shown_number
@@ -363,8 +363,27 @@ class Pairs(NamedTuple):
 
 
 def warnings(found: Comparison) -> list[str]:
-    """What a reader of the comparison must know: of jobs that did not run everywhere, and of a machine that was not used."""
-    return [*_of_sets(found), *_of_use(found)]
+    """What a reader must know: of jobs that did not run everywhere, a machine that was not used, and repeats that are alike."""
+    return [*_of_sets(found), *_of_use(found), *_of_repeats(found)]
+
+
+def _of_repeats(found: Comparison) -> list[str]:
+    """That the runs of a setting are all the same, as those of a trace: their number makes no result more certain."""
+    same = [
+        row
+        for row in found.rows
+        if len(row.runs) > 1 and all(each["metrics"] == row.runs[0][1]["metrics"] for _, each in row.runs)
+    ]
+    if not same:
+        return []
+    which = (
+        "every setting"
+        if len(same) == len(found.rows)
+        else f"{plural(len(same), 'setting')} ({listed(row.label for row in same)})"
+    )
+    return [
+        f"the runs of {which} are all alike, as nothing in them depends on the seed. They are one result, without an interval."
+    ]
 
 
 def _of_use(found: Comparison) -> list[str]:

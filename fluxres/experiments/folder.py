@@ -58,12 +58,14 @@ class ResultsFolder:
         with translated(self.path):
             self._require_own()
             self.runs.mkdir(parents=True, exist_ok=True)
-        command = f"fluxres experiment run --out {self.path}"
+        command = f"fluxres experiment run {study.document.file} --out {self.path}"
         with ExitStack() as held:
             try:
                 held.enter_context(writer_lock(self.path / _LOCK, command=command, wait_s=0, clock=clock.system))
             except StoreBusy as error:
-                message = error.message.removeprefix("waited 0 s for ").replace("writing to this store", "writing results here")
+                message = error.message.removeprefix("waited 0 s for ").replace(
+                    ", which is writing to this store", " is writing results here"
+                )
                 raise StoreBusy(message, where=str(self.path), hint="wait for it, or give another --out") from None
             self._claim(study)
             yield

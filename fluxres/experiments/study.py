@@ -569,7 +569,8 @@ def _filled(study: Study, settings: Mapping[str, Any]) -> StudyDocument:
     values: Any = copy.deepcopy(study.document.values)
     values.pop("vary", None)
     chosen = values.pop("cases", {}).get(settings.get(CASE), {})
-    for path, value in [*chosen.items(), *((path, value) for path, value in settings.items() if path != CASE)]:
+    given = [*chosen.items(), *((path, value) for path, value in settings.items() if path != CASE)]
+    for path, value in sorted(given, key=lambda each: each[0].count(".")):  # a whole workload before a key of it
         try:
             _put(values, path.split("."), copy.deepcopy(value))
             changed = replace(study.document, values=values)

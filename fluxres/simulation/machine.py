@@ -45,7 +45,8 @@ class Machine:
         if not self.unit:
             self.unit = self._usual()
         elif self.unit not in types:
-            raise UsageError(f"the machine has no {self.unit!r:.80}", hint=f"it has {', '.join(types)}")
+            hint = f"it has {', '.join(types)}"
+            raise UsageError(f"the machine has no {self.unit!r:.80}", where="unit", hint=hint)
 
     def _usual(self) -> str:
         structure = self.graph.structure

@@ -365,9 +365,18 @@ class Simulator:
 
     def _require_no_work(self, *, has_work: bool) -> None:
         """Errors: UsageError for what is not modelled where instances have work beside their decisions."""
-        if has_work and (self.has_external or self.prediction is not None or self.fleet is not None):
-            what = "external events, predictions and energy are"
-            raise UsageError(f"{what} for instances of which only decisions take time", where="cost")
+        there = {
+            "external events": self.has_external,
+            "predictions": self.prediction is not None,
+            "energy": self.fleet is not None,
+        }
+        names = [name for name, is_there in there.items() if is_there]
+        if not has_work or not names:
+            return
+        hint = "leave out overheads and starts per node"
+        if self.fleet is not None:
+            hint += ", or what nodes draw, which properties of the machine (wattage_per_state, wattage_off) may say"
+        raise UsageError(f"only decisions may take time beside {' and '.join(names)}", where="cost", hint=hint)
 
     # -- the runner of the instances -----------------------------------------------------------------------------------
 

@@ -72,6 +72,32 @@ def test_wrong_cases_are_refused_at_their_line(old: str, new: str, message: str,
     assert "study.yaml:" in refused.value.where
 
 
+@pytest.mark.parametrize(
+    ("workloads", "axis"),
+    [
+        ("workload: [{name: a, ensemble: {jobs: 2, run_s: 1}}, {name: b, ensemble: {jobs: 3, run_s: 1}}]", "vary: {}"),
+        ("workload: 4", "vary: {workload: [{name: a, ensemble: {jobs: 2}}, {name: b, ensemble: {jobs: 3}}]}"),
+    ],
+)
+def test_a_case_sets_a_key_of_each_workload_that_varies(workloads: str, axis: str, page: Write) -> None:
+    """Before, the workload replaced what the case had set, and the report named the case all the same."""
+    head = "fluxres-experiment: 1\nname: cases\nmachine: node=4\n"
+    first = "workload: {ensemble: {jobs: 1}}" if workloads.endswith("4") else workloads
+    study = page(f"{head}{first}\ncases: {{as it is: {{}}, faster: {{workload.rate: 3}}}}\n{axis}\n")
+    assert [(run.settings["case"], run.workload.name, run.workload.rate) for run in study.runs] == [
+        ("as it is", "a", None),
+        ("as it is", "b", None),
+        ("faster", "a", 3.0),
+        ("faster", "b", 3.0),
+    ]
+
+
+def test_what_varies_is_set_from_above_to_below(page: Write) -> None:
+    varied = "vary:\n  hierarchy.boot_s: [1, 2]\n  hierarchy: [{topology: 2}, {topology: 4}]\n"
+    study = page(f"fluxres-experiment: 1\nname: x\nmachine: node=4\nworkload: {{ensemble: {{jobs: 1}}}}\n{varied}")
+    assert [(run.page.hierarchy.topology, run.page.hierarchy.boot_s) for run in study.runs] == [(2, 1), (4, 1), (2, 2), (4, 2)]
+
+
 @given(st.lists(st.integers(1, 5), max_size=3))
 def test_parts_are_a_topology_by_size(fans: list[int]) -> None:
     units, sizes = 1, []

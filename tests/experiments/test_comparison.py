@@ -68,6 +68,16 @@ def test_settings_are_compared_on_the_jobs_that_both_ran(page: Write, tmp_path: 
     assert "<th scope=col class=n>jobs compared (number)</th>" in text
 
 
+def test_repeats_that_are_all_alike_are_one_result(page: Write, tmp_path: Path) -> None:
+    head = "fluxres-experiment: 1\nname: x\nmachine: node=4\nrepeats: 3\n"
+    study = page(f"{head}workload: [{{ensemble: {{jobs: 9, run_s: 5}}}}, {{lublin: {{jobs: 20, size: 4}}}}]\n")
+    campaign.run(study, tmp_path / "a")
+    found, _ = report.write(study, ResultsFolder(tmp_path / "a"))
+    (said,) = warnings(found)
+    assert said.startswith("the runs of 1 setting (workload ensemble) are all alike")
+    assert said in (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
+
+
 def test_settings_that_ran_the_same_jobs_cause_no_warning(page: Write, tmp_path: Path) -> None:
     study = page(ALL)
     campaign.run(study, tmp_path / "a")
