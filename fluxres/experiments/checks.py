@@ -42,7 +42,7 @@ def check(study: Study) -> None:
 
 def _check_run(seen: dict[bytes, Any], study: Study, run: Run) -> None:
     page, entry = run.page, run.workload
-    machine: Machine = _once(seen, study, run, "machine", (page.machine, page.unit), lambda: parts.machine(run))
+    machine: Machine = _once(seen, study, run, "machine", (page.machine, page.unit), lambda: _machine(study, run))
     for name in ("topology", "queue_policy", "match_policy"):  # each by itself, so that the message names its line
         entry_of = HierarchyEntry(**{name: getattr(page.hierarchy, name)})
         each = partial(parts.hierarchy, entry_of, machine.count, run.folder)
@@ -80,13 +80,29 @@ def _once(seen: dict[bytes, Any], study: Study, run: Run, path: str, what: objec
         try:
             seen[key] = make()
         except FluxresError as error:
-            is_named = error.where == "unit" or path.startswith(error.where.split(":")[0])
-            inner = f"{error.where}: " if error.where and not is_named else ""
-            of = f" (run {run.key})" if run.settings else ""
-            where = study.where(run.settings, *("unit" if error.where == "unit" else path).split("."))
-            hint = _IN_STUDY if error.hint == source_text.RELATIVE else error.hint
-            raise InputError(f"{inner}{error.message}{of}", where=where, hint=hint) from None
+            raise placed(study, run, path, error) from None
     return seen[key]
+
+
+def placed(study: Study, run: Run, path: str, error: FluxresError) -> InputError:
+    """An error of a run at its place on the page.
+
+    Args:
+        path: of the part that it is about; an error that has a place on the page already keeps it.
+    """
+    of = f" (run {run.key})" if run.settings else ""
+    if isinstance(error, InputError) and error.where.startswith(f"{study.document.file}:"):
+        listed = [each._replace(message=f"{each.message}{of}") for each in error.mistakes]
+        return InputError.of(listed, error.unlisted, is_all=error.is_all)
+    is_named = error.where == "unit" or path.startswith(error.where.split(":")[0])
+    inner = f"{error.where}: " if error.where and not is_named else ""
+    where = study.where(run.settings, *("unit" if error.where == "unit" else path).split("."))
+    hint = _IN_STUDY if error.hint == source_text.RELATIVE else error.hint
+    return InputError(f"{inner}{error.message}{of}", where=where, hint=hint)
+
+
+def _machine(study: Study, run: Run) -> Machine:
+    return parts.machine(run, study.part(run, "machine") if isinstance(run.page.machine, dict) else None)
 
 
 def _resize_policy(run: Run) -> None:

@@ -48,23 +48,25 @@ def page(
     compared = [chart for chart in drawn if chart.name.startswith("comparison")]
     over_time = [chart for chart in drawn if chart.name == "over-time"]
     gantts = [chart for chart in drawn if chart.name.startswith("gantt")]
-    levels = _levels(found)
+    starts = [chart for chart in drawn if chart.name.startswith("starts")]
+    sizes = [chart for chart in drawn if chart.name.startswith("sizes")]
     guards, theirs = ([each for each in checked if each.is_guard is which] for which in (True, False))
     body = [
         _section("Comparison", _warning(found) + _comparison(found) + _images(compared)),
-        _section("Pairs of settings", _PAIRS + pairs) if (pairs := _pairs(found)) else "",
-        _section("Published values", _PUBLISHED + _expected(theirs)) if theirs else "",
-        _section("Guards of these results", _GUARDS + _expected(guards)) if guards else "",
-        _section("Simulated and real", _REAL + both) if (both := _real(found)) else "",
-        _section("Over time", _OVER_TIME + _images(over_time)) if over_time else "",
-        _section("Allocation over time", _GANTTS + _captioned(gantts)) if gantts else "",
-        _section("Scheduler levels", levels) if levels else "",
-        _section("Measured costs", _MEASURED + fits) if (fits := _fits(found)) else "",
-        _section("Cost models", _MODELS + models) if (models := _cost_models(found)) else "",
-        _section("Classes of jobs", _CLASSES + classes) if (classes := _classes(found)) else "",
-        _section("Failed runs", _failures(failed)) if failed else "",
+        _section("Pairs of settings", _pairs(found), _PAIRS),
+        _section("Published values", _expected(theirs), _PUBLISHED),
+        _section("Guards of these results", _expected(guards), _GUARDS),
+        _section("Simulated and real", _real(found) + _captioned(starts), _REAL),
+        _section("Over time", _images(over_time), _OVER_TIME),
+        _section("Allocation over time", _captioned(gantts), _GANTTS),
+        _section("Sizes over time", _captioned(sizes), _SIZES),
+        _section("Scheduler levels", _levels(found)),
+        _section("Measured costs", _fits(found), _MEASURED),
+        _section("Cost models", _cost_models(found), _MODELS),
+        _section("Classes of jobs", _classes(found), _CLASSES),
+        _section("Failed runs", _failures(failed)),
         _section("All metrics", _all(found)),
-        _section("Notes", "".join(f"<p>{escape(note)}</p>" for note in notes)) if notes else "",
+        _section("Notes", "".join(f"<p>{escape(note)}</p>" for note in notes)),
         _section("How these results were made", _provenance(found, history)),
     ]
     return _PAGE.substitute(
@@ -89,7 +91,8 @@ _PAIRS: Final = (
 _REAL: Final = (
     "<p>The same instances and jobs as processes on the computer of this study, beside the simulation: from the begin of the"
     " first instance to the end of the last job. A simulation has the costs that the page gives it, and a core for each"
-    " instance.</p>"
+    " instance. Jobs are equal, so that the first start is compared with the first one, and so on; starts.csv of each run has"
+    " both.</p>"
 )
 _CLASSES: Final = (
     "<p>Means over the runs of a setting. Sizes in units of the machine; run times as they were. classes.csv of each run also has"
@@ -107,6 +110,10 @@ _MODELS: Final = (
 _OVER_TIME: Final = (
     "<p>First run of each setting. Time starts with the first submission; all settings have the same axes. Dotted"
     " lines, if there are any, are limits.</p>"
+)
+_SIZES: Final = (
+    "<p>First run of each setting: the jobs that changed their size, one below the other in the order of their starts, and how"
+    " many units each had, on the time axis of the other charts. sizes.csv of each run has the numbers.</p>"
 )
 _GANTTS: Final = (
     "<p>First run of each setting, on one time axis. Without a legend, colours only distinguish neighbouring jobs; of very many"
@@ -135,8 +142,9 @@ def _stopped(found: Comparison, done: int) -> str:
     )
 
 
-def _section(heading: str, content: str) -> str:
-    return f"<section><h2>{escape(heading)}</h2>{content}</section>\n"
+def _section(heading: str, content: str, about: str = "") -> str:
+    """A section with a sentence above its content; nothing without any."""
+    return f"<section><h2>{escape(heading)}</h2>{about}{content}</section>\n" if content else ""
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
@@ -145,9 +153,11 @@ def _section(heading: str, content: str) -> str:
 def _table(name: str, headings: Sequence[str], rows: Sequence[Sequence[str]], words: int) -> str:
     """A table whose first `words` columns are text; cells are HTML already.  A wide one scrolls, with a shadow at the cut.
 
-    Columns without any value are left out.
+    Columns without any value are left out, and so is a table of which only names would remain.
     """
     kept = [at for at in range(len(headings)) if at < words or any(row[at] not in _NO_VALUE for row in rows)]
+    if not rows or len(kept) == words < len(headings):
+        return ""
     headings, rows = [headings[at] for at in kept], [[row[at] for at in kept] for row in rows]
     head = "".join(f"<th scope=col{'' if at < words else ' class=n'}>{escape(text)}</th>" for at, text in enumerate(headings))
     lines = "".join(
@@ -204,7 +214,8 @@ def _comparison(found: Comparison) -> str:
         legend.append(f"Without the first {trim.warm_up:.0%} and the last {trim.drain:.0%} of the jobs, by submission.")
     if base:
         legend.append(f"Ratios are to {label(base, study.page.labels)}, between runs with the same seed, then averaged.")
-    return _table("Comparison", headings, rows, words) + f"<p class=small>{escape(' '.join(legend))}</p>" * bool(legend)
+    compared = _table("Comparison", headings, rows, words)
+    return compared and compared + f"<p class=small>{escape(' '.join(legend))}</p>" * bool(legend)
 
 
 def _warning(found: Comparison) -> str:
@@ -270,7 +281,7 @@ _OF_CLASS: Final = ("jobs", "mean_wait_s", "p90_wait_s", "mean_bounded_slowdown"
 
 def _expected(checked: Sequence[Checked]) -> str:
     rows = []
-    is_guard = checked[0].is_guard
+    is_guard = all(each.is_guard for each in checked)
     for each in checked:
         name = each.expected.metric
         own = Scale(1.0, "") if each.against else scale(name, each.bounds or [each.expected.published])
@@ -302,8 +313,8 @@ def _levels(found: Comparison) -> str:
     headings += ["decisions (number)", "busy (s)", "busiest (%)"] * takes_time
     about = "Busy: time of the processors of schedulers, by the cost model. Busiest: the largest fraction of the makespan that"
     about = f" {about} any one of them was busy." if takes_time else " Decisions take no time in this study."
-    table = _table("Scheduler levels", headings, rows, 4)
-    return f"<p>First run of each setting.{about}</p>" + table + _spent(levels)
+    compared = _table("Scheduler levels", headings, rows, 4)
+    return compared and f"<p>First run of each setting.{about}</p>" + compared + _spent(levels)
 
 
 def _spent(levels: Sequence[tuple[Row, Mapping[str, Any]]]) -> str:
@@ -344,7 +355,7 @@ def _fits(found: Comparison) -> str:
                 unknown = escape(", ".join(fit.get("not_identified", [])))
                 rows.append([escape(row.label), str(run.repeat + 1), cost, unknown, *cells, number(fit["explained"] * 100)])
     headings = ["setting", "run (number)", "fit (s)", "not identified", *_OF_FIT]
-    return _table("Measured costs", headings, rows, 4) if rows else ""
+    return _table("Measured costs", headings, rows, 4)
 
 
 _OF_FIT: Final = ("decisions (number)", "mean (ms)", "residual (ms)", "explained (%)")
@@ -357,7 +368,7 @@ def _cost_models(found: Comparison) -> str:
         for model in document.get("cost_models", []):
             rows[model["name"]] = [escape(model[name]) for name in ("name", "source", "valid", "residuals")]
     headings = ["model", "source of its constants", "valid for", "residuals"]
-    return _table("Cost models", headings, list(rows.values()), 4) if rows else ""
+    return _table("Cost models", headings, list(rows.values()), 4)
 
 
 def _all(found: Comparison) -> str:
@@ -379,6 +390,8 @@ def _real(found: Comparison) -> str:
         "real (s)",
         "of which boot (s)",
         "real / simulated (×)",
+        "starts later, mean (s)",
+        "starts later, most (s)",
         "processors (number)",
         "load (number)",
     ]
@@ -390,12 +403,19 @@ def _real(found: Comparison) -> str:
             number(each.real.makespan_s),
             number(each.boot_s),
             number(each.ratio),
+            *_later(each.starts),
             str(each.real.processors),
             number(each.real.load),
         ]
         for each in made
     ]
     return _table("Simulated and real", headings, rows, len(_settings(found)))
+
+
+def _later(starts: real.Starts | None) -> tuple[str, str]:
+    """By how much jobs started later in reality: on average, and at most."""
+    later = [] if starts is None else starts.later_s
+    return (number(sum(later) / len(later)), number(max(later))) if later else ("-", "-")
 
 
 def _failures(failed: dict[str, str]) -> str:

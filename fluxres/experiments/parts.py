@@ -15,14 +15,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import orjson
 from msgspec import structs
 
 from fluxres import limits
+from fluxres.documents.document import Document
 from fluxres.documents.source import Source
 from fluxres.errors import InfeasibleRequest, LimitExceeded, UsageError
 from fluxres.experiments.study import CapStep
-from fluxres.formats import registry
 from fluxres.instance import accounting as accountings
 from fluxres.instance.accounting import Accounting
 from fluxres.simulation import machine as machines
@@ -72,17 +71,21 @@ def machine_file(text: object, folder: Path) -> Path | None:
     return path if path.exists() or "=" not in text else None
 
 
-def machine(run: Run) -> Machine:
+def machine(run: Run, document: Document | None = None) -> Machine:
     """The machine of a run.
+
+    Args:
+        document: of a machine on the page, for the places of its errors; without it, they are paths.
 
     Errors: those of reading it; UsageError for a unit it does not have.
     """
+    from fluxres.formats.cluster import read as cluster
     from fluxres.model import ResourceGraph
 
     given = run.page.machine
     if isinstance(given, dict):
-        source = Source(orjson.dumps(given), "machine")
-        return Machine(ResourceGraph(registry.read(source, format="cluster").structure), run.page.unit or "")
+        loaded = cluster.build(document or Document(given, "machine", "", is_made=True))
+        return Machine(ResourceGraph(loaded.structure), run.page.unit or "")
     path = machine_file(given, run.folder)
     return Machine(machines.read(str(path) if path is not None else str(given)), run.page.unit or "")
 

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.errors import UsageError
-from fluxres.experiments import charts, style
+from fluxres.experiments import charts, job_charts, real, style
 from fluxres.experiments.charts import Bar, Course, Quantity
 from fluxres.experiments.comparison import Comparison, Row, check, compare, comparison_csv, pairs_csv, remarks, runs_csv
-from fluxres.experiments.execution import JOBS
+from fluxres.experiments.execution import JOBS, SIZES
 from fluxres.experiments.folder import ResultsFolder, translated
 from fluxres.experiments.gantt import Rectangles, Span, Units, blocked, gantt, rectangles
 from fluxres.experiments.page import REPORT, page
-from fluxres.experiments.study import Study, in_words, label, readable
+from fluxres.experiments.study import Run, Study, in_words, label, readable
 from fluxres.experiments.style import Chart
 
 GANTTS_MAX: Final = 12
@@ -77,6 +77,8 @@ def _charts(found: Comparison, folder: ResultsFolder, asides: list[str]) -> tupl
     drawn += _gantts(rows[:GANTTS_MAX], folder, length_s, asides)
     if len(rows) > GANTTS_MAX:
         notes.append(f"Gantt charts show the first {GANTTS_MAX} of {len(rows)} settings")
+    drawn += _sizes(rows[:GANTTS_MAX], folder, length_s)
+    drawn += _starts(found)
     return drawn, notes
 
 
@@ -171,9 +173,12 @@ def _length_s(row: Row) -> float:
 
 
 def _gantts(rows: Sequence[Row], folder: ResultsFolder, length_s: float, asides: list[str]) -> Iterator[Chart]:
-    empty = 0
+    empty = changed = 0
     for row in rows:
         run, document = row.runs[0]
+        if _have_changed(folder, run):
+            changed += 1
+            continue
         given, machine = rectangles(folder.runs / run.key / JOBS), document["machine"]
         if _is_visible(given, machine["units"] * length_s):
             span = Span(document["over_time"]["begin_s"], length_s)
@@ -191,6 +196,35 @@ def _gantts(rows: Sequence[Row], folder: ResultsFolder, length_s: float, asides:
             else f"{empty} Gantt charts would be empty and are left out"
         )
         asides.append(f"{what}: the jobs are too short to be seen, or their units have no numbers.")
+    if changed:
+        what = "1 Gantt chart is" if changed == 1 else f"{changed} Gantt charts are"
+        asides.append(f"{what} left out: jobs changed their size, and which units they had with each is not recorded.")
+
+
+def _have_changed(folder: ResultsFolder, run: Run) -> bool:
+    path = folder.runs / run.key / SIZES
+    return path.exists() and bool(job_charts.size_parts(path))
+
+
+# -- single jobs -------------------------------------------------------------------------------------------------------
+
+
+def _sizes(rows: Sequence[Row], folder: ResultsFolder, length_s: float) -> Iterator[Chart]:
+    for row in rows:
+        run, document = row.runs[0]
+        path = folder.runs / run.key / SIZES
+        if path.exists() and (jobs := job_charts.size_parts(path)):
+            span = Span(document["over_time"]["begin_s"], length_s)
+            yield job_charts.sizes(jobs, f"sizes-{run.key}", row.label or document["workload"]["name"], span=span)
+
+
+def _starts(found: Comparison) -> Iterator[Chart]:
+    both = [(pair.row, pair.starts) for pair in real.pairs(found) if pair.starts is not None and pair.starts.real_s]
+    longest_s = job_charts.longest_s(starts for _, starts in both)
+    for row, starts in both[:COURSES_MAX]:
+        run, document = row.runs[0]
+        title = row.label or document["workload"]["name"]
+        yield job_charts.starts(starts, f"starts-{run.key}", title, longest_s=longest_s)
 
 
 def _is_visible(given: Rectangles, area: float) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
@@ -25,7 +25,7 @@ from msgspec import Meta, Struct
 
 from fluxres import limits
 from fluxres.documents import typed, yaml_document
-from fluxres.documents.document import Document, Key, path_text, shown
+from fluxres.documents.document import Document, Key, shown
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.experiments.figures import FIGURES, SHOWN, SHOWN_DISTURBED, SHOWN_ENERGY, SHOWN_PREDICTED
 from fluxres.instance.accounting import Accounting
@@ -388,20 +388,60 @@ class Study:
         added = [(disturbed, SHOWN_DISTURBED), (powered, SHOWN_ENERGY), (predicted, SHOWN_PREDICTED)]
         return self.page.metrics or [*SHOWN, *(name for is_given, names in added if is_given for name in names)]
 
-    def where(self, settings: Mapping[str, Any], *path: Key) -> str:
+    def where(self, settings: Mapping[str, Any], *path: Key, key: bool = False) -> str:
         """The place in the file of the value that a run has at a path: where it is varied, else where it is defined."""
-        text = path_text(path)
         chosen = self.page.cases.get(settings.get(CASE, ""), {})
-        for name in chosen:
-            if name == text or name.startswith(text + ".") or text.startswith(name + "."):
-                return self.document.where(["cases", settings[CASE], name])
+        for name, value in chosen.items():
+            if (below := _below(name, value, path)) is not None:
+                return self.document.where(["cases", settings[CASE], name, *below], key=key and bool(below))
         for name, value in settings.items():
-            if name == text or name.startswith(text + ".") or text.startswith(name + "."):
-                if name == "workload":
-                    listed: list[Key] = [self.varied[name].index(value)] if isinstance(self.page.workload, list) else []
-                    return self.document.where(["workload", *listed, *path[1:]])
-                return self.document.where(["vary", name, self.varied[name].index(value)])
-        return self.document.where(path)
+            if (below := _below(name, value, path)) is not None:
+                at = self.varied[name].index(value)
+                if name == "workload" and isinstance(self.page.workload, list):
+                    return self.document.where(["workload", at, *path[1:]], key=key)
+                return self.document.where(["vary", name, at, *below], key=key and bool(below))
+        return self.document.where(path, key=key)
+
+    def part(self, run: Run, name: str) -> Document:
+        """A part of the page of a run, whose places are those of its values in the file."""
+        return _PartOfRun(self, run, name)
+
+
+class _PartOfRun(Document):
+    def __init__(self, study: Study, run: Run, name: str) -> None:
+        whole = study.document
+        super().__init__(getattr(run.page, name), whole.file, whole.text, None, whole.is_json)
+        self._study, self._run, self._name = study, run, name
+
+    def look_up(self, wanted: Sequence[tuple[tuple[Key, ...], bool]]) -> None:
+        """Each place is looked up on its own: the values of a run are from several places of the page."""
+
+    def where(self, path: Iterable[Key], *, key: bool = False) -> str:
+        return self._study.where(self._run.settings, self._name, *path, key=key)
+
+
+def _below(name: str, value: Any, path: Sequence[Key]) -> list[Key] | None:
+    """The steps from a set value to the one at a path, as far as it has them; None if it has nothing to do with the path.
+
+    >>> _below("machine.resources.0", {"count": 2}, ["machine", "resources", 0, "count"])
+    ['count']
+    >>> _below("machine", {"count": 2}, ["machine", "resources"]), _below("cost", "none", ["machine"])
+    ([], None)
+    """
+    set_at, words = name.split("."), [str(step) for step in path]
+    common = min(len(set_at), len(words))
+    if set_at[:common] != words[:common]:
+        return None
+    found: list[Key] = []
+    for step in path[len(set_at) :]:
+        if isinstance(value, list) and str(step).isdecimal() and int(step) < len(value):
+            found.append(int(step))
+        elif isinstance(value, dict) and step in value:
+            found.append(step)
+        else:
+            break
+        value = value[found[-1]]
+    return found
 
 
 _MEASURED: Final = re.compile(r"(.*) \((.+)\)")

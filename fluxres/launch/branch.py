@@ -6,10 +6,12 @@ start-up of interpreters does not count as run time of jobs.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from fluxres.clock import stopwatch
+from fluxres.clock import seconds, stopwatch
 from fluxres.errors import InsufficientResources
 from fluxres.instance import Instance
 from fluxres.instance.holding import OVERTIME_S
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from fluxres.instance import Job
     from fluxres.launch.loop import Loop
     from fluxres.model import ResourceGraph
+
+STARTS_SUFFIX: Final = ".starts"
+"""Of the file with the starts of the jobs of an instance, as doubles."""
 
 
 class Branch:
@@ -58,6 +63,8 @@ class Branch:
         self.note = ""
         self.completed = self.failed = self.status = self.started = 0
         self.match_s = 0.0
+        self.starts_s = array("d")
+        """When its jobs started, in seconds since 1970, if these are kept."""
         self.began_s, self.boot_s = self.instance.clock(), 0.0
         self._rows = rows
         self._below: list[Row] = []
@@ -143,6 +150,8 @@ class Branch:
     def _is_over(self, job: Job) -> None:
         if not self.is_leaf or job.result == "canceled":
             return
+        if self.begin.keeps_starts and job.started >= 0:
+            self.starts_s.append(seconds(job.started))
         if job.result == "completed":
             self.completed += 1
             return
@@ -160,6 +169,8 @@ class Branch:
         wind_down(self.instance, self.runner, self.loop, patience_s)
         if self._forker is not None:
             self._forker.close()
+        if self.starts_s and self.begin.folder:
+            (Path(self.begin.folder) / f"{self.begin.tree_id}{STARTS_SUFFIX}").write_bytes(self.starts_s.tobytes())
 
     def row(self) -> Row:
         """The row of this instance."""

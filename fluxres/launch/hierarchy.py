@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from fluxres import limits
 from fluxres.clock import stopwatch
 from fluxres.errors import FluxresError, exit_status
 from fluxres.launch import lifeline
-from fluxres.launch.branch import Branch
+from fluxres.launch.branch import STARTS_SUFFIX, Branch
 from fluxres.launch.loop import Loop
 from fluxres.launch.plan import Planned, instances, plan
 from fluxres.launch.protocol import TREE, Begin, Row
@@ -72,6 +73,7 @@ class Outcome:
         notes: problems, by instance.
         is_complete: whether it was not stopped early.
         heard_s: stopwatch time at which the last leaf instance ended.
+        starts_s: when jobs started, in order, in seconds since the begin of the hierarchy; empty if these are not kept.
     """
 
     topology: tuple[int, ...]
@@ -85,6 +87,7 @@ class Outcome:
     notes: dict[str, str] = field(default_factory=dict)
     is_complete: bool = True
     heard_s: float = 0.0
+    starts_s: list[float] = field(default_factory=list)
 
     def hear(self, row: Row) -> None:
         """Record that an instance has ended. Its process may take a moment to go, which does not count as run time of jobs."""
@@ -127,6 +130,7 @@ def begin(
     inventory: str = "graph",
     folder: str = "",
     is_temporary: bool = False,
+    keeps_starts: bool = False,
 ) -> Begin:
     """The parameters of the outermost instance of a hierarchy."""
     patience = patience or Patience()
@@ -149,6 +153,7 @@ def begin(
         grace_s=patience.grace_s,
         silence_s=patience.silence_s,
         instances=instances(hierarchy.fan_outs),
+        keeps_starts=keeps_starts,
     )
 
 
@@ -176,6 +181,7 @@ def run(
     inventory: str = "graph",
     folder: str | Path | None = None,
     watched: Callable[[Branch], None] | None = None,
+    keeps_starts: bool = False,
 ) -> Outcome:
     """Run jobs on the free part of a machine, with a process for every instance but the outermost.
 
@@ -183,6 +189,7 @@ def run(
         machine: not modified.
         folder: directory in which the stores of the instances are kept; by default a temporary one that is deleted.
         watched: called with the outermost instance when all are ready, and at every message of one of them.
+        keeps_starts: whether the result has the start of each job.
 
     Errors: those of `check`, before anything is started; KeyboardInterrupt on a signal to end, after everything has ended.
     """
@@ -190,7 +197,15 @@ def run(
     check(machine, hierarchy, ensemble, patience, inventory=inventory)
     lifeline.raise_open_files()
     with _folder(folder, hierarchy) as place, Loop() as loop, loop.signals():
-        first = begin(hierarchy, ensemble, patience, inventory=inventory, folder=place, is_temporary=folder is None)
+        first = begin(
+            hierarchy,
+            ensemble,
+            patience,
+            inventory=inventory,
+            folder=place,
+            is_temporary=folder is None,
+            keeps_starts=keeps_starts,
+        )
         graph = machine.copy("/")
         graph.clock = clocks.system
         outcome = Outcome(hierarchy.fan_outs, first.instances, ensemble.jobs)
@@ -199,6 +214,8 @@ def run(
         if timeout_s is not None:
             loop.after(timeout_s, lambda: _time_is_over(branch, timeout_s))
         _conduct(branch, outcome, watched)
+        if keeps_starts:
+            outcome.starts_s = sorted(start - branch.began_s for start in _starts(branch, place))
         if loop.stops:
             raise KeyboardInterrupt
     return outcome
@@ -229,6 +246,16 @@ def _conduct(branch: Branch, outcome: Outcome, watched: Callable[[Branch], None]
     outcome.completed = sum(row.completed for row in leaves)
     outcome.failed = sum(row.failed for row in leaves)
     outcome.notes = {row.tree_id: row.note for row in outcome.rows if row.note}
+
+
+def _starts(branch: Branch, folder: str) -> array[float]:
+    """When the jobs of all instances started, in seconds since 1970."""
+    if branch.is_leaf:
+        return branch.starts_s
+    found = array("d")
+    for path in Path(folder).glob(f"*{STARTS_SUFFIX}"):
+        found.frombytes(path.read_bytes())
+    return found
 
 
 def _every(branch: Branch, watched: Callable[[Branch], None]) -> None:

@@ -44,6 +44,7 @@ class Begin(Message):
         grace_s: time from SIGTERM to SIGKILL.
         silence_s: time without a message after which a child is lost.
         instances: number of instances of the run; as many seconds more may pass until the first message.
+        keeps_starts: whether instances that run jobs leave a file with the starts of these in the directory of the run.
     """
 
     tree_id: str
@@ -64,6 +65,7 @@ class Begin(Message):
     grace_s: float
     silence_s: float
     instances: int
+    keeps_starts: bool = False
 
     @property
     def mark(self) -> str:

@@ -43,6 +43,18 @@ def test_real_runs_stand_beside_the_simulated_ones(tmp_path: Path) -> None:
     text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "<h2>Simulated and real</h2>" in text
     assert "<td class=n>0.3</td>" in text
+    for place, topology in zip(sorted(tmp_path.glob("out/runs/*")), (flat, two), strict=True):
+        starts = real.read_starts(place)
+        assert starts is not None
+        assert starts.simulated_s == pytest.approx([0, 0, 0.1, 0.1, 0.2, 0.2])
+        assert starts.real_s == sorted(starts.real_s)
+        assert len(starts.real_s) == 6
+        # A core runs one job after the other: the third start is the end of the first, at least.
+        assert starts.real_s[0] >= topology["boot_s"]
+        assert starts.real_s[4] >= starts.real_s[0] + 0.2
+        assert starts.real_s[5] + 0.1 <= topology["real_s"] + 0.05
+        assert min(starts.later_s) >= 0
+    assert "starts later, mean (s)" in text
     # A measured setting is not run again, and the table is there without the option, too.
     kept = [path.read_bytes() for path in sorted(tmp_path.glob("out/runs/*/real.json"))]
     again = run(tmp_path, STUDY, "--real")
@@ -80,6 +92,14 @@ def test_what_only_a_simulation_has_is_refused_before_anything_runs(tmp_path: Pa
         text = text.replace("vary: {hierarchy.topology: [1, 2]}\nbaseline: {hierarchy.topology: 1}\n", "")
     result = run(tmp_path, text, "--real")
     assert (result.exit_code, words in result.output, (tmp_path / "out").exists()) == (2, True, False), result.output
+    line = (tmp_path / "study.yaml").read_text(encoding="utf-8").splitlines().index(changed) + 1
+    assert f"study.yaml:{line}:" in result.output
+
+
+def test_a_real_run_that_could_not_start_is_refused_at_the_hierarchy(tmp_path: Path) -> None:
+    result = run(tmp_path, STUDY.replace("run_s: 0.1", "run_s: 0.1, size: 4"), "--real")
+    assert (result.exit_code, (tmp_path / "out").exists()) == (2, False)
+    assert re.search(r"study\.yaml:7:29: vary\.hierarchy\.topology\[0\]: .*a job asks for more", result.output), result.output
 
 
 def test_requests_and_limits_are_those_of_the_ensemble() -> None:

@@ -6,6 +6,7 @@ import csv
 import re
 from html.parser import HTMLParser
 from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -15,7 +16,7 @@ import pytest
 
 from fluxres import __version__
 from fluxres.errors import InputError, UsageError
-from fluxres.experiments import campaign, comparison, report, style
+from fluxres.experiments import campaign, comparison, job_charts, report, style
 from fluxres.experiments import page as report_page
 from fluxres.experiments.charts import Bar, Course, Quantity, over_time
 from fluxres.experiments.charts import comparison as comparison_chart
@@ -373,6 +374,45 @@ def test_columns_without_values_are_left_out() -> None:
     text = report_page._table("t", ["setting", "one", "none", "two"], rows, 1)
     assert re.findall(r"<th[^>]*>([^<]*)</th>", text) == ["setting", "one", "two"]
     assert text.count("<td") == 6
+
+
+def test_tables_of_names_alone_are_left_out_with_their_sections(page: Write, tmp_path: Path) -> None:
+    assert report_page._table("t", ["name", "a", "b"], [["x", "-", ""], ["y", "", "-"]], 1) == ""
+    assert report_page._table("t", ["name"], [["x"]], 1)
+    study = page(SMALL.replace("machine: node=2/core=4", "machine: node=2/core=4\ninventory: named"))
+    campaign.run(study, tmp_path / "a")
+    report.write(study, ResultsFolder(tmp_path / "a"))
+    text = (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
+    assert re.findall("<h2>(.*?)</h2>", text) == ["Failed runs", "How these results were made"]
+
+
+def test_jobs_that_change_their_size_have_a_chart_of_their_own(page: Write, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    study = page(
+        "fluxres-experiment: 1\nname: sizes\nmachine: node=64\nworkload:\n  lublin: {jobs: 40, size: 64}\n"
+        "  adaptive: {kind: malleable, speedup: 'amdahl:serial=0.02', reconfiguration_s: 5}\n"
+        "vary: {resize_policy: [none, equipartition]}\n"
+    )
+    campaign.run(study, tmp_path / "a")
+    folder = ResultsFolder(tmp_path / "a")
+    report.write(study, folder)
+    keys = [run.key for run in study.runs]
+    names = {path.name for path in (folder.path / "figures").glob("*.svg")}
+    assert {f"gantt-{keys[0]}.svg", f"sizes-{keys[1]}.svg"} <= names
+    assert not {f"sizes-{keys[0]}.svg", f"gantt-{keys[1]}.svg"} & names
+    assert "1 Gantt chart is left out: jobs changed their size" in (folder.path / "report.html").read_text(encoding="utf-8")
+    # The parts of a job are its whole time, and its units over it are what utilisation counts.
+    jobs = job_charts.size_parts(folder.runs / keys[1] / "sizes.csv")
+    assert jobs
+    for parts in jobs:
+        assert len(parts) > 1
+        assert all(own.end_s == then.begin_s and own.units != then.units for own, then in pairwise(parts))
+    with (folder.runs / keys[1] / "jobs.csv").open(encoding="utf-8", newline="") as file:
+        spans = {(float(row["starting_time"]), float(row["finish_time"])) for row in csv.DictReader(file)}
+    assert {(parts[0].begin_s, parts[-1].end_s) for parts in jobs} <= spans
+    (folder.runs / keys[1] / "sizes.csv").write_text("job_id,instance,time,units\n1,0,x,3\n")
+    with pytest.raises(InputError, match=r"sizes\.csv:2"):
+        report.write(study, folder)
 
 
 def test_defaults_of_traces_and_estimates_go_without_saying() -> None:

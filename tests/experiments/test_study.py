@@ -193,6 +193,48 @@ def test_a_machine_is_read_before_the_first_run(page: Write, machine: str, messa
         checks.check(page(f"fluxres-experiment: 1\nname: x\nmachine: {machine}\nworkload: {{ensemble: {{jobs: 1}}}}\n"))
 
 
+ON_THE_PAGE = """fluxres-experiment: 1
+name: x
+machine:
+  fluxres: 1
+  name: m
+  resources:
+    - type: node
+      count: 2
+      with: [{type: core, count: 4}]
+workload: {ensemble: {jobs: 1}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("changed", "to", "where"),
+    [
+        ("count: 4", "count: four", ["9:34: machine.resources[0].with[0].count"]),
+        ("      count: 2", "      cuont: 2", ["8:7: machine.resources[0].cuont"]),
+        ("  name: m", "  nmae: m\n  uuids: 3", ["5:3: machine.nmae", "6:10: machine.uuids"]),
+        (
+            "workload:",
+            "vary: {machine.resources.0.count: [2, many]}\nworkload:",
+            ["10:39: vary.machine.resources.0.count[1]"],
+        ),
+        (
+            "workload:",
+            "vary: {machine: [2, {fluxres: 1, resources: [{type: core, count: x}]}]}\nworkload:",
+            ["10:66: vary.machine[1].resources[0].count"],
+        ),
+        (
+            "workload:",
+            "cases: {a: {}, b: {machine.resources.0.with: [{type: core, count: x}]}}\nworkload:",
+            ["10:67: cases.b.machine.resources.0.with[0].count"],
+        ),
+    ],
+)
+def test_mistakes_in_a_machine_on_the_page_are_at_their_lines(page: Write, changed: str, to: str, where: list[str]) -> None:
+    with pytest.raises(InputError) as caught:
+        checks.check(page(ON_THE_PAGE.replace(changed, to)))
+    assert [each.where.partition("study.yaml:")[2] for each in caught.value.mistakes] == where
+
+
 def test_a_damaged_trace_is_reported_with_its_line_and_the_line_naming_it(page: Write, tmp_path: Path) -> None:
     (tmp_path / "trace.swf").write_text("; Version: 2\n1 0 0 x 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n")
     with pytest.raises(InputError, match=r"study\.yaml:4:.*trace\.swf:2:7.*expected a number, got 'x'"):

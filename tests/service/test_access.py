@@ -112,6 +112,11 @@ def test_a_command_says_which_role_it_needs(guarded: Server) -> None:
         command, capture_output=True, text=True, env={**os.environ, "FLUXRES_TOKEN": WORDS["rack0"]}, check=False
     )
     assert "a program asks for its part (fluxres.connect)" in done.stderr
+    command = [sys.executable, "-m", "fluxres", "--store", guarded.url, "--graph", "demo", "nodes"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "FLUXRES_TOKEN": WORDS["other"]}, check=False
+    )
+    assert done.stderr == "fluxres: ERROR token 'other' is not for graph 'demo'\n"
 
 
 def test_every_route_but_two_asks_for_a_role() -> None:
@@ -224,6 +229,26 @@ def test_a_part_does_not_end_what_others_hold_by_events(ask: Send) -> None:
         assert ask("ops", "job?job=theirs")[0] == 200
     finally:
         ask("ops", "free", {"job": "theirs"})
+
+
+def test_only_admins_end_maintenance_before_its_time(ask: Send) -> None:
+    body = {"wanted": "/demo/rack1/node3", "name": "pump", "start": "+1d", "duration_s": 60}
+    made = ask("ops", "reserve", body)[1]
+    end = made["windows"][-1]["end"]
+    try:
+        for operation, early in (
+            ("expire", {"before": end + 60}),
+            ("events", {"events": [{"event": "expire", "before": round((end + 60) * 1e6)}]}),
+            ("events", {"events": [{"event": "free", "job": "pump", "pools": None, "start": None, "end": None}]}),
+            ("child/open", {"job": "pump"}),
+        ):
+            status, document = ask("flux", operation, early)
+            assert (status, document["error"]) in ((403, "forbidden"), (400, "usage")), operation
+        assert ask("flux", "expire", {"before": end - 60})[0] == 200
+        assert ask("eyes", "reservations")[1]["reservations"] == [made]
+        assert ask("ops", "expire", {"before": end + 60}) == (200, {"ended": ["pump"]})
+    finally:
+        ask("ops", "unreserve", {"name": "pump"})
 
 
 def test_a_part_reserves_and_gives_up_its_own_pools_only(ask: Send) -> None:

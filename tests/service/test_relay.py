@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -125,6 +128,20 @@ def test_a_relay_that_is_killed(server: Server, demo: Any) -> None:
     assert [one["reason"] for one in demo.log(job="a") if one["event"] == "free"] == ["the lease of its graph 'part' was over"]
 
 
+def test_a_relay_whose_parent_is_away_ends_with_a_line(tmp_path: Path) -> None:
+    with running(demo_store(tmp_path)) as parent:
+        with fluxres.connect(parent.url) as graph:
+            graph.allocate("/demo/rack0", job="a", duration_s=3600)
+        with serving_rack0(parent.url, "--lease", "60") as relay:
+            parent.process.kill()
+            parent.process.wait()
+            status, errors = relay.stop()
+    assert status == 0
+    assert "Traceback" not in errors
+    said = "graph 'part' cannot be ended: .*: the server cannot be reached.*; job 'a' is freed once its lease is over"
+    assert re.search(said, errors)
+
+
 def test_a_relay_that_was_stopped_for_longer_than_its_lease(server: Server, demo: Any) -> None:
     with serving_rack0(server.url) as relay, fluxres.connect(relay.url, timeout_s=20) as part:
         part.allocate(RACK0[2], job="k")
@@ -222,3 +239,14 @@ def test_tokens_of_a_relay_and_of_its_parent(tmp_path: Path) -> None:
             for name, kind in (("some", Forbidden), ("none", Forbidden), ("nobody", Unauthorized)):
                 with pytest.raises(kind):
                     relay.connection(f"{name}-0123456789abcdef").make(Request("GET", of_graph("part", "jobs")))
+
+
+def test_a_command_grows_the_child_through_its_own_server(server: Server, demo: Any) -> None:
+    demo.free("a")
+    demo.allocate(RACK0[:3], job="a", duration_s=3600)
+    with serving_rack0(server.url) as relay:
+        command = [sys.executable, "-m", "fluxres", "--store", relay.url, "child", "grow", "part"]
+        done = subprocess.run([*command, "-N1", "-x"], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (0, f"{RACK0[3]}\n")
+        done = subprocess.run([*command, "/demo/rack1/node4"], capture_output=True, text=True, check=False)
+        assert (done.returncode, "ask the server of its parent" in done.stderr) == (2, True)

@@ -112,13 +112,13 @@ def make_runs(
 
 
 def _require_real(study: Study) -> None:
-    """Refuse a study of which a setting cannot be run in processes, before anything is run."""
     from fluxres.experiments import real
     from fluxres.launch import hierarchy
 
-    for each in (run for run in study.runs if run.repeat == 0):
-        wanted = real.wanted(each)
+    def start(wanted: Wanted) -> None:
         hierarchy.check(wanted.machine.graph, wanted.hierarchy, _ensemble(wanted), inventory=wanted.inventory)
+
+    real.require(study, start)
 
 
 def _run_really(study: Study, out: Path) -> None:
@@ -135,7 +135,9 @@ def _run_really(study: Study, out: Path) -> None:
             place = folder.runs / run.key
             if real.read(place) is None:
                 wanted = real.wanted(run)
-                found = hierarchy.run(wanted.machine.graph, wanted.hierarchy, _ensemble(wanted), inventory=wanted.inventory)
+                found = hierarchy.run(
+                    wanted.machine.graph, wanted.hierarchy, _ensemble(wanted), inventory=wanted.inventory, keeps_starts=True
+                )
                 for instance, what in found.notes.items():
                     note(f"run {run.key}, {instance}: {what}")
                 measured = real.Real(
@@ -149,7 +151,7 @@ def _run_really(study: Study, out: Path) -> None:
                     os.getloadavg()[0],
                 )
                 if found.is_complete:
-                    real.write(place, measured)
+                    real.write(place, measured, found.starts_s)
 
 
 def _ensemble(wanted: Wanted) -> Ensemble:

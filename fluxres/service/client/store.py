@@ -170,9 +170,11 @@ class RemoteStore:
         return [_entry(one) for one in reply.document()["undone"]]
 
     def parent(self, name: str) -> str:
-        """The graph that a graph is a part of. Errors: UsageError if there is none; HoldLapsed if it was dropped."""
+        """The graph that a graph is a part of. Errors: UnknownGraph; UsageError if there is none; HoldLapsed if it went."""
         standing = self.standings(name).get(name)
         if standing is None:
+            if name not in (known := self.names()):
+                raise UnknownGraph(f"no graph '{name}'", hint=f"there is {', '.join(known) or 'none'}")
             hint = "`copy --job` makes a graph of what a job holds"
             raise UsageError("is no part of another graph", where=f"graph '{name}'", hint=hint)
         if standing.graph is None:
@@ -230,7 +232,9 @@ class RemoteStore:
         """The graph of this name, else the one in the address, else the one in use. Errors: UnknownGraph."""
         found = name or self._chosen or self.default
         if found is None:
-            raise UnknownGraph("no graph is in use", where=self.url, hint="name one with --graph")
+            raise UnknownGraph(
+                "no graph is in use", where=self.url, hint="name one with --graph, or add one with: fluxres load SOURCE"
+            )
         return found
 
     def _open(self, name: str | None, clock: Clock | None) -> tuple[ResourceGraph, str | None]:
@@ -238,7 +242,8 @@ class RemoteStore:
         try:
             reply = self.connection.get(of_graph(name, "snapshot"))
         except Forbidden as error:
-            error.hint = f"{error.hint}; commands read all of it, and a program asks for its part (fluxres.connect)"
+            if error.hint:  # of a token that is for a part
+                error.hint = f"{error.hint}; commands read all of it, and a program asks for its part (fluxres.connect)"
             raise
         return opened_snapshot(reply, name, clock or clocks.system), reply.revision
 

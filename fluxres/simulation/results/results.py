@@ -171,6 +171,8 @@ def _hosts(ids: str) -> str:
 class SizesCsv:
     """A sink that writes the sizes of malleable jobs over time: job, instance, moment in seconds and units from then on.
 
+    The last moment of a job is its end, from which on it has none.
+
     Args:
         file: open for text. Jobs of one size have no lines; `jobs.csv` has theirs.
     """
@@ -181,7 +183,8 @@ class SizesCsv:
 
     def add(self, job: Finished) -> None:
         for each in (*job.earlier, job):
-            self._writer.writerows((each.id, each.instance, _text(moment), units) for moment, units in each.sizes)
+            course = (*each.sizes, (each.end, 0)) if each.sizes else ()
+            self._writer.writerows((each.id, each.instance, _text(moment), units) for moment, units in course)
 
     def close(self) -> None:
         """No-op: nothing is buffered."""
