@@ -236,7 +236,8 @@ def _of_words(text: str) -> Digests:
     for word in text.replace(",", " ").split():
         parts = word.split(":", 2)
         if len(parts) != 3:
-            raise InputError("expected words NAME:ROLE:TOKEN", where=f"${VARIABLE}")
+            hint = "a file of tokens is given by --tokens"
+            raise InputError("expected words NAME:ROLE:TOKEN", where=f"${VARIABLE}", hint=hint)
         entries.append((parts[0], _Entry(parts[1], parts[2])))
     return _checked(entries)
 

@@ -19,7 +19,7 @@ import msgspec
 
 from fluxres import limits
 from fluxres.clock import stopwatch
-from fluxres.errors import FluxresError
+from fluxres.errors import FluxresError, StaleHandle
 from fluxres.service.thread_names import show_name
 from fluxres.store import Entry, Store
 
@@ -73,10 +73,12 @@ class Feed:
         Each item is an event of a stream of server-sent events, or a comment. The first one is a comment with the number
         after which the events begin: a reader whose stream breaks before the first event resumes it there.
 
-        Errors: StoreError, UnknownGraph at the beginning.
+        Errors: StoreError, UnknownGraph, StaleHandle at the beginning.
         """
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self._begin, loop)
+        if after is not None and after > self._last:
+            await loop.run_in_executor(None, self._require_written, after)
         last = self._last if after is None else after
         yield b": following %d\n\n" % last
         while not self._is_closed:
@@ -116,9 +118,22 @@ class Feed:
             if self._thread is not None:
                 return
             self._loop = loop
-            self._last = next((entry.seq for entry in self._store.log(self._name, limit=1)), 0)
+            self._last = self._latest()
             self._thread = threading.Thread(target=self._run, name=f"fluxres-feed-{self._name}", daemon=True)
             self._thread.start()
+
+    def _latest(self) -> int:
+        return next((entry.seq for entry in self._store.log(self._name, limit=1)), 0)
+
+    def _require_written(self, number: int) -> None:
+        """Refuse a number that the journal has not reached: nothing would be told until then.
+
+        Errors: StaleHandle.
+        """
+        latest = self._latest()
+        if number > latest:
+            said = f"there is no event {number}, the latest is {latest}: it was restored from an earlier copy, or created anew"
+            raise StaleHandle(said, where=f"graph '{self._name}'", hint="read the graph again, and follow it from there")
 
     def _run(self) -> None:
         show_name()

@@ -1,7 +1,8 @@
 """`fluxres serve`: the application in uvicorn, until a signal ends it.
 
 SIGTERM and Ctrl-C end it in order: it is not ready any more, refuses new requests, ends its event streams, answers what it has
-begun, and closes the store. SIGHUP reads the tokens again.
+begun, and closes the store. Another Ctrl-C ends it without waiting for answers that are being sent. SIGHUP reads the tokens and
+the certificate again.
 """
 
 from __future__ import annotations
@@ -96,6 +97,11 @@ class _Server(uvicorn.Server):
             self._ready()
             notify("READY=1")
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        if self.force_exit:  # its base class gives nothing back then: neither the lease of the store nor what a child holds
+            await self.lifespan.shutdown()
+
     def end(self) -> None:
         """End in order; any thread may call it."""
         self._loop.call_soon_threadsafe(self.handle_exit, signal.SIGTERM, None)
@@ -147,12 +153,9 @@ def serve(store: str | None, access: Access, listening: Listening, tell: Callabl
         try:
             config.load()
         except OSError as error:
-            if isinstance(error, ssl.SSLError):
-                said, hint = "is no certificate (PEM) of this key", f"give one that belongs to {listening.key}"
-                raise UsageError(said, where=str(listening.certificate), hint=hint) from None
-            raise UsageError(error.strerror or str(error), where=str(listening.certificate)) from None
+            raise _refused(error, listening) from None
         with suppress(ValueError, AttributeError):
-            signal.signal(signal.SIGHUP, lambda *_: access.reload())
+            signal.signal(signal.SIGHUP, lambda *_: _read_again(access, listening, config.ssl))
         leadership = site.leadership
         leadership.begin(reached, is_open=access.is_open, may_stand_by=listening.may_stand_by)
         server = _Server(config, gate, site, lambda: tell(address, leadership))
@@ -180,6 +183,27 @@ def _site(store: str | None, access: Access, listening: Listening) -> tuple[Site
     site = Site(store, listening.question_s, listening.life_s, child)
     site.store.graphs()  # a store that cannot be read is an error of this command
     return site, make(site, access)
+
+
+def _read_again(access: Access, listening: Listening, used: ssl.SSLContext | None) -> None:
+    """Read the tokens, and the certificate with its key; with a mistake in one of them, it stays as it is."""
+    access.reload()
+    if used is None or listening.certificate is None:
+        return
+    try:
+        # First apart: a certificate that does not belong to the key would take the old key away.
+        for context in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), used):
+            context.load_cert_chain(listening.certificate, listening.key)
+    except OSError as error:
+        _log.error("the certificate stays as it is: %s", _refused(error, listening))
+
+
+def _refused(error: OSError, listening: Listening) -> UsageError:
+    """What is wrong with a certificate or its key."""
+    where = str(listening.certificate)
+    if isinstance(error, ssl.SSLError):
+        return UsageError("is no certificate (PEM) of this key", where=where, hint=f"give one that belongs to {listening.key}")
+    return UsageError(error.strerror or str(error), where=where)
 
 
 def _require_store(url: str) -> None:

@@ -5,9 +5,13 @@ It writes under the lease of a child. Nobody stands by for it: when the lease is
 
 from __future__ import annotations
 
-from fluxres.errors import HoldLapsed
+import logging
+
+from fluxres.errors import HoldLapsed, StoreError
 from fluxres.service.client.child import RemoteChild
 from fluxres.store.child import Child
+
+_log = logging.getLogger("fluxres.service")
 
 
 class Tenancy:
@@ -45,5 +49,9 @@ class Tenancy:
         return self.child.loss or HoldLapsed("it is ending", where=where, hint=hint)
 
     def close(self) -> None:
-        """Give everything back."""
-        self.child.end()
+        """Give everything back. Where the store, or the server of the parent, is away, the parent does it after the lease."""
+        child = self.child
+        try:
+            child.end()
+        except StoreError as error:
+            _log.error("graph '%s' cannot be ended: %s; job '%s' is freed once its lease is over", child.name, error, child.job)

@@ -112,6 +112,11 @@ def test_a_command_says_which_role_it_needs(guarded: Server) -> None:
         command, capture_output=True, text=True, env={**os.environ, "FLUXRES_TOKEN": WORDS["rack0"]}, check=False
     )
     assert "a program asks for its part (fluxres.connect)" in done.stderr
+    command = [sys.executable, "-m", "fluxres", "--store", guarded.url, "--graph", "demo", "nodes"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "FLUXRES_TOKEN": WORDS["other"]}, check=False
+    )
+    assert done.stderr == "fluxres: ERROR token 'other' is not for graph 'demo'\n"
 
 
 def test_every_route_but_two_asks_for_a_role() -> None:

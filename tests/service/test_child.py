@@ -188,3 +188,22 @@ def test_what_a_server_of_a_child_says(tmp_path: Path) -> None:
         assert server.answers("GET", "/v1/graphs/demo/jobs")[0] == 404
         assert server.answers("POST", "/v1/graphs?name=new", json.dumps(DEMO).encode())[0] == 400
         assert server.says("graph 'demo.a' has what job 'a' of graph 'demo' holds")
+
+
+@pytest.mark.parametrize("is_of_job", [True, False])
+def test_ctrl_c_twice_gives_back_what_is_held(tmp_path: Path, is_of_job: bool) -> None:
+    """The second one comes while the server ends; nothing waits for a lease."""
+    store = demo_store(tmp_path)
+    with fluxres.open(store) as demo:
+        demo.allocate(NODES[0], job="a")
+    with running(store, "--lease", "60", *(["--job", "a"] if is_of_job else [])) as server:
+        for _ in range(2):
+            server.process.send_signal(signal.SIGINT)
+            clock.sleep(0.02)
+        _, errors = server.process.communicate(timeout=30)
+        assert (server.process.returncode, "Traceback" in errors) == (0, False)
+    with running(store) as after:
+        assert "has ended" not in after.stop()[1]  # it did not take over: the lease was given back
+    assert open_store(store).names() == ["demo"]
+    with fluxres.open(store) as demo:
+        assert ("a" in demo.jobs()) != is_of_job

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import threading
 import time
@@ -123,6 +124,20 @@ def test_a_relay_that_is_killed(server: Server, demo: Any) -> None:
         wait_until(lambda: demo.jobs() == [])
     assert len(demo.allocate("slot=8/node", job="b").pools) == 8
     assert [one["reason"] for one in demo.log(job="a") if one["event"] == "free"] == ["the lease of its graph 'part' was over"]
+
+
+def test_a_relay_whose_parent_is_away_ends_with_a_line(tmp_path: Path) -> None:
+    with running(demo_store(tmp_path)) as parent:
+        with fluxres.connect(parent.url) as graph:
+            graph.allocate("/demo/rack0", job="a", duration_s=3600)
+        with serving_rack0(parent.url, "--lease", "60") as relay:
+            parent.process.kill()
+            parent.process.wait()
+            status, errors = relay.stop()
+    assert status == 0
+    assert "Traceback" not in errors
+    said = "graph 'part' cannot be ended: .*: the server cannot be reached.*; job 'a' is freed once its lease is over"
+    assert re.search(said, errors)
 
 
 def test_a_relay_that_was_stopped_for_longer_than_its_lease(server: Server, demo: Any) -> None:

@@ -17,9 +17,10 @@ import pytest
 import fluxres
 from fluxres import limits
 from fluxres.clock import system
+from fluxres.errors import StaleHandle
 from fluxres.service import feed
 from fluxres.service.feed import Feed
-from fluxres.store import open_store
+from fluxres.store import open_store, upkeep
 from tests.service import streams
 from tests.service.conftest import Server, demo_store, running
 from tests.service.test_api import send
@@ -85,6 +86,34 @@ def test_a_stream_is_resumed_where_it_ended(server: Server) -> None:
     beginning = Reader(server, "?after=0")
     assert [int(one["id"]) for one in beginning.take(6)] == [1, 2, 3, 4, 5, 6]
     beginning.close()
+
+
+def test_a_number_that_the_journal_has_not_reached_is_refused(server: Server, tmp_path: Path) -> None:
+    """A store that was restored from an earlier copy counts from there: a stream would be silent until the old number."""
+    dump = tmp_path / "site.jsonl"
+    upkeep.dump_to(open_store(server.store), dump)
+    with fluxres.connect(server.url) as graph:
+        for number in range(3):
+            graph.allocate("slot=1/node", job=f"j{number}")
+        events = graph.events(after=3)
+        assert next(events)["number"] == 4
+        upkeep.restore(open_store(server.store), dump, replace=True)
+        until = time.monotonic() + 20
+        while graph.jobs():
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        with pytest.raises(StaleHandle, match=r"there is no event 4, the latest is 1: .* restored .*\(read the graph again"):
+            next(events)
+        graph.allocate("slot=1/node", job="new")
+        assert next(graph.events(after=1))["context"]["job"] == "new"
+
+    async def ask() -> None:
+        async with fluxres.aconnect(server.url) as other:
+            with pytest.raises(StaleHandle, match="there is no event 3, the latest is 2"):
+                await anext(other.events(after=3))
+
+    asyncio.run(ask())
+    assert send(server, "GET", "/v1/graphs/demo/events", headers={"last-event-id": "3"})[0] == 409
 
 
 def test_changes_of_other_processes_are_told_too(server: Server) -> None:

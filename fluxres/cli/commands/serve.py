@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     "--tokens",
     metavar="FILE",
     shell_complete=completing.file,
-    help="Tokens, their roles and scopes (fluxres help service). Default: $FLUXRES_TOKENS. Needed unless ADDRESS is of this "
-    "machine.",
+    help="Tokens, their roles and scopes (fluxres help service). Default: NAME:ROLE:TOKEN words in $FLUXRES_TOKENS. Needed "
+    "unless ADDRESS is of this machine.",
 )
 @click.option("--tls-cert", metavar="FILE", shell_complete=completing.file, help="Certificate (PEM), for HTTPS.")
 @click.option("--tls-key", metavar="FILE", shell_complete=completing.file, help="Its private key (PEM).")
@@ -95,7 +95,7 @@ def serve_command(settings: Settings, /, tokens: str | None, tls_cert: str | Non
         from fluxres.service import access, run
         from fluxres.service.tenancy import Tenancy
     except ModuleNotFoundError as error:
-        raise UsageError(f"the service needs {error.name}", hint="pip install litestar uvicorn prometheus-client") from None
+        raise UsageError(f"the service needs {error.name}", hint="pip install 'fluxres[service]'") from None
 
     def tell(address: str, leadership: Leadership | Tenancy) -> None:
         facts = {"url": address, "leads": leadership.is_leading, "leader": leadership.leader, "epoch": leadership.epoch}

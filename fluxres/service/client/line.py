@@ -8,10 +8,14 @@ import os
 from collections.abc import AsyncGenerator, Mapping
 from typing import Final, NamedTuple
 
-import h11
-
+from fluxres.errors import UsageError
 from fluxres.service.client.addresses import Address
 from fluxres.service.client.requests import Request, error_of
+
+try:
+    import h11
+except ModuleNotFoundError:
+    raise UsageError("asyncio needs the package h11", hint="pip install 'fluxres[asyncio]'") from None
 
 _READ_BYTES: Final = 1 << 16
 

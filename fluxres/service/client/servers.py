@@ -17,6 +17,8 @@ from fluxres.service.client.requests import Request
 _TRIES: Final = 3
 _BEFORE_SENDING: Final = (ConnectionRefusedError, gaierror, SSLCertVerificationError)
 """Nothing was sent: there is no connection."""
+_OTHER_NAMES: Final = (62, 64)
+"""X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH of OpenSSL, which `ssl` does not name."""
 PAUSE_S: Final = 0.2
 
 Failure = FluxresError | OSError | HTTPException
@@ -118,7 +120,10 @@ def unreachable(at: Address, error: Exception, timeout_s: float) -> StoreError:
     said = getattr(error, "strerror", None) or str(error) or type(error).__name__
     if isinstance(error, SSLCertVerificationError):
         hint = "if you trust its certificate: export SSL_CERT_FILE=FILE (PEM)"
-        return StoreError(f"the certificate of the server is refused: {error.verify_message}", where=str(at), hint=hint)
+        if error.verify_code in _OTHER_NAMES:
+            hint = "name it as its certificate does"
+        said = error.verify_message.rstrip(".")
+        return StoreError(f"the certificate of the server is refused: {said}", where=str(at), hint=hint)
     hint = "is `fluxres serve` running?"
     if isinstance(error, RemoteDisconnected) and not at.secure:
         hint = "does it speak HTTPS?"

@@ -230,7 +230,9 @@ class RemoteStore:
         """The graph of this name, else the one in the address, else the one in use. Errors: UnknownGraph."""
         found = name or self._chosen or self.default
         if found is None:
-            raise UnknownGraph("no graph is in use", where=self.url, hint="name one with --graph")
+            raise UnknownGraph(
+                "no graph is in use", where=self.url, hint="name one with --graph, or add one with: fluxres load SOURCE"
+            )
         return found
 
     def _open(self, name: str | None, clock: Clock | None) -> tuple[ResourceGraph, str | None]:
@@ -238,7 +240,8 @@ class RemoteStore:
         try:
             reply = self.connection.get(of_graph(name, "snapshot"))
         except Forbidden as error:
-            error.hint = f"{error.hint}; commands read all of it, and a program asks for its part (fluxres.connect)"
+            if error.hint:  # of a token that is for a part
+                error.hint = f"{error.hint}; commands read all of it, and a program asks for its part (fluxres.connect)"
             raise
         return opened_snapshot(reply, name, clock or clocks.system), reply.revision
 

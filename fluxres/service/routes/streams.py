@@ -40,7 +40,7 @@ async def events(
 
     The `id` of an event is its number in the journal. A stream that ended is resumed with the header `Last-Event-ID`.
     """
-    caller_of(request).require_whole("the events")
+    caller_of(request).require_whole("a stream of events")
     if last_event_id is not None:
         if not last_event_id.isdecimal() or len(last_event_id) > 16:
             raise UsageError(f"Last-Event-ID: expected a number, got {last_event_id!r:.40}")
