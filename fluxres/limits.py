@@ -347,6 +347,9 @@ QUEUE_ASK_SECONDS: Final = 5.0
 """Seconds after which a waiting process asks a store in a database server how it stands: processes of other users and machines
 cannot wake it."""
 
+CORRECTIONS_MAX: Final = 100_000
+"""Corrections of the predicted run time of one job: a corrector that gives it hardly more time each time would take for ever."""
+
 IDLE_EVENTS_MAX: Final = 10_000
 """External events, such as failures of a model without end, in a row that leave nothing to wait for but the next one."""
 

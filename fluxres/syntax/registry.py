@@ -95,8 +95,8 @@ class Registry(Generic[T]):
         if not text.startswith("{"):
             return dict(parameters.pairs(text, where))
         try:
-            found: dict[str, Any] = json.loads(text)
-        except ValueError as error:
+            found: dict[str, Any] = json.loads(text, object_pairs_hook=lambda pairs: _once(pairs, where))
+        except (ValueError, RecursionError) as error:
             raise UsageError(f"not a JSON object: {error}", where=where) from None
         return found
 
@@ -121,7 +121,8 @@ class Registry(Generic[T]):
     def _require(self, missing: Collection[str], kind: Any, where: str) -> None:
         if missing:
             said = f"{kind.__name__} has no method {' and '.join(sorted(missing))}"
-            raise UsageError(said, where=where, hint=f"a {self.what} has {' and '.join(self.methods)}")
+            article = "an" if self.what[0] in "aeiou" else "a"
+            raise UsageError(said, where=where, hint=f"{article} {self.what} has {' and '.join(self.methods)}")
 
     def find(self, name: str) -> Any:
         """The class of this name, imported if it is that of another package or in a file.
@@ -153,7 +154,7 @@ class Registry(Generic[T]):
             raise UsageError(f"cannot be read: {(error.strerror or str(error)).lower()}", where=where) from None
         try:
             module = _imported(str(path), changed)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise UsageError(f"cannot be imported: {type(error).__name__}: {error}", where=where) from error
         found = getattr(module, name, None)
         if found is None:
@@ -169,6 +170,27 @@ class Registry(Generic[T]):
         if values is not None and not isinstance(values, Mapping):
             raise UsageError(f"expected parameters by name, got {shown(values)}", where=f"{self.what} {name!s:.80}")
         return str(name), values or {}
+
+
+class Reported:
+    """Reports what code of other packages raises as a UsageError that names it.
+
+    >>> with Reported("estimate model Mine"):
+    ...     1 / 0
+    Traceback (most recent call last):
+        ...
+    fluxres.errors.UsageError: estimate model Mine: ZeroDivisionError: division by zero
+    """
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, FluxresError):
+            raise UsageError(f"{type(error).__name__}: {error}", where=self.where) from error
 
 
 def split(text: str) -> tuple[str, str]:
@@ -204,6 +226,16 @@ def _known(factory: Factory[Any], without: tuple[str, ...]) -> parameters.Known:
         return {}
 
 
+def _once(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
+    """An object of JSON, whose keys must differ."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise UsageError(f"{key:.80} is given twice", where=where)
+        found[key] = value
+    return found
+
+
 def _loaded(place: str) -> Any:
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)
@@ -220,7 +252,7 @@ def _imported(path: str, changed: int) -> ModuleType:
     sys.modules[name] = module  # dataclasses look there
     try:
         spec.loader.exec_module(module)
-    except Exception:
+    except BaseException:
         del sys.modules[name]
         raise
     return module

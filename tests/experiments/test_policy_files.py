@@ -209,3 +209,11 @@ def test_fractions_of_a_tick_are_refused_in_words() -> None:
         simulate([Submission(7, 0.5, 1, 1, 1)], of_number(8))
     with pytest.raises(InputError, match=r"job 8: run: expected whole microseconds, got 1\.5"):
         simulate([Submission(7, 0, 1, 1, 1), Submission(8, 0, 1.5, 1, 1)], of_number(8))
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_times_below_zero_are_refused_in_words(at: int) -> None:
+    given = [7, 0, 1, 1, 1]
+    given[at] = -5
+    with pytest.raises(InputError, match=r"^job 7: (submit|run|limit): expected at least 0, got -5$"):
+        simulate([Submission(*given)], of_number(8))

@@ -231,6 +231,26 @@ def test_a_part_does_not_end_what_others_hold_by_events(ask: Send) -> None:
         ask("ops", "free", {"job": "theirs"})
 
 
+def test_only_admins_end_maintenance_before_its_time(ask: Send) -> None:
+    body = {"wanted": "/demo/rack1/node3", "name": "pump", "start": "+1d", "duration_s": 60}
+    made = ask("ops", "reserve", body)[1]
+    end = made["windows"][-1]["end"]
+    try:
+        for operation, early in (
+            ("expire", {"before": end + 60}),
+            ("events", {"events": [{"event": "expire", "before": round((end + 60) * 1e6)}]}),
+            ("events", {"events": [{"event": "free", "job": "pump", "pools": None, "start": None, "end": None}]}),
+            ("child/open", {"job": "pump"}),
+        ):
+            status, document = ask("flux", operation, early)
+            assert (status, document["error"]) in ((403, "forbidden"), (400, "usage")), operation
+        assert ask("flux", "expire", {"before": end - 60})[0] == 200
+        assert ask("eyes", "reservations")[1]["reservations"] == [made]
+        assert ask("ops", "expire", {"before": end + 60}) == (200, {"ended": ["pump"]})
+    finally:
+        ask("ops", "unreserve", {"name": "pump"})
+
+
 def test_a_part_reserves_and_gives_up_its_own_pools_only(ask: Send) -> None:
     assert ask("ops", "reserve", {"wanted": "/demo/rack1/node3", "name": "pump", "start": "+1d", "duration_s": 60})[0] == 200
     try:

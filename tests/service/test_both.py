@@ -239,6 +239,15 @@ def test_ended_records_expire(graph: Any) -> None:
     assert graph.expire() == []
 
 
+def test_a_job_holds_nothing_before_it_starts(graph: Any) -> None:
+    begin = time.time() + 3600
+    graph.allocate("slot=2/node", job="j1", start=begin, duration_s=60)
+    assert [len(graph.allocated("j1", at=begin + after).paths()) for after in (-60, 30, 90)] == [0, 2, 0]
+    assert [len(graph.allocation("j1", at=begin + after).pools) for after in (-60, 30, 90)] == [0, 2, 0]
+    with pytest.raises(fluxres.UnknownJob):
+        graph.allocated("j2", at=begin)
+
+
 def test_maintenance_is_reserved_and_given_up(graph: Any) -> None:
     begin = time.time() + 3600
     made = graph.reserve(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -237,3 +239,14 @@ def test_tokens_of_a_relay_and_of_its_parent(tmp_path: Path) -> None:
             for name, kind in (("some", Forbidden), ("none", Forbidden), ("nobody", Unauthorized)):
                 with pytest.raises(kind):
                     relay.connection(f"{name}-0123456789abcdef").make(Request("GET", of_graph("part", "jobs")))
+
+
+def test_a_command_grows_the_child_through_its_own_server(server: Server, demo: Any) -> None:
+    demo.free("a")
+    demo.allocate(RACK0[:3], job="a", duration_s=3600)
+    with serving_rack0(server.url) as relay:
+        command = [sys.executable, "-m", "fluxres", "--store", relay.url, "child", "grow", "part"]
+        done = subprocess.run([*command, "-N1", "-x"], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (0, f"{RACK0[3]}\n")
+        done = subprocess.run([*command, "/demo/rack1/node4"], capture_output=True, text=True, check=False)
+        assert (done.returncode, "ask the server of its parent" in done.stderr) == (2, True)

@@ -192,6 +192,8 @@ def test_commands_change_a_child_on_a_server(server: Server) -> None:
         assert child("grow", "part", "-N9", "-x")[0] == 3  # never
         status, said = child("grow", "demo", "-N1", "-x")
         assert (status, "is no part of another graph" in said) == (2, True)
+        status, said = child("grow", "nosuch", "-N1", "-x")
+        assert (status, "no graph 'nosuch'" in said) == (2, True)
         assert child("extend", "part")[0] == 2
         mine.graph.allocate("/demo/rack0/node2", job="inner")
         assert child("grow", "part", "/demo/rack0/node3") == (0, "/demo/rack0/node3\n")

@@ -98,6 +98,13 @@ class TestEveryKind:
         (tmp_path / "broken.py").write_text("1 / 0\n", encoding="utf-8")
         with pytest.raises(UsageError, match="cannot be imported: ZeroDivisionError"):
             kind.make(f"{tmp_path}/broken.py:Mine")
+        (tmp_path / "leaves.py").write_text("raise SystemExit(3)\n", encoding="utf-8")
+        with pytest.raises(UsageError, match="cannot be imported: SystemExit: 3"):
+            kind.make(f"{tmp_path}/leaves.py:Mine")
+
+    def test_refuses_a_key_of_json_that_is_given_twice(self, kind: Registry[Any], own: str) -> None:
+        with pytest.raises(UsageError, match=rf"^{kind.what} .*: depth is given twice$"):
+            kind.make(f'{own}:Mine:{{"depth": 1, "depth": 2}}')
 
     def test_a_mapping_has_one_name(self, kind: Registry[Any]) -> None:
         with pytest.raises(UsageError, match="expected a mapping with one name"):

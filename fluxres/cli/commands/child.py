@@ -12,7 +12,7 @@ from fluxres.cli.output import answer
 from fluxres.cli.program import Group
 from fluxres.cli.settings import PLAIN_OUTPUTS, Duration, Settings
 from fluxres.cli.stores import server, store
-from fluxres.errors import UsageError
+from fluxres.errors import UnknownGraph, UsageError
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -39,11 +39,17 @@ def child_command() -> None:
 def grow(settings: Settings, name: str, asked: Asked) -> None:
     """Get more of the parent: pools by name, or what a REQUEST asks for there, until the job ends."""
     if (remote := server(settings)) is not None:
-        above = remote.load(remote.parent(name))
+        above = remote.parent(name)
         from fluxres.syntax.jobspec import to_document
 
-        request = asked.on(above).request
-        wanted = _named(above, targets(above, asked.pools)) if request is None else to_document(request)
+        try:
+            graph = remote.load(above)
+        except UnknownGraph:  # a server for what the job holds has no other graph: it passes requests on
+            graph = remote.load(name)
+            if asked.on(graph).request is None:
+                raise
+        request = asked.on(graph).request
+        wanted = _named(graph, targets(graph, asked.pools)) if request is None else to_document(request)
         paths = remote.sent(remote.child(name, settings.command).grow(wanted, policy=asked.policy))
     else:
         from fluxres.store import child

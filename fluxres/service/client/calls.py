@@ -123,12 +123,21 @@ class Calls(Generic[A, S]):
 
     def allocation(self, job: str, at: Time | None = None) -> Call[A]:
         """What a job holds from now on, or at a moment. Errors: UnknownJob."""
-        return self._held(job, (yield from self._get("job", job=job, at=moment_of(at)))["allocated"])
+        return self._held(job, (yield from self._spans(job, at)))
 
     def allocated(self, job: str, at: Time | None = None) -> Call[RemoteSelection]:
         """Pools with a record of a job. Errors: UnknownJob."""
-        spans = (yield from self._get("job", job=job, at=moment_of(at)))["allocated"]
+        spans = yield from self._spans(job, at)
         return RemoteSelection([RemotePool(path, self._fetch) for path in sorted({one["path"] for one in spans})])
+
+    def _spans(self, job: str, at: Time | None) -> Call[list[dict[str, Any]]]:
+        try:
+            found: list[dict[str, Any]] = (yield from self._get("job", job=job, at=moment_of(at)))["allocated"]
+        except UsageError as error:
+            if error.where != f"job '{job}'":
+                raise
+            return []  # it holds nothing then, but earlier or later
+        return found
 
     def resource_set(self, job: str, scheduling: bool = False) -> Call[dict[str, Any]]:
         """R of all that a job holds now (RFC 20). Errors: UnknownJob."""

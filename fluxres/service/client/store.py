@@ -170,9 +170,11 @@ class RemoteStore:
         return [_entry(one) for one in reply.document()["undone"]]
 
     def parent(self, name: str) -> str:
-        """The graph that a graph is a part of. Errors: UsageError if there is none; HoldLapsed if it was dropped."""
+        """The graph that a graph is a part of. Errors: UnknownGraph; UsageError if there is none; HoldLapsed if it went."""
         standing = self.standings(name).get(name)
         if standing is None:
+            if name not in (known := self.names()):
+                raise UnknownGraph(f"no graph '{name}'", hint=f"there is {', '.join(known) or 'none'}")
             hint = "`copy --job` makes a graph of what a job holds"
             raise UsageError("is no part of another graph", where=f"graph '{name}'", hint=hint)
         if standing.graph is None:

@@ -8,11 +8,12 @@ from typing import Any, Final
 from litestar import Response, post
 from litestar.params import JSONBody
 
+from fluxres.clock import ticks
 from fluxres.errors import Forbidden, UsageError
 from fluxres.model import ResourceGraph, changes, reserving, targets
 from fluxres.render import documents, reservations
 from fluxres.service import answers, requests, scopes, told
-from fluxres.service.access import Role
+from fluxres.service.access import Caller, Role
 from fluxres.service.replies import CHILD, Asked, Keep, T, caller_of, encode, keys_of, reply, site_of
 from fluxres.service.routes.questions import OfGraph
 from fluxres.store.child import gone
@@ -148,8 +149,22 @@ async def extend(request: Asked, graph: OfGraph, data: JSONBody[requests.Extend]
 @post("/expire", opt=SCHEDULER, status_code=200, operation_id="expire")
 async def expire(request: Asked, graph: OfGraph, data: JSONBody[requests.Expire]) -> Response[answers.Ended]:
     """Drop the records that have ended, and stages that have expired."""
-    caller_of(request).require_whole("to expire records")
-    return await change(request, graph, answers.Ended, lambda g: {"ended": g.expire(data.before)})
+    caller = caller_of(request)
+    caller.require_whole("to expire records")
+
+    def operation(g: ResourceGraph) -> dict[str, Any]:
+        if data.before is not None:
+            _require_over(g, caller, ticks(data.before, "before", g.now()))
+        return {"ended": g.expire(data.before)}
+
+    return await change(request, graph, answers.Ended, operation)
+
+
+def _require_over(graph: ResourceGraph, caller: Caller, before: int) -> None:
+    """Let only admins end maintenance before its time. Errors: Forbidden."""
+    last = {name: one.windows[-1][1] for name, one in graph.records.reservations.items()}
+    if any(graph.now() < end <= before for end in last.values()):
+        caller.require_role(Role.ADMIN, "the role admin to end maintenance before its time")
 
 
 @post("/set_state", opt=ADMIN, status_code=200, operation_id="setState")
@@ -269,6 +284,8 @@ async def apply_events(request: Asked, graph: OfGraph, data: JSONBody[requests.E
 
     def operation(g: ResourceGraph) -> dict[str, Any]:
         for event in data.events:
+            if event["event"] == "expire":
+                _require_over(g, caller, event["before"])
             _apply(g, event)
         return {"events": len(data.events)}
 

@@ -20,6 +20,7 @@ from fluxres.clock import FOREVER
 from fluxres.errors import InfeasibleRequest, LimitExceeded, UsageError
 from fluxres.instance.sizes import Option, Sizes
 from fluxres.syntax.count import Count
+from fluxres.syntax.registry import Reported
 
 if TYPE_CHECKING:
     from fluxres.simulation.adaptive.speedup import Speedup
@@ -90,9 +91,10 @@ def speed(model: Speedup, size: int) -> Fraction:
 
     Errors: UsageError for a model that returns anything but a number above 0.
     """
-    found: object = model.of(size)
+    with Reported(f"speedup {type(model).__name__}, size {size}"):
+        found: object = model.of(size)
     if isinstance(found, int | float) and isfinite(found):
         found = Fraction(str(found))
     if not isinstance(found, Fraction) or found <= 0:
-        raise UsageError(f"expected a speed-up above 0, got {found!r:.80}", where=f"speedup {model}, size {size}")
+        raise UsageError(f"expected a speed-up above 0, got {found!r:.80}", where=f"speedup {type(model).__name__}, size {size}")
     return found

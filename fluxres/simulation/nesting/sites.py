@@ -63,7 +63,7 @@ class InstanceRow:
 def _checked(job: Submission | None) -> Submission | None:
     """A submission with whole times.
 
-    Errors: InputError for one with fractions.
+    Errors: InputError for one with fractions, and for times below 0.
     """
     if job is not None and not type(job.submit) is type(job.run) is type(job.limit) is int:
         for name in ("submit", "run", "limit"):
@@ -74,7 +74,10 @@ def _checked(job: Submission | None) -> Submission | None:
                     where=f"job {job.id}",
                     hint="round(seconds * 1_000_000)",
                 )
-        return job._replace(submit=int(job.submit), run=int(job.run), limit=int(job.limit))
+        job = job._replace(submit=int(job.submit), run=int(job.run), limit=int(job.limit))
+    if job is not None and (job.submit < 0 or job.run < 0 or job.limit < 0):
+        name = next(name for name in ("submit", "run", "limit") if getattr(job, name) < 0)
+        raise InputError(f"{name}: expected at least 0, got {getattr(job, name)}", where=f"job {job.id}")
     return job
 
 

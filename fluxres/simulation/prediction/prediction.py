@@ -9,14 +9,15 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from fluxres import limits
 from fluxres.clock import FOREVER, TICKS_PER_S, seconds
-from fluxres.errors import FluxresError, UsageError
+from fluxres.errors import LimitExceeded
 from fluxres.instance.job import Job
 from fluxres.simulation.prediction.correctors import Corrector, Doubling, Increments, ToLimit
 from fluxres.simulation.prediction.predictors import Average, Categories, Perfect, Predictor, Requested, Tsafrir, UsedFraction
 from fluxres.simulation.schedule import Finished
 from fluxres.simulation.workload.workload import Submission
-from fluxres.syntax.registry import Registry
+from fluxres.syntax.registry import Registry, Reported
 
 PREDICTORS: Final[Registry[Predictor]] = Registry(
     "predictor",
@@ -122,7 +123,7 @@ class Prediction:
         """The planned length of a job, in ticks; the same if asked again while it is active."""
         key = job.id, job.submit
         if key not in self._active:
-            with _Named("predictor", self.predictor):
+            with _reported("predictor", self.predictor):
                 length = int(self.predictor.predict(job))
             self._active[key] = max(min(length, job.limit), 1), 0
         return self._active[key][0]
@@ -131,7 +132,11 @@ class Prediction:
         """The next planned length of a job that runs and has reached the end of what was planned, from its start."""
         given: Submission = job.payload
         predicted, number = self._active[given.id, given.submit]
-        with _Named("corrector", self.corrector):
+        if number == limits.CORRECTIONS_MAX:
+            message = f"job {given.id} has outlived {number:,} plans, the last one of {seconds(job.planned)} s"
+            hint = "return more time for each next correction"
+            raise LimitExceeded(message, where=f"corrector {type(self.corrector).__name__}", hint=hint)
+        with _reported("corrector", self.corrector):
             length = int(self.corrector.correct(job.planned, job.duration, number))
         self._active[given.id, given.submit] = predicted, number + 1
         return min(max(length, now - job.started + 1), job.duration)
@@ -143,20 +148,10 @@ class Prediction:
             record: None for a job that was refused.
         """
         if record is not None and record.start >= 0 and record.result != "canceled":
-            with _Named("predictor", self.predictor):
+            with _reported("predictor", self.predictor):
                 self.predictor.ended(job, record.end - record.start)
         return self._active.pop((job.id, job.submit), (job.limit, 0))
 
 
-class _Named:
-    """Reports what a predictor or corrector of another package raises as a UsageError that names it."""
-
-    def __init__(self, what: str, of: object) -> None:
-        self.where = f"{what} {type(of).__name__}"
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, FluxresError):
-            raise UsageError(f"{type(error).__name__}: {error}", where=self.where) from error
+def _reported(what: str, of: object) -> Reported:
+    return Reported(f"{what} {type(of).__name__}")

@@ -21,7 +21,7 @@ from fluxres import limits
 from fluxres.clock import FOREVER, TICKS_PER_S
 from fluxres.errors import LimitExceeded, UsageError
 from fluxres.simulation.workload.workload import Submission, Workload
-from fluxres.syntax.registry import Registry
+from fluxres.syntax.registry import Registry, Reported
 
 
 class EstimateModel(ABC):
@@ -270,9 +270,13 @@ def estimate(workload: Workload, model: str | EstimateModel, seed: int, *, missi
         raise LimitExceeded(message, where="estimates")
     jobs = list(workload.submissions)
     chosen = [at for at, job in enumerate(jobs) if not job.jobs and (job.limit >= FOREVER or not missing)]
-    found = made.estimates([jobs[at] for at in chosen], Random(seed))
+    with Reported(f"estimate model {type(made).__name__}"):
+        found = [max(int(limit), 1) for limit in made.estimates([jobs[at] for at in chosen], Random(seed))]
+    if len(found) != len(chosen):
+        message = f"expected a limit for each of {len(chosen):,} jobs, got {len(found):,}"
+        raise UsageError(message, where=f"estimate model {type(made).__name__}")
     for at, limit in zip(chosen, found, strict=True):
-        jobs[at] = jobs[at]._replace(limit=max(int(limit), 1))
+        jobs[at] = jobs[at]._replace(limit=limit)
     short = sum(jobs[at].run > jobs[at].limit for at in chosen)
     if short:
         workload.notes["jobs run longer than the limit that a model gives them"] = short

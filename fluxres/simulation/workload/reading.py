@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from fluxres.simulation.workload.models import Bursts, Ensemble, Lublin
 from fluxres.simulation.workload.resampling import Resample
 from fluxres.simulation.workload.workload import Submission, Workload
 from fluxres.syntax import parameters
-from fluxres.syntax.registry import Registry, split
+from fluxres.syntax.registry import Registry, Reported, split
 
 MODELS: Final[Registry[Iterable[Submission]]] = Registry(
     "workload model",
@@ -91,8 +91,32 @@ def _model(name: str, text: str, seed: int) -> Iterable[Submission]:
     given, days = model_values(name, text)
     model = MODELS.find(name)
     if days is None:
-        return MODELS.call(name, model, {"seed": seed, **given})
+        made = MODELS.call(name, model, {"seed": seed, **given})
+        if name in MODELS.built_in:
+            return made
+        return (_Listed if hasattr(made, "__len__") else _OfOthers)(f"{MODELS.what} {name:.80}", made)
     return workload.first_days(MODELS.call(name, model, {"jobs": EVERY, "seed": seed, **given}), days)
+
+
+class _OfOthers:
+    """The jobs of a model that is not of this package; what it raises, or makes instead of jobs, is reported with its name."""
+
+    def __init__(self, where: str, made: Iterable[Submission]) -> None:
+        self.where, self.made = where, made
+
+    def __iter__(self) -> Iterator[Submission]:
+        with Reported(self.where):
+            for job in self.made:
+                if not isinstance(job, Submission):
+                    raise UsageError(f"expected a Submission, got {job!r:.80}", where=self.where)
+                yield job
+
+
+class _Listed(_OfOthers):
+    """Those of a model that knows their number."""
+
+    def __len__(self) -> int:
+        return len(self.made)  # type: ignore[arg-type]  # it has one
 
 
 def _size(name: str, text: str) -> int | None:

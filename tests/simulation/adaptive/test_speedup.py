@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from fluxres import UsageError
 from fluxres.simulation.adaptive import speedup
+from fluxres.simulation.adaptive.adaptive import speed
 from fluxres.simulation.adaptive.speedup import Amdahl, Downey, Linear, Speedup, Table, Times, parse
 
 FRACTIONS = st.decimals(0, 1, places=4).map(float)
@@ -163,3 +164,18 @@ def test_other_packages_add_models(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "root" in speedup.models()
     with pytest.raises(UsageError, match="cannot be imported"):
         parse("absent")
+
+
+def test_what_a_model_of_others_does_wrong_names_it() -> None:
+    class Zero:
+        def of(self, size: int) -> Fraction:
+            return Fraction(0)
+
+    class Broken:
+        def of(self, size: int) -> Fraction:
+            raise KeyError(size)
+
+    with pytest.raises(UsageError, match=r"^speedup Zero, size 2: expected a speed-up above 0, got "):
+        speed(Zero(), 2)
+    with pytest.raises(UsageError, match=r"^speedup Broken, size 2: KeyError: 2$"):
+        speed(Broken(), 2)

@@ -113,3 +113,9 @@ def test_the_fit_recovers_the_constants_of_a_model(tmp_path: Path) -> None:
     for each in found.values():
         assert each.factor == pytest.approx(1.0, abs=1e-4)
         assert list(each.totals.values()) == pytest.approx([1.0, 1.0], abs=1e-4)
+
+
+@pytest.mark.parametrize("text", ["fitted:start=1,start=2", "fitted:seen=size/units:8/1,start=1,seen=size/units:8/1"])
+def test_a_term_that_is_given_twice_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"(start|seen) is given twice$"):
+        parse(text)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from fluxres import limits
 from fluxres.clock import FOREVER, TICKS_PER_S
-from fluxres.errors import UsageError
+from fluxres.errors import LimitExceeded, UsageError
 from fluxres.simulation.disturbances.external import Booking, Disturbances, ExternalEvent
 from fluxres.simulation.machine import read
 from fluxres.simulation.prediction.correctors import INCREMENTS_S, Corrector, Increments
@@ -158,6 +159,16 @@ def test_a_corrector_that_does_not_help_is_called_again_until_the_limit() -> Non
     assert result.predictions is not None
     assert result.predictions.corrections == 4
     assert result.metrics.results == {"completed": 3}
+
+
+def test_a_corrector_that_never_helps_comes_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Useless(Corrector):
+        def correct(self, planned: int, requested: int, number: int) -> int:
+            return planned
+
+    monkeypatch.setattr(limits, "CORRECTIONS_MAX", 5)
+    with pytest.raises(LimitExceeded, match=r"corrector Useless: job 3 has outlived 5 plans, the last one of .* \(return more"):
+        simulate([*HISTORY, job(3, 20, 40, 50, 8)], 8, prediction=Prediction("tsafrir", Useless()))
 
 
 @pytest.mark.parametrize(

@@ -111,3 +111,21 @@ def test_too_many_long_jobs_are_refused_with_a_way_out() -> None:
         estimate(made, "tsafrir:max=12h", 0)
     assert "share" in caught.value.hint
     estimate(Workload("none", []), estimates.Modal(), 0)
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        ([1], "expected a limit for each of 2 jobs, got 1"),
+        (None, "TypeError: 'NoneType' object is not iterable"),
+        (["a", "b"], "ValueError: invalid literal for int"),
+    ],
+)
+def test_what_a_model_of_others_does_wrong_names_it(found: object, message: str) -> None:
+    class Odd:
+        def estimates(self, jobs: object, drawn: Random) -> object:
+            return found
+
+    jobs: list[Submission] = [Submission(n, 0, TICKS_PER_S, FOREVER, 1) for n in (1, 2)]
+    with pytest.raises(UsageError, match=f"^estimate model Odd: {message}"):
+        estimate(Workload("two", jobs), Odd(), 0)  # type: ignore[arg-type]  # what a model of others may do

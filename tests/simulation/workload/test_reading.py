@@ -331,3 +331,20 @@ def test_rule_e1_anything_is_a_workload_or_refused_with_a_place(data: bytes) -> 
             list(reader(Source(data, "any")))
         except FluxresError as error:
             assert error.where  # noqa: PT017 - both ends are right
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("yield {'id': 1}", r"expected a Submission, got \{'id': 1\}"),
+        ("yield from 1 / 0", "ZeroDivisionError: division by zero"),
+    ],
+)
+def test_what_a_model_of_others_does_wrong_names_it(line: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "odd.py").write_text(
+        f"class Odd:\n    def __init__(self, seed): ...\n    def __len__(self): return 3\n    def __iter__(self): {line}\n"
+    )
+    made = read(f"{tmp_path}/odd.py:Odd")
+    assert made.count == 3
+    with pytest.raises(UsageError, match=f"^workload model .*odd.py:Odd: {message}$"):
+        list(made)
