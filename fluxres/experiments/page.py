@@ -401,7 +401,7 @@ def _real(found: Comparison) -> str:
             f"{each.real.completed:,}",
             number(each.simulated_s),
             number(each.real.makespan_s),
-            number(each.real.boot_s),
+            number(each.boot_s),
             number(each.ratio),
             *_later(each.starts),
             str(each.real.processors),

@@ -230,6 +230,11 @@ class Pair(NamedTuple):
         """Of the real to the simulated makespan."""
         return self.real.makespan_s / self.simulated_s if self.simulated_s else None
 
+    @property
+    def boot_s(self) -> float:
+        """In whole milliseconds: less is the time that it takes to look at the clock."""
+        return round(self.real.boot_s, 3)
+
 
 def pairs(found: Comparison) -> list[Pair]:
     """The settings that were run both ways, first run of each."""

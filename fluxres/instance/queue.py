@@ -14,6 +14,9 @@ from abc import ABC, abstractmethod
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
+from pathlib import PurePath
+from traceback import extract_tb
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from fluxres import limits
@@ -131,7 +134,14 @@ def _report(policy: QueuePolicy, error: BaseException) -> None:
     """Errors: PolicyError that names the policy, for what it raised itself."""
     if isinstance(error, FluxresError | PassEnded) or not isinstance(error, Exception | Endless):
         return
-    raise PolicyError(f"{type(error).__name__}: {error}", where=f"queue policy {policy.name}") from error
+    raise PolicyError(f"{type(error).__name__}: {error}{_line(policy, error)}", where=f"queue policy {policy.name}") from error
+
+
+def _line(policy: QueuePolicy, error: BaseException) -> str:
+    """The innermost line in the file of the policy, in parentheses; nothing for a policy that is not written in Python."""
+    files = {each.__code__.co_filename for each in vars(type(policy)).values() if isinstance(each, FunctionType)}
+    found = [frame for frame in extract_tb(error.__traceback__) if frame.filename in files]
+    return f" ({PurePath(found[-1].filename).name}, line {found[-1].lineno})" if found else ""
 
 
 class QueueOwner(Scheduler, Member, Protocol):

@@ -24,6 +24,7 @@ from tests.experiments.conftest import SMALL, Write
 from tests.instance.machines import on_nodes
 from tests.simulation import batched
 from tests.simulation.oracle import Asked
+from tests.simulation.test_simulator import job as submitted
 from tests.traceability import ROOT
 
 EXAMPLES = ROOT / "data" / "examples" / "policy"
@@ -114,6 +115,14 @@ def test_the_multifactor_example_limits_the_jobs_of_a_user() -> None:
     result = simulate(work, of_number(8), queue_policy=given)
     assert result.schedule is not None
     assert sorted(start // S for start in result.schedule.start) == [0, 0, 0, 0, 10, 10, 20, 20]
+
+
+def test_a_policy_of_a_file_that_raises_is_told_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(OWN.format("mine").replace("        pass", "        queue.nothing"))
+    result = simulate([submitted(1, 0, 1, 1)], of_number(4), queue_policy=policy(str(tmp_path / "mine.py:Mine")))
+    (told,) = result.errors
+    assert told.startswith("processors: queue policy mine: AttributeError: ")
+    assert told.endswith(" (mine.py, line 7)")
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)

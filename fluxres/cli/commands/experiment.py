@@ -292,7 +292,7 @@ def _real_lines(style: Style, found: Comparison) -> list[str]:
             each.row.label,
             number(each.simulated_s),
             number(each.real.makespan_s),
-            number(round(each.real.boot_s, 3)),
+            number(each.boot_s),
             number(each.ratio),
             f"{each.real.completed}/{each.real.jobs}",
         ]
