@@ -102,8 +102,10 @@ def match(
     size, stop = records.accounts.size, records.accounts.end
     if len(vertices) <= FEW_POOLS_MAX:
         units = amounts.tolist()
-        several = [] if max(units) == 1 else [(v, n) for v, n in zip(vertices.tolist(), units, strict=True) if n > 1]
-        covered = [v for v, amount in several if amount == size.item(v) and stop.item(v) > v + 1]
+        covered = []
+        if max(units) > 1:
+            several = [(v, n) for v, n in zip(vertices.tolist(), units, strict=True) if n > 1]
+            covered = [v for v, amount in several if amount == size.item(v) and stop.item(v) > v + 1]
     elif amounts.max() > 1:
         covered = vertices[(amounts > 1) & (amounts == size[vertices]) & (stop[vertices] > vertices + 1)].tolist()
     else:

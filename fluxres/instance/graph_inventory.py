@@ -25,7 +25,7 @@ from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceed
 from fluxres.instance import recording
 from fluxres.instance.inventory import Hold, Measure, Running
 from fluxres.instance.named import DESCENDING
-from fluxres.instance.refused import Refused, Wanted, Wants, beside
+from fluxres.instance.refused import Refused, Wanted, Wants
 from fluxres.match import Matcher, Placement
 from fluxres.match.policy import policy
 from fluxres.model import changes, matching
@@ -50,6 +50,18 @@ class Reserved(NamedTuple):
     freed: int
 
 
+class Ended(NamedTuple):
+    """A job that has ended, and the requests that had found nothing beside it: the next job may take exactly what it held.
+
+    Args:
+        revision: of the graph, without it.
+    """
+
+    hold: GraphHold
+    failed: Refused
+    revision: int
+
+
 class GraphInventory:
     """An `Inventory` that allocates in its graph.
 
@@ -71,10 +83,12 @@ class GraphInventory:
         self._suspended: dict[int, Reserved] = {}
         """Reservations that were dropped, but are in the records until they are in the way."""
         self._has_fixed_order = _has_fixed_order(match_policy)
-        self._feasible: dict[object, bool] = {}
+        self._feasible: dict[Wanted, bool] = {}
         self._wants = self._new_wants()
         self._failed = Refused()
-        """Requests that found nothing since something was last freed."""
+        """Requests that found nothing since something was last freed, or was freed and taken again."""
+        self._ended: Ended | None = None
+        """The job that ended last, if nothing was freed or taken since then."""
         self._undecided: dict[Wanted, int] = {}
         """Requests that could not be decided or granted since then, with the shortest window for which they could not."""
         self._unreservable = Refused()
@@ -99,13 +113,13 @@ class GraphInventory:
 
     def ask(self, request: Request) -> Request:
         """The request itself, if it can ever be satisfied."""
-        signature = request.resources, *beside(request)
-        known = self._feasible.get(signature)
+        wanted = self._wants.of(request)
+        known = self._feasible.get(wanted)
         if known is None:
             known = self._matcher().satisfiable(request)
             if len(self._feasible) > 4096:
                 self._feasible.clear()
-            self._feasible[signature] = known
+            self._feasible[wanted] = known
         if not known:
             refusal = self.graph.why_not(request)
             if refusal is not None and refusal.never:
@@ -154,12 +168,17 @@ class GraphInventory:
         if found is None:
             return None
         self.unreserve(key)
+        ended, is_same = self._ended, self._ended is not None and self._ended.revision == self.graph.revision
         try:
             hold = self._commit(key, found)
         except InsufficientResources:  # of a supplier of the parent, which serves others first
             self._undecided[wanted] = length
             return None
         self.running.add(hold)
+        if ended is not None:
+            self._ended = None
+            if is_same and not self._failed and ended.hold.has_same(hold):
+                self._failed = ended.failed
         return hold
 
     def _match(self, ask: Request, wanted: Wanted, now: int, end: int) -> Placement | None:
@@ -212,17 +231,24 @@ class GraphInventory:
         return hold
 
     def _commit(self, key: int, found: Placement, *, is_moved: bool = False) -> GraphHold:
-        pools = found.vertices < self.graph.structure.n
-        vertices, amounts = found.vertices[pools], found.amounts[pools]
-        count = self._current_measure().units(vertices, amounts, self.graph.structure.size[vertices])
-        hold = GraphHold(key, found.start, found.end, count, found.vertices, found.amounts, self.graph)
-        if len(found):  # empty for a request that only shares pools
-            with recording.own_changes(self):
-                changes.commit_match(self.graph, found, fluid.encode(key), is_moved=is_moved)
+        graph = self.graph
+        hold = GraphHold(key, found.start, found.end, 0, found.vertices, found.amounts, graph)
+        hold.count = self._current_measure().units(
+            hold.vertices, found.amounts[: len(hold.vertices)], graph.structure.size[hold.vertices]
+        )
+        if len(found.vertices):  # empty for a request that only shares pools
+            is_seen = self.revision == graph.revision
+            try:
+                changes.record_match(graph, found, fluid.encode(key), is_moved=is_moved)
+            finally:
+                if is_seen:  # as `recording.own_changes`, which costs as much as a change
+                    self.revision = graph.revision
         return hold
 
     def forget_failures(self) -> None:
-        self._failed.clear()
+        if self._failed:
+            self._failed = Refused()
+        self._ended = None
         self._undecided.clear()
         self._unreservable.clear()
 
@@ -368,10 +394,16 @@ class GraphInventory:
     # -- the end of claims -------------------------------------------------------------------------------------------
 
     def _free(self, key: int) -> None:
-        job = fluid.encode(key)
-        if self.graph.records.is_holder(job):
-            with recording.own_changes(self):
-                self.graph.free(job)
+        graph, job = self.graph, fluid.encode(key)
+        if graph.records.is_holder(job):
+            is_seen = self.revision == graph.revision
+            try:
+                with graph.write_lock:
+                    changes.expire_stages(graph)
+                    changes.free(graph, job, None, None, None)
+            finally:
+                if is_seen:
+                    self.revision = graph.revision
         self.forget_failures()
 
     def finish(self, key: int, claim: Hold, now: int) -> None:
@@ -381,7 +413,10 @@ class GraphInventory:
             claim.vertices, claim.generation = np.array(known, np.int32), self.graph.generation
         self._disputed.pop(key, None)
         self._expired.pop(key, None)
+        failed = self._failed
         self._free(key)
+        if failed and isinstance(claim, GraphHold):
+            self._ended = Ended(claim, failed, self.graph.revision)
 
     def resize(self, key: int, claim: Hold, now: int, end: int) -> None:
         self.clear()
@@ -594,7 +629,7 @@ class GraphHold(Hold):
     """What was allocated to a job in a graph; usable without the records until the shape of the graph changes.
 
     Args:
-        accounts, amounts: the pools and edges, with the units of each.
+        accounts, amounts: the pools and edges, ascending, with the units of each.
     """
 
     __slots__ = ("accounts", "amounts", "generation", "vertices")
@@ -615,9 +650,18 @@ class GraphHold(Hold):
     def hold(self, accounts: NDArray[np.int32], amounts: NDArray[np.int64], graph: ResourceGraph) -> None:
         self.accounts = accounts
         self.amounts = amounts
-        self.vertices = accounts[accounts < graph.structure.n]
+        n = graph.structure.n  # edges follow the pools
+        self.vertices = accounts if not len(accounts) or accounts.item(-1) < n else accounts[accounts < n]
         """The pools among them."""
         self.generation = graph.generation
+
+    def has_same(self, other: GraphHold) -> bool:
+        """Whether another job got the same units of the same pools, in the same graph."""
+        return (
+            self.generation == other.generation
+            and self.accounts.tobytes() == other.accounts.tobytes()
+            and self.amounts.tobytes() == other.amounts.tobytes()
+        )
 
     def given(self) -> list[tuple[int, int]]:
         """The pools and edges with their units."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
     from fluxres.model import ResourceGraph
     from fluxres.syntax.jobspec import Request
+    from fluxres.syntax.vertex import Vertex
 
 
 Ask = Any
@@ -342,8 +343,25 @@ def requested_units(request: Request, type_name: str) -> int:
     >>> requested_units(wanted, "core"), requested_units(wanted, "node"), requested_units(wanted, "rack")
     (6, 3, 6)
     """
+    resources = request.resources
+    known = _SIZES.get(id(resources))
+    if known is not None and known[0] is resources and known[1] == type_name:
+        return known[2]
+    if len(_SIZES) >= _SIZES_KEPT:
+        _SIZES.clear()
+    size = _size(resources, type_name)
+    _SIZES[id(resources)] = resources, type_name, size
+    return size
+
+
+_SIZES: Final[dict[int, tuple[tuple[Vertex, ...], str, int]]] = {}
+"""By identity, the sizes of resources that many jobs request."""
+_SIZES_KEPT: Final = 4096
+
+
+def _size(resources: tuple[Vertex, ...], type_name: str) -> int:
     found: Counter[str] = Counter()
-    todo = [(vertex, 1) for vertex in request.resources]
+    todo = [(vertex, 1) for vertex in resources]
     while todo:
         vertex, times = todo.pop()
         number = times * vertex.count.min
@@ -392,6 +410,9 @@ class Measure:
         Args:
             sizes: the sizes of these pools.
         """
+        if len(vertices) == 1 and amounts.item(0) == sizes.item(0):
+            v = vertices.item(0)
+            return self._units_before.item(self._ends.item(v)) - self._units_before.item(v)
         whole = amounts == sizes
         if whole.all():
             return self._inside(vertices)

@@ -273,7 +273,7 @@ class ParentSupply:
 
     def _linked_units(self, vertices: Vertices, amounts: Amounts) -> list[tuple[int, int]]:
         linked = self.graph.structure.accounts.linked
-        if linked is None:
+        if linked is None or (len(vertices) == 1 and not linked[vertices[0]]):
             return []
         which = np.asarray(vertices)
         mask = linked[which]

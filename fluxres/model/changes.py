@@ -188,37 +188,49 @@ def allocate_more(
 def commit_match(
     graph: ResourceGraph, found: Placement, job: str, *, is_moved: bool = False, facts: JobFacts | None = None
 ) -> Allocation:
+    """As `record_match`, and return the allocation."""
+    chosen = record_match(graph, found, job, is_moved=is_moved, facts=facts)
+    window = found.start, found.end
+    return Allocation(
+        graph, job, (found.vertices, found.amounts), window, found.nslots, found.implied, picked=found.picked, chosen=chosen
+    )
+
+
+def record_match(
+    graph: ResourceGraph, found: Placement, job: str, *, is_moved: bool = False, facts: JobFacts | None = None
+) -> Chosen | None:
     """Allocate a placement to a job that the matcher found on the present state.
 
     Args:
         is_moved: the placement was found on an earlier state of the same structure, or for another window: check it again.
 
+    Returns: the order of the pools of a request for amounts.
     Errors: InsufficientResources, InfeasibleRequest if it is no longer free; nothing changes then.
     """
     window, structure, slots = (found.start, found.end), graph.structure, found.nslots
     chosen = None if found.variant is None else Chosen(found.order, found.variant)
     planned: Batch | list[Change]
-    refuse_reservation(graph, job)
+    if graph.records.reservations:
+        refuse_reservation(graph, job)
     if is_moved:
         pools = zip(found.vertices.tolist(), found.amounts.tolist(), strict=True)
         planned = plans.allocate(graph.records, [*pools, *found.implied], job, *window, implies=True)
     else:
         planned = plans.match(graph.records, found.vertices, found.amounts, found.implied, job, *window)
     require_room(graph, (planned, window))
-    tell(
-        graph,
-        lambda: events.allocate(structure, job, found.targets, *window, slots, found.drawn, facts, chosen),
-        len(found.vertices),
-    )
+    if graph.sink is not None:
+        tell(
+            graph,
+            lambda: events.allocate(structure, job, found.targets, *window, slots, found.drawn, facts, chosen),
+            len(found.vertices),
+        )
     graph.records.allocate(planned, job, *window, slots, found.drawn, is_routed=found.is_routed)
     if facts is not None:
         graph.records.note_facts(job, facts)
     if chosen is not None:
         graph.records.note_chosen(job, chosen)
     graph.revision += 1
-    return Allocation(
-        graph, job, (found.vertices, found.amounts), window, slots, found.implied, picked=found.picked, chosen=chosen
-    )
+    return chosen
 
 
 def free(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
@@ -76,7 +76,7 @@ class Machine:
             if self._pattern is None:
                 structure = self.graph.structure
                 self._has_units = bool((structure.size[structure.of_type(self.unit)] > 1).any())
-                (self._pattern,) = parse_shape(f"slot=1/{self.unit}")
+                self._pattern = _slot_of_one(self.unit)
             times = counts.parse(number)
             if self._has_units:
                 slot = structs.replace(self._pattern, children=(structs.replace(self._pattern.children[0], count=times),))
@@ -84,6 +84,13 @@ class Machine:
                 slot = structs.replace(self._pattern, count=times)
             found = self._requests[number] = Request((slot,))
         return found
+
+
+@lru_cache(maxsize=64)
+def _slot_of_one(unit: str) -> Vertex:
+    """The same for all instances of a hierarchy, each of which is a machine."""
+    (found,) = parse_shape(f"slot=1/{unit}")
+    return found
 
 
 def of_number(number: int, name: str = "processors") -> ResourceGraph:

@@ -625,9 +625,10 @@ class Simulator:
             self._families[site] = Family(number)
             self._plan(site, self._balance)
             self._plan(site, self._elastic)
+        any_partition = {"system": {"queue": None}}
+        requests = {size: Request(parse_shape(f"slot={size}/{unit}"), attributes=any_partition) for size in set(sizes)}
         for child, size in enumerate(sizes):
-            request = Request(parse_shape(f"slot={size}/{unit}"), attributes={"system": {"queue": None}})  # of any partition
-            self._enter(site, request, FOREVER, Child(what.level + 1, what.place * number + child))
+            self._enter(site, requests[size], FOREVER, Child(what.level + 1, what.place * number + child))
 
     def _enter(self, site: Site, request: Request, limit: int, payload: Any, given: Submission | None = None) -> Job:
         instance = site.instance

@@ -40,7 +40,7 @@ def calls(jobs: int, inventory: str) -> int:
     return number
 
 
-@pytest.mark.parametrize(("inventory", "most"), [("auto", 170), ("graph", 370)])
+@pytest.mark.parametrize(("inventory", "most"), [("auto", 160), ("graph", 290)])
 def test_calls_of_a_job(inventory: str, most: int) -> None:
     calls(MORE, inventory)
     found = (calls(2 * MORE, inventory) - calls(MORE, inventory)) / MORE
