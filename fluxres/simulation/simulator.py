@@ -863,8 +863,8 @@ class Simulator:
             site.timer = max(due, self.clock.now)
             self.events.push(site.timer, TIMER, site)
 
-    def _boot(self, what: tuple[Job, int]) -> None:
-        job, started = what
+    def _boot(self, booted: tuple[Job, int]) -> None:
+        job, started = booted
         if job.state is not State.INACTIVE and (job.started != started or job.child is not None):
             return  # of an attempt that was interrupted: the job waits again, or has started again
         given: Child | Submission = job.payload
