@@ -712,10 +712,11 @@ def a_child_that_its_job_does_not_know(tree: Tree, source: Random) -> Named:
 
 
 @of_tree
-def a_job_that_runs_and_holds_nothing(tree: Tree, source: Random) -> Named:
+def a_job_that_runs_and_holds_nothing_for_a_time(tree: Tree, source: Random) -> Named:
     (path,) = (path for path, _ in tree.leaf.pools)
-    tree.top.graph.free(fluid.encode(tree.leaf.number))
-    return "A6", f"top {path}"
+    now_s = tree.clock.now_s
+    tree.top.graph.free(fluid.encode(tree.leaf.number), [path], start=now_s, end=now_s + 1)
+    return "T1", f"top {path}"
 
 
 @of_tree

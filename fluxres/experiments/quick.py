@@ -37,10 +37,10 @@ def study_of(
         workload: a file or a model with its parameters.
         policies: of queues, by level as `easy:fcfs`.
         machine: a number, a shape or a source.
-        options: of `fluxres simulate`: `hierarchy`, `boot`, `ahead`, `larger`, `balance`, `elastic`, `match_policy`, `cost`,
+        options: of `fluxres simulate`: `hierarchy`, `boot`, `ahead`, `larger`, `balance`, `elastic`, `match_policy`, `costs`,
             `inventory`, `size_policy`, `resize_policy`, `event_order`, `accounting`, `energy`, `power_saving`, `power_cap`,
             `prediction`, `adaptive`, `speedup`, `corrector`, `feedback`, `estimates`, `estimates_for`,
-            `processors`, `cut`; None for the default.
+            `processors`, `overheads`, `starts_per_node`, `cut`; None for the default.
 
     Errors: UsageError for a policy that is given twice; those of a study.
     """

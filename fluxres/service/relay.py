@@ -223,5 +223,4 @@ def _key(caller: Caller, key: str) -> str:
     """The key of a caller here among those of this server there. Errors: UsageError."""
     if not 1 <= len(key) <= limits.SERVICE_KEY_LENGTH_MAX or not key.isprintable():
         raise UsageError(f"an idempotency key has 1 to {limits.SERVICE_KEY_LENGTH_MAX} printable characters")
-    made = f"{caller.name}/{key}"
-    return made if len(made) <= limits.SERVICE_KEY_LENGTH_MAX and made.isascii() else sha256(made.encode()).hexdigest()
+    return sha256(f"{len(caller.name)}/{caller.name}/{key}".encode()).hexdigest()

@@ -416,7 +416,7 @@ class Simulator:
         if is_instance:
             site = self._sites.get(job.instance)
             if site is None or site.processor is None or self.processors is None:
-                self.events.push(moment + ticks(self.hierarchy.boot_s), BOOT, job)
+                self._boot_at(moment + ticks(self.hierarchy.boot_s), job)
             else:
                 self.processors.put(site, SPAWN, job)
 
@@ -863,7 +863,10 @@ class Simulator:
             site.timer = max(due, self.clock.now)
             self.events.push(site.timer, TIMER, site)
 
-    def _boot(self, job: Job) -> None:
+    def _boot(self, booted: tuple[Job, int]) -> None:
+        job, started = booted
+        if job.state is not State.INACTIVE and (job.started != started or job.child is not None):
+            return  # of an attempt that was interrupted: the job waits again, or has started again
         given: Child | Submission = job.payload
         site = self._sites.get(job.instance)
         if self.processors is not None:
@@ -1094,7 +1097,10 @@ class Simulator:
 
     def boot_later(self, job: Job) -> None:
         """Begin the instance of a job after its boot time."""
-        self.events.push(self.clock.now + ticks(self.hierarchy.boot_s), BOOT, job)
+        self._boot_at(self.clock.now + ticks(self.hierarchy.boot_s), job)
+
+    def _boot_at(self, moment: int, job: Job) -> None:
+        self.events.push(moment, BOOT, (job, job.started))
 
     def site_of(self, job: Job) -> Site:
         """The instance of a job."""

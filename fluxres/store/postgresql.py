@@ -349,7 +349,7 @@ def imported(url: str) -> Any:
     try:
         import psycopg
     except ImportError:
-        hint = "pip install 'fluxres[postgres]'"
+        hint = "pip install 'psycopg[binary]'"
         raise StoreError("PostgreSQL needs the package psycopg", where=url, hint=hint) from None
     return psycopg
 

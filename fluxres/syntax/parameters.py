@@ -207,6 +207,7 @@ def _kind(argument: Argument) -> tuple[str, Callable[[str], Any]] | None:
 
 
 _KINDS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+    "Length": ("a duration", durations.read),
     "str": ("text", str),
     "Literal": ("text", str),
     "Fraction": ("a number", _exact),

@@ -20,7 +20,7 @@ from fluxres.simulation.nesting.hierarchy import Hierarchy, by_level, fan_outs
 from fluxres.simulation.simulator import Simulator
 from fluxres.simulation.workload import reading
 
-OPTIONS: dict[str, Any] = {"hierarchy": "2", "boot": 1.0, "match_policy": "low:high", "cost": "fixed:0.1", "cut": False}
+OPTIONS: dict[str, Any] = {"hierarchy": "2", "boot": 1.0, "match_policy": "low:high", "costs": ["fixed:0.1"], "cut": False}
 
 
 @pytest.mark.parametrize("workload", ["lublin:jobs=40,size=8", "bursts:days=1,on=10m,size=4", "ensemble:jobs=30,run=2s"])
@@ -45,7 +45,7 @@ def test_each_policy_has_the_metrics_of_a_run_of_its_own(workload: str, tmp_path
     ("text", "expected"),
     [
         (None, "none"),
-        ("measured:2", {"measured": {"factor": 2.0}}),
+        ("measured:2", {"measured": {"factor": 2.0, "passes": 8, "calibrate": False}}),
         (
             "fixed:0.5",
             {
@@ -58,13 +58,14 @@ def test_each_policy_has_the_metrics_of_a_run_of_its_own(workload: str, tmp_path
                     "unit_s": 0.0,
                     "first_s": 0.0,
                     "doubling_s": 0.0,
+                    "several_s": 0.0,
                 }
             },
         ),
     ],
 )
 def test_costs_are_those_of_a_study(text: str | None, expected: Any) -> None:
-    study = study_of("ensemble:jobs=3", ["fcfs"], machine="4", options={"cost": text})
+    study = study_of("ensemble:jobs=3", ["fcfs"], machine="4", options={"costs": [text] if text else []})
     assert study.document.values["cost"] == expected
     assert study.page.machine == 4
 

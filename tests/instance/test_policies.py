@@ -400,7 +400,7 @@ def test_errors_of_the_matcher_in_a_pass_are_recorded_on_the_job(name: str, monk
         raise InfeasibleRequest("600 units wanted of a pool of 300")
 
     with monkeypatch.context() as patched:
-        patched.setattr(changes, "commit_match", fail)
+        patched.setattr(changes, "record_match", fail)
         top.finish(first)
         other = top.submit("slot=1/node{x}", duration_s=5)
         now[0] = 10
@@ -417,7 +417,7 @@ def test_errors_of_the_store_are_raised_to_the_caller(monkeypatch: pytest.Monkey
     def fail(*_: object, **__: object) -> None:
         raise StoreError("no space left")
 
-    monkeypatch.setattr(changes, "commit_match", fail)
+    monkeypatch.setattr(changes, "record_match", fail)
     with pytest.raises(StoreError):
         top.submit("slot=1/node{x}", duration_s=100)
 

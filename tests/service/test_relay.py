@@ -204,10 +204,11 @@ def test_tokens_of_a_relay_and_of_its_parent(tmp_path: Path) -> None:
     (tmp_path / "tokens.toml").write_text(FILE)
     (tmp_path / "own.toml").write_text(
         "".join(
-            f'[tokens.{name}]\nrole = "{role}"\ntoken = "{name}-0123456789abcdef"\n{more}\n'
+            f'[tokens."{name}"]\nrole = "{role}"\ntoken = "{name}-0123456789abcdef"\n{more}\n'
             for name, role, more in (
                 ("boss", "admin", ""),
                 ("user", "scheduler", ""),
+                ("user/x", "scheduler", ""),
                 ("reader", "read-only", ""),
                 ("some", "admin", 'paths = ["/demo/rack0/node0"]'),
                 ("none", "admin", 'graphs = ["demo"]'),
@@ -234,6 +235,11 @@ def test_tokens_of_a_relay_and_of_its_parent(tmp_path: Path) -> None:
                 with pytest.raises(Forbidden, match="token 'flux' has the role scheduler"):
                     part.set_state(RACK0[0], "down")
                 assert sorted(part.jobs()) == ["k", "m"]
+            with as_("user") as part:
+                part.allocate("slot=1/node", job="p", idempotency_key="x/one")
+            with as_("user/x") as part:
+                part.allocate("slot=1/node", job="q", idempotency_key="one")
+                assert sorted(part.jobs()) == ["k", "m", "p", "q"]
             with as_("reader") as part, pytest.raises(Forbidden):
                 part.free("k")
             for name, kind in (("some", Forbidden), ("none", Forbidden), ("nobody", Unauthorized)):

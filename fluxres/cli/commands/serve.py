@@ -95,7 +95,7 @@ def serve_command(settings: Settings, /, tokens: str | None, tls_cert: str | Non
         from fluxres.service import access, run
         from fluxres.service.tenancy import Tenancy
     except ModuleNotFoundError as error:
-        raise UsageError(f"the service needs {error.name}", hint="pip install 'fluxres[service]'") from None
+        raise UsageError(f"the service needs {error.name}", hint="pip install litestar uvicorn prometheus-client") from None
 
     def tell(address: str, leadership: Leadership | Tenancy) -> None:
         facts = {"url": address, "leads": leadership.is_leading, "leader": leadership.leader, "epoch": leadership.epoch}

@@ -28,7 +28,7 @@ def aopen_child(
     """Work on what a job of a graph on a server holds: ``async with aopen_child(url, job="j1") as child``, or awaited.
 
     The arguments and errors are those of :func:`fluxres.open_child` with the address of a server. It needs h11
-    (``pip install 'fluxres[asyncio]'``).
+    (``pip install h11``).
 
     Errors: UsageError for the address of a store, whose child :func:`fluxres.open_child` is.
     """

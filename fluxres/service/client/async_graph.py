@@ -32,7 +32,7 @@ T = TypeVar("T")
 def aconnect(url: str, *, graph: str | None = None, token: str | None = None, timeout_s: float = 60.0) -> Connecting:
     """A graph on a server, for asyncio: ``graph = await aconnect(url)``, or ``async with aconnect(url) as graph``.
 
-    It needs h11 (``pip install 'fluxres[asyncio]'``). The arguments and the errors are those of :func:`fluxres.connect`.
+    It needs h11 (``pip install h11``). The arguments and the errors are those of :func:`fluxres.connect`.
     """
     return Connecting(url, graph, token, timeout_s)
 

@@ -15,7 +15,7 @@ from fluxres.service.client.requests import Request, error_of
 try:
     import h11
 except ModuleNotFoundError:
-    raise UsageError("asyncio needs the package h11", hint="pip install 'fluxres[asyncio]'") from None
+    raise UsageError("asyncio needs the package h11", hint="pip install h11") from None
 
 _READ_BYTES: Final = 1 << 16
 
