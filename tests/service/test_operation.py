@@ -155,7 +155,7 @@ wait $stream; echo "the stream has ended: $?"
 wait $pairs; tail -n 1 /shared/pairs
 echo "stopped: $(shown Result) $(shown ExecMainStatus)"
 
-fluxres --store sqlite:///var/lib/fluxres/site.db allocate /demo/rack1/node5 --job root -o folded
+fluxres --store sqlite:///var/lib/fluxres/site.db allocate /demo/rack1/node3 --job root -o folded
 systemctl start $unit
 fluxres --store $http free root
 fluxres --store sqlite:///var/lib/fluxres/site.db store backup /shared/backup.db > /dev/null
@@ -207,7 +207,7 @@ after SIGKILL: /demo/rack0/node[0-1]
 the stream has ended: 0
 clients get: Unavailable
 stopped: success 0
-/demo/rack1/node5
+/demo/rack1/node3
 root holds nothing now
 1 graph, no problems
 without a token: 401
