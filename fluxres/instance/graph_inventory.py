@@ -237,12 +237,8 @@ class GraphInventory:
             hold.vertices, found.amounts[: len(hold.vertices)], graph.structure.size[hold.vertices]
         )
         if len(found.vertices):  # empty for a request that only shares pools
-            is_seen = self.revision == graph.revision
-            try:
+            with recording.own_changes(self):
                 changes.record_match(graph, found, fluid.encode(key), is_moved=is_moved)
-            finally:
-                if is_seen:  # as `recording.own_changes`, which costs as much as a change
-                    self.revision = graph.revision
         return hold
 
     def forget_failures(self) -> None:
@@ -396,14 +392,9 @@ class GraphInventory:
     def _free(self, key: int) -> None:
         graph, job = self.graph, fluid.encode(key)
         if graph.records.is_holder(job):
-            is_seen = self.revision == graph.revision
-            try:
-                with graph.write_lock:
-                    changes.expire_stages(graph)
-                    changes.free(graph, job, None, None, None)
-            finally:
-                if is_seen:
-                    self.revision = graph.revision
+            with recording.own_changes(self), graph.write_lock:
+                changes.expire_stages(graph)
+                changes.free(graph, job, None, None, None)
         self.forget_failures()
 
     def finish(self, key: int, claim: Hold, now: int) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
@@ -158,12 +158,20 @@ def units_held(records: Records, names: list[str], now: int) -> dict[int, int]:
     return found
 
 
-@contextmanager
-def own_changes(*inventories: Inventory) -> Iterator[None]:
-    """Context in which instances change their graphs themselves, so that they do not take it for a change by others."""
-    known = [inventory for inventory in inventories if inventory.revision == inventory.graph.revision]
-    try:
-        yield
-    finally:
-        for inventory in known:
+class own_changes:  # noqa: N801 - named like `suppress` of contextlib
+    """Context in which instances change their graphs themselves, so that they do not take it for a change by others.
+
+    A class, since each start and end of a job passes one, and a generator costs as much as the change.
+    """
+
+    __slots__ = ("_known",)
+
+    def __init__(self, *inventories: Inventory) -> None:
+        self._known = [inventory for inventory in inventories if inventory.revision == inventory.graph.revision]
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_error: object) -> None:
+        for inventory in self._known:
             inventory.revision = inventory.graph.revision

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -216,9 +216,18 @@ class _Answer:
         if self.status:
             return
         status, body = problems.status_of(error), problems.body(error)
-        headers = {"content-type": problems.MEDIA_TYPE, "content-length": str(len(body)), **problems.headers(error)}
+        headers = {"content-type": problems.MEDIA_TYPE, **problems.headers(error)}
         if status == 413:
             headers["connection"] = "close"  # the rest of the body is not read
-        encoded = [(key.encode(), value.encode()) for key, value in headers.items()]
-        await self({"type": "http.response.start", "status": status, "headers": encoded})
-        await self({"type": "http.response.body", "body": body})
+        await send_answer(self, status, headers, body)
+
+
+async def begin_answer(send: Send, status: int, headers: Mapping[str, str]) -> None:
+    encoded = [(key.encode(), value.encode("latin-1")) for key, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": encoded})
+
+
+async def send_answer(send: Send, status: int, headers: Mapping[str, str], body: bytes) -> None:
+    """An answer whose body is complete."""
+    await begin_answer(send, status, {**headers, "content-length": str(len(body))})
+    await send({"type": "http.response.body", "body": body})

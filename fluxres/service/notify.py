@@ -1,4 +1,4 @@
-"""What the service manager is told (sd_notify(3)), where a unit has ``Type=notify``: other units wait until it listens."""
+"""Messages to the service manager (sd_notify(3)) of a unit with ``Type=notify``, whose dependents wait until it listens."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ numbers are those of this server. Children that begin here have marks of their o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from typing import Any, Final
@@ -26,8 +26,9 @@ from fluxres.service.client.addresses import Address
 from fluxres.service.client.async_connection import AsyncConnection
 from fluxres.service.client.child import CHILD, RemoteChild
 from fluxres.service.client.requests import Request
-from fluxres.service.gate import App, Gate, Receive, Scope, Send
+from fluxres.service.gate import App, Gate, Receive, Scope, Send, begin_answer, send_answer
 from fluxres.service.metrics import Metrics
+from fluxres.service.replies import require_key
 from fluxres.service.routes.streams import MEDIA_TYPE
 from fluxres.service.tenancy import Tenancy
 from fluxres.store.child import gone
@@ -152,7 +153,7 @@ class Relay:
         if begins:
             self._below.add(reply.document()["graph"])
         headers = {key: value for key, value in reply.headers.items() if key in _PASSED_BACK}
-        await _answer(send, reply.status, headers, reply.body)
+        await send_answer(send, reply.status, headers, reply.body)
 
     async def _list(self, request: Request, send: Send) -> None:
         """The graphs: this one, and those of children that have begun here."""
@@ -160,7 +161,7 @@ class Relay:
         known = [one | {"in_use": one["graph"] == name} for one in found if one["graph"] in {name, *self._below}]
         if not any(one["in_use"] for one in known):
             raise UnknownGraph(f"no graph '{name}'")
-        await _answer(send, 200, {"content-type": "application/json"}, msgspec.json.encode({"graphs": known}))
+        await send_answer(send, 200, {"content-type": "application/json"}, msgspec.json.encode({"graphs": known}))
 
     async def _pass_stream(self, request: Request, send: Send) -> None:
         """The events of a stream until it ends, as each comes. Errors: Unavailable if too many streams are open."""
@@ -172,7 +173,9 @@ class Relay:
             if first is None:
                 raise Unavailable("the service is stopping", retry_after_s=10)
             with self.metrics.streaming():
-                await _begin(send, 200, {"content-type": MEDIA_TYPE, "cache-control": "no-store", "x-accel-buffering": "no"})
+                await begin_answer(
+                    send, 200, {"content-type": MEDIA_TYPE, "cache-control": "no-store", "x-accel-buffering": "no"}
+                )
                 await _send_lines(first, lines, send)
         finally:
             await lines.aclose()
@@ -183,16 +186,6 @@ async def _send_lines(first: bytes, lines: AsyncGenerator[bytes], send: Send) ->
     async for line in lines:
         await send({"type": "http.response.body", "body": line + b"\n", "more_body": True})
     await send({"type": "http.response.body", "body": b""})
-
-
-async def _begin(send: Send, status: int, headers: Mapping[str, str]) -> None:
-    encoded = [(key.encode(), value.encode("latin-1")) for key, value in headers.items()]
-    await send({"type": "http.response.start", "status": status, "headers": encoded})
-
-
-async def _answer(send: Send, status: int, headers: Mapping[str, str], body: bytes) -> None:
-    await _begin(send, status, {**headers, "content-length": str(len(body))})
-    await send({"type": "http.response.body", "body": body})
 
 
 def _parts(path: str) -> tuple[str | None, str]:
@@ -221,6 +214,5 @@ async def _received(receive: Receive) -> bytes:
 
 def _key(caller: Caller, key: str) -> str:
     """The key of a caller here among those of this server there. Errors: UsageError."""
-    if not 1 <= len(key) <= limits.SERVICE_KEY_LENGTH_MAX or not key.isprintable():
-        raise UsageError(f"an idempotency key has 1 to {limits.SERVICE_KEY_LENGTH_MAX} printable characters")
+    require_key(key)
     return sha256(f"{len(caller.name)}/{caller.name}/{key}".encode()).hexdigest()

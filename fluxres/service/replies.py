@@ -103,8 +103,7 @@ class Keys:
         key = request.headers.get("idempotency-key")
         if key is None:
             return await make(None)
-        if not 1 <= len(key) <= limits.SERVICE_KEY_LENGTH_MAX or not key.isprintable():
-            raise UsageError(f"an idempotency key has 1 to {limits.SERVICE_KEY_LENGTH_MAX} printable characters")
+        require_key(key)
         name, print_ = (caller_of(request).name, key), await _fingerprint(request)
         known, kept = self._known.get(name), self._kept.find(*name)
         if print_ != (known[0] if known is not None else kept.fingerprint if kept is not None else print_):
@@ -133,6 +132,12 @@ class Keys:
 def keys_of(request: Asked) -> Keys:
     keys: Keys = request.app.state.once
     return keys
+
+
+def require_key(key: str) -> None:
+    """Errors: UsageError for what is no idempotency key."""
+    if not 1 <= len(key) <= limits.SERVICE_KEY_LENGTH_MAX or not key.isprintable():
+        raise UsageError(f"an idempotency key has 1 to {limits.SERVICE_KEY_LENGTH_MAX} printable characters")
 
 
 async def _settle(answer: asyncio.Future[T], made: Awaitable[T]) -> None:

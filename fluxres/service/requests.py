@@ -303,7 +303,7 @@ class Leased(Body):
 
 
 class EndChild(Body):
-    """A child by the mark of its lease; without one, whoever works on it."""
+    """A child by the mark of its lease; without one, that of any program."""
 
     mark: str | None = None
     command: str = ""

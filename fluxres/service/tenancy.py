@@ -10,6 +10,7 @@ import logging
 from fluxres.errors import HoldLapsed, StoreError
 from fluxres.service.client.child import RemoteChild
 from fluxres.store.child import Child
+from fluxres.store.claims import lapsed
 
 _log = logging.getLogger("fluxres.service")
 
@@ -45,8 +46,7 @@ class Tenancy:
         """What refuses a change once the lease is lost."""
         if not self.child.is_over:
             return None
-        where, hint = f"graph '{self.child.name}'", "what it held is its parent's again; begin anew"
-        return self.child.loss or HoldLapsed("it is ending", where=where, hint=hint)
+        return self.child.loss or lapsed(self.child.name, "it is ending")
 
     def close(self) -> None:
         """Give everything back. Where the store, or the server of the parent, is away, the parent does it after the lease."""

@@ -413,8 +413,7 @@ def require(store: Store, name: str, mark: str) -> None:
 
 
 def _taken(name: str) -> HoldLapsed:
-    hint = "what it held is its parent's again; begin anew"
-    return HoldLapsed("its lease was over, and its parent has ended it", where=f"graph '{name}'", hint=hint)
+    return claims.lapsed(name, "its lease was over, and its parent has ended it")
 
 
 def leased(db: Connection, uid: str, name: str, mark: str, now: int) -> Claim:

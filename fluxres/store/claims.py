@@ -317,8 +317,12 @@ class Claims:
 def over(name: str, until: int) -> HoldLapsed:
     """What a child gets whose lease is over."""
     when = in_message(seconds(until))
-    hint = "what it held is its parent's again; begin anew"
-    return HoldLapsed(f"its lease was over at {when}", where=f"graph '{name}'", hint=hint)
+    return lapsed(name, f"its lease was over at {when}")
+
+
+def lapsed(name: str, said: str) -> HoldLapsed:
+    """The error for what a child does that has nothing any more."""
+    return HoldLapsed(said, where=f"graph '{name}'", hint="what it held is its parent's again; begin anew")
 
 
 def _drop(name: str) -> str:

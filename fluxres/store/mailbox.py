@@ -61,7 +61,11 @@ class News(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def folder_of(store: Path) -> Path:
     """The directory for the sockets of a store."""
-    return Path(f"{store}.run")
+    return Path(_name_of(store))
+
+
+def _name_of(store: Path) -> str:
+    return f"{store}.run"
 
 
 @contextmanager
@@ -173,7 +177,7 @@ def marks(graph: ResourceGraph) -> list[str]:
 def is_awaited(store: Path) -> bool:
     """Whether a process may wait for something in a store.  Cost: a look at a directory."""
     try:
-        with os.scandir(f"{store}.run") as entries:  # after each change: a path would cost more than the look
+        with os.scandir(_name_of(store)) as entries:  # after each change: a path would cost more than the look
             return any(entry.name != GATE for entry in entries)
     except OSError:
         return False

@@ -56,6 +56,10 @@ class Registry(Generic[T]):
         self.what, self.built_in, self.group = what, built_in, group
         self.methods, self.without, self.base = methods, without, base
 
+    def where(self, name: str) -> str:
+        """What is named in messages, of one that there is."""
+        return f"{self.what} {name}"
+
     def names(self) -> list[str]:
         """The names of all; those of other packages come last."""
         return [*self.built_in, *sorted(entry.name for entry in entry_points(group=self.group))]
@@ -74,7 +78,7 @@ class Registry(Generic[T]):
         Errors: UsageError for a name or a parameter that does not exist, and for a wrong value.
         """
         name, text = self._split_mapping(given) if isinstance(given, Mapping) else split(given)
-        factory, where = self.find(name), f"{self.what} {name:.80}"
+        factory, where = self.find(name), self.where(name)
         written = self.written(name, text)
         if hasattr(factory, "from_parameters"):
             return self.call(name, factory.from_parameters, {"values": written})
@@ -89,7 +93,7 @@ class Registry(Generic[T]):
 
     def written(self, name: str, text: str | Mapping[str, Any]) -> dict[str, Any]:
         """Parameters by name, as they are given: texts of ``name=value,…``, values of a JSON object or a mapping."""
-        where = f"{self.what} {name:.80}"
+        where = self.where(name)
         if isinstance(text, Mapping):
             return {str(key): value for key, value in text.items()}
         if not text.startswith("{"):
@@ -105,7 +109,7 @@ class Registry(Generic[T]):
 
         Errors: UsageError for anything that goes wrong, and for an object without the methods that it must have.
         """
-        where = f"{self.what} {name:.80}"
+        where = self.where(name)
         self._require(getattr(factory, "__abstractmethods__", ()), factory, where)
         try:
             made = factory(**given)
@@ -142,7 +146,7 @@ class Registry(Generic[T]):
                 except Exception as error:
                     hint = f"its package has the entry point {entry.value!r}: repair or uninstall it"
                     said = f"cannot be imported: {type(error).__name__}: {error}"
-                    raise UsageError(said, where=f"{self.what} {name}", hint=hint) from error
+                    raise UsageError(said, where=self.where(name), hint=hint) from error
         names = self.names()
         raise UsageError(f"no {self.what} {name!r:.80}", hint=suggest(name, names) or f"there is {', '.join(names)}")
 

@@ -345,7 +345,7 @@ class Calls(Generic[A, S]):
         yield from self._post("unreserve", {"name": name}, idempotency_key)
 
     def undo(self, *, idempotency_key: str | None = None) -> Call[list[dict[str, Any]]]:
-        """Put back the state before the last change, whoever made it; returns the events that were undone.
+        """Put back the state before the last change of any client; returns the events that were undone.
 
         The store keeps one step: another undo is refused, and `redo` brings back what this one undid. Errors: UsageError.
         """

@@ -21,6 +21,7 @@ from fluxres.service.client.connection import Connection
 from fluxres.service.client.graph import RemoteGraph, sent
 from fluxres.service.client.store import is_server
 from fluxres.store import child
+from fluxres.store.claims import lapsed
 
 if TYPE_CHECKING:
     from fluxres.store.child import Child
@@ -35,7 +36,7 @@ CHILD: Final = "fluxres-child"
 
 def over(name: str) -> HoldLapsed:
     """The error for what a child does after its lease."""
-    return HoldLapsed("its lease was over", where=f"graph '{name}'", hint="what it held is its parent's again; begin anew")
+    return lapsed(name, "its lease was over")
 
 
 def open_child(url: str | None = None, **given: Any) -> Child | RemoteChild:

@@ -28,14 +28,15 @@ async def _once(request: Asked, graph: str, kind: type[T], operation: Callable[[
 
     async def make(keep: Keep | None) -> tuple[bytes, str]:
         def change(store: Store) -> bytes:
-            with child.gone(graph, mark), child.both(store, graph, command, caller.name, mark) as pair:
+            with child.both(store, graph, command, caller.name, mark) as pair:
                 caller.require_graph(pair.parent.name)
                 body = msgspec.json.encode(operation(pair))
                 if keep is not None:
                     pair.notes.append(keep(body, ""))
             return body
 
-        return await site.in_store(graph, change), ""
+        with child.gone(graph, mark):
+            return await site.in_store(graph, change), ""
 
     body, _ = await keys_of(request).once(request, make)
     return json(kind, body)
@@ -140,7 +141,7 @@ async def detach(request: Asked, graph: OfGraph, data: JSONBody[requests.Leased]
 
 @post("/child/end", opt=SCHEDULER | UNCONDITIONAL, status_code=200, operation_id="endChild")
 async def end(request: Asked, graph: OfGraph, data: JSONBody[requests.EndChild]) -> Response[answers.Dropped]:
-    """End the child: its job in the parent is freed, and its graph is removed. Without a mark, whoever has its lease loses it."""
+    """End the child: its job in the parent is freed, and its graph is removed. Without a mark, its program loses the lease."""
     caller = caller_of(request)
 
     def change(store: Store, keep: Keep | None) -> bytes:

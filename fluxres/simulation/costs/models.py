@@ -58,7 +58,7 @@ class Matching:
 
 @dataclass(frozen=True)
 class Rate:
-    """The same time for each start, such that an instance starts so many jobs per second."""
+    """The same time for each start, given as the number of jobs that an instance starts per second."""
 
     per_s: float
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -70,7 +70,7 @@ def model_values(name: str, text: str) -> tuple[dict[str, Any], float | None]:
 
     Errors: UsageError for a parameter that the model does not have, and for neither a number of jobs nor of days.
     """
-    where, has_days = f"{MODELS.what} {name}", name in BY_DAYS
+    where, has_days = MODELS.where(name), name in BY_DAYS
     known = {**MODELS.known(MODELS.find(name)), **(_DAYS if has_days else {})}
     needs_jobs = "jobs" in known and known["jobs"].is_required
     known = {key: each._replace(is_required=each.is_required and key != "jobs") for key, each in known.items()}
@@ -94,7 +94,7 @@ def _model(name: str, text: str, seed: int) -> Iterable[Submission]:
         made = MODELS.call(name, model, {"seed": seed, **given})
         if name in MODELS.built_in:
             return made
-        return (_Listed if hasattr(made, "__len__") else _OfOthers)(f"{MODELS.what} {name}", made)
+        return (_Listed if hasattr(made, "__len__") else _OfOthers)(MODELS.where(name), made)
     return workload.first_days(MODELS.call(name, model, {"jobs": EVERY, "seed": seed, **given}), days)
 
 
@@ -115,8 +115,10 @@ class _OfOthers:
 class _Listed(_OfOthers):
     """Those of a model that knows their number."""
 
+    made: Collection[Submission]
+
     def __len__(self) -> int:
-        return len(self.made)  # type: ignore[arg-type]  # it has one
+        return len(self.made)
 
 
 def _size(name: str, text: str) -> int | None:

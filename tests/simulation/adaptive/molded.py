@@ -6,7 +6,6 @@ free at a moment is counted job by job.  `python -m tests.simulation.adaptive.mo
 
 from __future__ import annotations
 
-import argparse
 import sys
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -21,6 +20,7 @@ from fluxres.simulation.adaptive.speedup import parse
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.simulator import Simulator
 from fluxres.syntax import count
+from tests.simulation.campaigns import campaign
 
 S = 1_000_000
 SUBMIT, BEGIN, END = range(3)
@@ -349,16 +349,5 @@ def members(text: str) -> set[int]:
     return found
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    wrong = [text for seed in range(given.seed, given.seed + given.cases) if (text := difference(seed))]
-    print(*wrong[:20], sep="\n")
-    print(f"{given.cases} cases, {len(wrong)} differences")
-    return bool(wrong)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(campaign(__doc__, lambda seed: [text] if (text := difference(seed)) else [], seed=0))

@@ -7,7 +7,6 @@ multiplied by the speed-up; nothing is carried on from one change to the next.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -20,6 +19,7 @@ from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.simulator import Simulator
 from tests.simulation.adaptive import molded
 from tests.simulation.adaptive.molded import BEGIN, END, SUBMIT, S, made, members
+from tests.simulation.campaigns import campaign
 
 POLICIES = ("none", "expand-idle", "shrink-to-start", "equipartition")
 
@@ -291,16 +291,5 @@ def difference(seed: int) -> str:
     return ""
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    wrong = [text for seed in range(given.seed, given.seed + given.cases) if (text := difference(seed))]
-    print(*wrong[:20], sep="\n")
-    print(f"{given.cases} cases, {len(wrong)} differences")
-    return bool(wrong)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(campaign(__doc__, lambda seed: [text] if (text := difference(seed)) else [], seed=0))

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from random import Random
 
@@ -17,6 +16,7 @@ from fluxres.simulation.schedule import Finished
 from fluxres.simulation.simulator import Simulator
 from fluxres.simulation.workload.workload import Submission
 from fluxres.syntax import idset
+from tests.simulation.campaigns import campaign
 from tests.simulation.disturbances.disturbed import NEVER, Disturbed, Job, Saving
 
 STATES = {"completed": "completed", "failed": "failed", "canceled": "canceled", "timeout": "timeout"}
@@ -140,20 +140,5 @@ def differences(seed: int) -> list[str]:
     return found
 
 
-def main() -> int:
-    """The command."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
-    wrong = 0
-    for seed in range(given.seed, given.seed + given.count):
-        if found := differences(seed):
-            wrong += 1
-            print(f"seed {seed}:", *found[:5], sep="\n  ", flush=True)
-    print(f"{given.count} courses, {wrong} wrong")
-    return 1 if wrong else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(campaign(__doc__, differences, count="--count"))

@@ -9,7 +9,6 @@ allocations are switched and integrated second by second.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from dataclasses import replace
 from random import Random
@@ -29,6 +28,7 @@ from fluxres.simulation.nesting.hierarchy import Hierarchy
 from fluxres.simulation.simulator import Simulator
 from fluxres.simulation.workload.workload import Submission
 from fluxres.syntax import idset
+from tests.simulation.campaigns import campaign
 from tests.simulation.disturbances import disturbed_run
 from tests.simulation.disturbances.disturbed import NEVER, Saving
 from tests.simulation.disturbances.disturbed import Job as OracleJob
@@ -293,20 +293,5 @@ def limited(random: Random, jobs: list[Submission]) -> tuple[Accounting, dict[in
     return rules, {job.id: min(job.run, limits[job.id]) for job in jobs if limits[job.id] <= most * TICKS_PER_S}
 
 
-def main() -> int:
-    """The command."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
-    wrong = 0
-    for seed in range(given.seed, given.seed + given.cases):
-        if found := differences(seed):
-            wrong += 1
-            print(f"seed {seed}:", *found[:5], sep="\n  ", flush=True)
-    print(f"{given.cases} courses, {wrong} wrong")
-    return 1 if wrong else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(campaign(__doc__, differences))

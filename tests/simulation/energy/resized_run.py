@@ -8,7 +8,6 @@ adds up whole picojoules between them.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from fractions import Fraction
 from random import Random
@@ -27,6 +26,7 @@ from fluxres.simulation.nesting.hierarchy import Hierarchy
 from fluxres.simulation.simulator import EVENT_ORDERS, Simulator
 from fluxres.simulation.workload.workload import Submission
 from fluxres.syntax import count
+from tests.simulation.campaigns import campaign
 
 S = 1_000_000
 MICRO = 1_000_000
@@ -185,20 +185,5 @@ def _jobs(random: Random, most: int) -> list[Submission]:
     return found
 
 
-def main() -> int:
-    """The command."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
-    wrong = 0
-    for seed in range(given.seed, given.seed + given.cases):
-        if found := differences(seed):
-            wrong += 1
-            print(f"seed {seed}:", *found[:5], sep="\n  ", flush=True)
-    print(f"{given.cases} courses, {wrong} wrong")
-    return bool(wrong)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(campaign(__doc__, differences))

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from random import Random
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from fluxres.simulation.nesting.hierarchy import Hierarchy
 from fluxres.simulation.results.numbering import Translated
 from fluxres.simulation.simulator import EVENT_ORDERS, Simulator
 from fluxres.simulation.workload.workload import Submission, Workload
+from tests.simulation.campaigns import campaign
 
 S = 1_000_000
 
@@ -119,17 +119,5 @@ def difference(seed: int) -> str:
     return ""
 
 
-def main() -> int:
-    """The command."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
-    wrong = [text for seed in range(given.seed, given.seed + given.cases) if (text := difference(seed))]
-    print(*wrong[:20], sep="\n")
-    print(f"{given.cases} elastic cases, {len(wrong)} wrong")
-    return bool(wrong)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(campaign(__doc__, lambda seed: [text] if (text := difference(seed)) else []))

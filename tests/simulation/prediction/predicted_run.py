@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from random import Random
 
@@ -15,6 +14,7 @@ from fluxres.simulation.prediction.prediction import Prediction
 from fluxres.simulation.simulator import Simulator
 from fluxres.simulation.workload.workload import Submission
 from fluxres.syntax import idset
+from tests.simulation.campaigns import campaign
 from tests.simulation.disturbances.disturbed_run import Kept
 from tests.simulation.prediction import predicted
 from tests.simulation.prediction.predicted import BY_COUNT, CORRECTORS, PASSES, PREDICTORS, Job, Scheduler
@@ -74,20 +74,5 @@ def differences(seed: int) -> list[str]:
     return found
 
 
-def main() -> int:
-    """The command."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
-    wrong = 0
-    for seed in range(given.seed, given.seed + given.cases):
-        if found := differences(seed):
-            wrong += 1
-            print(f"seed {seed}:", *found[:5], sep="\n  ", flush=True)
-    print(f"{given.cases} courses, {wrong} wrong")
-    return 1 if wrong else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(campaign(__doc__, differences))

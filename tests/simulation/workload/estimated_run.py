@@ -6,7 +6,6 @@ distribution of the values and be long enough; a workload is refused only if the
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 from collections import Counter
@@ -16,6 +15,7 @@ from fluxres.clock import TICKS_PER_S
 from fluxres.errors import UsageError
 from fluxres.simulation.workload.estimates import Modal, distribution, estimate
 from fluxres.simulation.workload.workload import Submission, Workload
+from tests.simulation.campaigns import campaign
 
 S = TICKS_PER_S
 JOINT = [
@@ -89,20 +89,5 @@ def differences(seed: int) -> list[str]:
     return found
 
 
-def main() -> int:
-    """The command."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
-    wrong = 0
-    for seed in range(given.seed, given.seed + given.cases):
-        if found := differences(seed):
-            wrong += 1
-            print(f"seed {seed}:", *found[:5], sep="\n  ", flush=True)
-    print(f"{given.cases} courses, {wrong} wrong")
-    return 1 if wrong else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(campaign(__doc__, differences))

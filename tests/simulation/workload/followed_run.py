@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from random import Random
 
@@ -11,6 +10,7 @@ from fluxres.simulation.disturbances.external import Disturbances, ExternalEvent
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.simulator import Simulator
 from fluxres.simulation.workload.workload import Submission
+from tests.simulation.campaigns import campaign
 from tests.simulation.disturbances.disturbed_run import Kept
 from tests.simulation.workload import followed
 from tests.simulation.workload.followed import Job
@@ -83,20 +83,5 @@ def differences(seed: int) -> list[str]:
     return found
 
 
-def main() -> int:
-    """The command."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
-    wrong = 0
-    for seed in range(given.seed, given.seed + given.cases):
-        if found := differences(seed):
-            wrong += 1
-            print(f"seed {seed}:", *found[:5], sep="\n  ", flush=True)
-    print(f"{given.cases} courses, {wrong} wrong")
-    return 1 if wrong else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(campaign(__doc__, differences))
