@@ -1292,11 +1292,11 @@ class Simulator:
         given, claim, inventory = job.payload, job.claim, job.instance.inventory
         progress = self.malleable.running.get(job) if self.malleable.running else None
         held: Any = AsItWas(inventory, claim) if self._elastic.is_needed and claim is not None else inventory
-        start = min(job.started, end)  # it may have ended while it waited for its decision or its nodes
+        has_begun = 0 <= job.started <= end  # it may have ended while it waited for its decision or its nodes
         return Finished(
             given.id,
             given.submit,
-            start,
+            job.started if has_begun else -1,
             end,
             self._own_limit(job) if progress is None or progress.limit >= FOREVER else progress.limit - job.started,
             progress.steps[0][1] if progress is not None else inventory.count(claim) if claim is not None else 0,
@@ -1314,7 +1314,7 @@ class Simulator:
             work=given.run if given.adaptive is None else given.adaptive.length(given.run, _size(job)),
             sizes=() if progress is None or len(progress.steps) == 1 else tuple(progress.steps),
             paused=0 if progress is None else progress.paused(end),
-            energy=None if self.fleet is None else self.fleet.end(job, end, has_run=start >= 0),
+            energy=None if self.fleet is None else self.fleet.end(job, end, has_run=has_begun),
         )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 
-from tests.simulation.disturbances.disturbed import Booked, Disturbed, Job
+from tests.simulation.disturbances.disturbed import NEVER, Booked, Disturbed, Job
 
 MICRO = 10**6
 
@@ -223,7 +223,7 @@ class Powered(Disturbed):
         self.running()
         self.plant.changes()
         self.plant.switch_off()
-        if any(job.end == self.now and job.id in self.begins for job in self.jobs):
+        if any(job.end == self.now and self.begins.get(job.id, NEVER) <= self.now for job in self.jobs):
             over = sum(
                 power > MICRO * watts
                 for at, power in enumerate(self.plant.course, self.now - len(self.plant.course))

@@ -124,13 +124,13 @@ def scheduled(seed: int) -> list[str]:
     for job in jobs:
         record = kept.jobs.get(job.id)
         consumed = oracle.plant.energy.get(job.id, 0)
-        begin = min(oracle.begins[job.id], job.end) if job.start >= 0 else -1
+        begin = oracle.begins[job.id] if job.start >= 0 and oracle.begins[job.id] <= job.end else -1
         expected: tuple[Any, ...] = (job.status, begin, job.end, sorted(job.units) if job.start >= 0 else [], job.lost, consumed)
         if record is None:
             got: tuple[Any, ...] = ("wait", -1, -1, [], job.lost, consumed)
         else:
             units = sorted(idset.parse(record.allocated())) if record.allocated() else []
-            lost = sum(each.size * (each.end - each.start) for each in record.earlier) // TICKS_PER_S
+            lost = sum(each.area for each in record.earlier) // TICKS_PER_S
             start = record.start // TICKS_PER_S if record.start >= 0 else -1
             total = (record.energy or 0) + sum(each.energy or 0 for each in record.earlier)
             got = (record.result, start, record.end // TICKS_PER_S, units, lost, total // TICKS_PER_S)
