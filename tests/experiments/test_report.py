@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 import pytest
 
-from fluxres import __version__
+from fluxres import __version__, limits
 from fluxres.errors import InputError, UsageError
 from fluxres.experiments import campaign, comparison, job_charts, report, style
 from fluxres.experiments import page as report_page
@@ -413,6 +413,18 @@ def test_jobs_that_change_their_size_have_a_chart_of_their_own(page: Write, tmp_
     (folder.runs / keys[1] / "sizes.csv").write_text("job_id,instance,time,units\n1,0,x,3\n")
     with pytest.raises(InputError, match=r"sizes\.csv:2"):
         report.write(study, folder)
+
+
+def test_charts_of_single_jobs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(limits, "CHART_JOBS_MAX", 2)
+    monkeypatch.setattr(limits, "CHART_STEPS_MAX", 4)
+    jobs = [[job_charts.Part(0.0, 1.0 + number, 1), job_charts.Part(1.0 + number, 9.0, 2)] for number in range(3)]
+    chart = job_charts.sizes(jobs, "sizes", "sizes", span=Span(0.0, 9.0))
+    assert b"first 2 of 3 jobs that changed" in chart.svg
+    times, numbers = job_charts._steps(range(100))
+    assert len(times) == len(numbers) == 5
+    assert numbers[-1] == 100
 
 
 def test_defaults_of_traces_and_estimates_go_without_saying() -> None:
