@@ -213,6 +213,14 @@ def test_jobs_of_no_length_are_shown_as_starts_per_second(page: Write, tmp_path:
     assert "2 Gantt charts would be empty and are left out" in (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
 
 
+def test_jobs_of_no_length_beside_others_have_a_chart_of_starts(page: Write, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    both = LEVELS.replace("hierarchy.topology: [1, 4]", "workload.ensemble.run_s: [0, 60]")
+    assert both != LEVELS
+    shown = texts(figures_of(page(both.replace("baseline: {hierarchy.topology: 1}", "")), tmp_path / "a")["over-time"])
+    assert {"starts per second, log scale", "in use (%)"} <= set(shown)
+
+
 def test_power_is_drawn_over_time_with_its_limit(page: Write, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     found = figures_of(page(POWER), tmp_path / "a")
@@ -251,6 +259,8 @@ def test_paired_ratios_are_drawn_with_their_intervals() -> None:
     found = texts(comparison_chart(bars, "mean_wait_s", against="policy fcfs").svg.decode())
     assert "ratio to policy fcfs" in found
     assert {"100 ± 90", "0.5 ± 0.05"} <= set(found)
+    without = [bar._replace(ratio=None) for bar in bars]  # as of a baseline of 0
+    assert "ratio to policy fcfs" not in texts(comparison_chart(without, "mean_wait_s", against="policy fcfs").svg.decode())
     apart = [bars[0], Bar("easy", "", Estimate(1.0, None, None, 1), sure, False)]
     assert "mean wait (s), log scale" in texts(comparison_chart(apart, "mean_wait_s").svg.decode())
 
