@@ -31,7 +31,7 @@ from fluxres.documents.document import plural
 from fluxres.errors import InfeasibleRequest, InputError
 from fluxres.graph import groups as graph_groups
 from fluxres.graph.structure import Structure
-from fluxres.match.chooser import Choice, Offer, Returned, Way
+from fluxres.match.chooser import Choice, Chooser, Offer, Returned, Way
 from fluxres.match.group_choice import Choice as GroupChoice
 from fluxres.match.group_choice import GroupNeed, Pair, choose
 from fluxres.match.policy import Policy
@@ -259,7 +259,7 @@ def is_sum(structure: Structure, vertices: NDArray[Any]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Amounts:
+class Amounts(Chooser):
     """The rule of a task of HyperQueue: the first of these variants that a node can serve, in the order of the policy."""
 
     variants: tuple[Variant, ...]
