@@ -77,14 +77,14 @@ class Way(NamedTuple):
     name: str = ""
 
 
-class Drawn(NamedTuple):
+class SupplierDraws(NamedTuple):
     """What pools draw by themselves: the units of each supplier, and (pool, supplier, units)."""
 
     units: Mapping[int, int]
     rows: NDArray[np.int64]
 
 
-_NOTHING_DRAWN: Final = Drawn({}, NO_ROWS)
+_NOTHING_DRAWN: Final = SupplierDraws({}, NO_ROWS)
 
 
 class Offer:
@@ -106,7 +106,7 @@ class Offer:
         """Whether suppliers have what these pools, with these units, draw by themselves.  Cost: nothing if no pool draws."""
         return not self.situation.typology.drawn_by_itself or self.drawn(taken) is not None
 
-    def drawn(self, taken: Iterable[tuple[int, int]]) -> Drawn | None:
+    def drawn(self, taken: Iterable[tuple[int, int]]) -> SupplierDraws | None:
         """What these pools draw by themselves where all of their units are taken; None if suppliers have too little.
 
         A type of which units are taken themselves is not drawn, nor is one of the same auxiliary graph.
@@ -135,7 +135,7 @@ class Offer:
                             left -= units
                     if left:
                         return None
-        return Drawn(given, np.array(sorted(rows), np.int64).reshape(-1, 3)) if rows else _NOTHING_DRAWN
+        return SupplierDraws(given, np.array(sorted(rows), np.int64).reshape(-1, 3)) if rows else _NOTHING_DRAWN
 
     def first_supplied(self, pools: Sequence[tuple[int, int]], number: int) -> list[tuple[int, int]] | None:
         """The first so many of these pools, with their units, that suppliers can feed together, in the order of the pools.

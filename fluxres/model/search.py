@@ -48,7 +48,7 @@ _ORDER: Final[dict[str, Callable[..., Any]]] = {
 
 def matching(graph: ResourceGraph, criteria: Criteria, window: tuple[int, int]) -> Int32:
     """Vertices, ascending, of the pools that meet the criteria; amounts and jobs are compared over the window."""
-    found, every = _Search(graph, window).mask(criteria), considered(graph.structure)
+    found, every = _CriteriaSearch(graph, window).mask(criteria), considered(graph.structure)
     return np.flatnonzero(found if every is None else found & every).astype(np.int32)
 
 
@@ -66,7 +66,7 @@ def accepted_by(graph: ResourceGraph, accepts: Callable[[Pool], object]) -> Int3
     return np.array(found, np.int32)
 
 
-class _Search:
+class _CriteriaSearch:
     """One search: the graph and the window."""
 
     def __init__(self, graph: ResourceGraph, window: tuple[int, int]) -> None:
