@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from fluxres import limits
 from fluxres.clock import FOREVER, processor_time, seconds, ticks
@@ -253,7 +253,8 @@ class Simulator:
         event_order: of the events of one moment, a key of `EVENT_ORDERS`.
         disturbances: failures, repairs, reservations and other events that no job causes.
         accounting: partitions, QOS, accounts and users with limits, if there is one instance.
-        energy: what nodes draw, and when they are switched off; by default what their properties say, and never.
+        energy: what nodes draw, and when they are switched off; by default what their properties say, and never; "none": not
+            counted.
         prediction: of run times, with which policies plan; None: with limits.
         feedback: which jobs are submitted after others have ended, as of `feedback.Feedback`; None: all at their times.
         sinks: receive every finished job.
@@ -277,7 +278,7 @@ class Simulator:
         event_order: str = "sequential",
         disturbances: Disturbances | None = None,
         accounting: Accounting | None = None,
-        energy: Energy | None = None,
+        energy: Energy | Literal["none"] | None = None,
         prediction: Prediction | None = None,
         feedback: str | None = None,
         sinks: Iterable[Sink] = (),
