@@ -34,11 +34,10 @@ class Writer:
 
     Args:
         attachment: of the graph.
-        done: called after each commit.
     """
 
-    def __init__(self, attachment: Attachment, done: Callable[[], None], name: str) -> None:
-        self._attachment, self._done = attachment, done
+    def __init__(self, attachment: Attachment, name: str) -> None:
+        self._attachment = attachment
         self._waiting: list[tuple[Callable[[], Any], Answer]] = []
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
@@ -74,7 +73,6 @@ class Writer:
                 found = self._attachment.together([change for change, _ in work])
             except Exception as error:  # noqa: BLE001 - each of them waits for an answer
                 found = [error] * len(work)
-            self._done()
             self._expect(len(work), stopwatch() - begun)
             answers = [answer for _, answer in work]
             loop = answers[0].get_loop()

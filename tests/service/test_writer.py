@@ -37,7 +37,7 @@ def commits() -> Commits:
 
 @pytest.fixture
 def made(commits: Commits) -> Iterator[Writer]:
-    found = Writer(cast(Attachment, commits), lambda: None, "test")
+    found = Writer(cast(Attachment, commits), "test")
     yield found
     commits.may_end.set()
     found.close()
