@@ -76,8 +76,9 @@ class Served:
         self.instances = Instances(store, graph.name, epoch)
         self.tap = Tap(graph)
         self.feed = Feed(store, graph.name)
-        assert graph.attachment is not None
-        self.writer = Writer(graph.attachment, self.feed.wake, graph.name)
+        assert isinstance(graph.attachment, Attached)
+        graph.attachment.on_commit = self.feed.committed
+        self.writer = Writer(graph.attachment, graph.name)
         self._refreshed = stopwatch()
         with graph.lock:
             graph.matcher.prepare()  # seconds on a large machine, and no part of a question

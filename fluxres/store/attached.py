@@ -101,8 +101,13 @@ class Attached(PatientSink):
         wait_s: how long to wait for other processes that write.
         clock: returns "now" of the graph.
 
+    Attributes:
+        on_commit: called after each commit, in their order, with the number of its first event and its changes.
+
     Errors: UnknownGraph, StoreBusy, StoreError.
     """
+
+    on_commit: Callable[[int, Sequence[Change]], None] | None = None
 
     def __init__(self, store: Store, name: str | None, durability: Durability, command: str, wait_s: float, clock: Clock) -> None:
         self.store, self.command, self._wait_s = store, command, wait_s
@@ -376,8 +381,9 @@ class Attached(PatientSink):
 
     def _commit(self, group: list[_Waiting]) -> None:
         error: FluxresError | None = None
+        changes, first = [one.change for one in group], self._link.row.seq + 1
         try:
-            self._link.commit([one.change for one in group])
+            self._link.commit(changes)
         except FluxresError as found:
             error = found
         except BaseException as found:
@@ -393,7 +399,9 @@ class Attached(PatientSink):
                     one.error, one.is_done = error, True
                 self._is_closing = self._is_closing or self._lock.is_wanted()
         if error is None:
-            self.store.wake(self._link.name, [mark for one in group for mark in one.change.concerned])
+            self.store.wake(self._link.name, [mark for change in changes for mark in change.concerned])
+            if self.on_commit is not None:
+                self.on_commit(first, changes)
 
     # -- the state of the store ------------------------------------------------------------------------------------------
 

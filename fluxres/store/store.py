@@ -196,11 +196,9 @@ class Rows:
             if having not in stored.body:
                 continue
             try:
-                event = journal.event_of(stored.body)
+                yield journal.entry_of(stored.seq, stored.time, stored.command, stored.body)
             except FluxresError as error:
                 raise self._damaged(row, f"event {stored.seq}: {error}") from error
-            user = event.pop(journal.BY, "")
-            yield Entry(stored.seq, stored.time, stored.command, event, user if isinstance(user, str) else "")
 
     def stored_events(self, row: GraphRow, *, after: int, latest_first: bool = False) -> Iterator[EventRow]:
         """As :meth:`entries`, as stored."""
