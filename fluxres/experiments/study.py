@@ -24,7 +24,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from fluxres import limits
-from fluxres.documents import typed, yaml_document
+from fluxres.documents import suggestion, typed, yaml_document
 from fluxres.documents.document import Document, Key, shown
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.experiments.figures import FIGURES, SHOWN, SHOWN_DISTURBED, SHOWN_ENERGY, SHOWN_PREDICTED
@@ -631,7 +631,7 @@ def _check_names(study: Study) -> None:
     page, document = study.page, study.document
     for at, name in enumerate(page.metrics or ()):
         if name not in FIGURES:
-            hint = typed.nearest(name, list(FIGURES))
+            hint = suggestion.nearest(name, list(FIGURES))
             raise InputError(f"no metric {name!r:.80}", where=document.where(["metrics", at]), hint=hint)
     for path in page.labels:
         if path not in study.varied:
@@ -639,7 +639,7 @@ def _check_names(study: Study) -> None:
     _check_settings(study, page.baseline, "baseline")
     if page.stop is not None:
         if page.stop.metric not in FIGURES:
-            hint = typed.nearest(page.stop.metric, list(FIGURES))
+            hint = suggestion.nearest(page.stop.metric, list(FIGURES))
             raise InputError(f"no metric {page.stop.metric!r:.80}", where=document.where(["stop", "metric"]), hint=hint)
         if page.stop.against is not None and not page.baseline:
             raise InputError("the study has no baseline", where=document.where(["stop", "against"]))
@@ -649,7 +649,7 @@ def _check_names(study: Study) -> None:
     for at, expected in enumerate(page.expect):
         where = document.where(["expect", at])
         if expected.metric not in FIGURES:
-            hint = typed.nearest(expected.metric, list(FIGURES))
+            hint = suggestion.nearest(expected.metric, list(FIGURES))
             raise InputError(f"no metric {expected.metric!r:.80}", where=document.where(["expect", at, "metric"]), hint=hint)
         _check_bounds(expected, where)
         if expected.against == "baseline" and not page.baseline:

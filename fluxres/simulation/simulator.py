@@ -44,8 +44,9 @@ from fluxres.instance.runner import NOT_STARTED, STOPPED
 from fluxres.instance.states import RUNNING, State
 from fluxres.model import matching
 from fluxres.simulation.adaptive import malleable as resizing
-from fluxres.simulation.costs.cost import Cost, Decision
+from fluxres.simulation.costs.cost import Cost
 from fluxres.simulation.costs.cost import parse as cost_of
+from fluxres.simulation.costs.decision import Decision
 from fluxres.simulation.costs.overheads import LevelCost, by_level
 from fluxres.simulation.disturbances.attempts import NOTHING_SAVED, History
 from fluxres.simulation.disturbances.blocked import Blocked

@@ -13,8 +13,9 @@ from fluxres.clock import FOREVER
 from fluxres.documents.source import Source
 from fluxres.errors import InfeasibleRequest, RunFailed
 from fluxres.instance import Instance, Job, Queue
-from fluxres.simulation.costs.cost import Decision, Fitted, Measured
+from fluxres.simulation.costs.cost import Fitted, Measured
 from fluxres.simulation.costs.cost import parse as cost_of
+from fluxres.simulation.costs.decision import Decision
 from fluxres.simulation.costs.fit import Fit
 from fluxres.simulation.costs.seen import Seen
 from fluxres.simulation.machine import Machine, of_number, of_shape

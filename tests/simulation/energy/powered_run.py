@@ -16,7 +16,7 @@ from typing import Any
 
 from fluxres.clock import FOREVER, TICKS_PER_S
 from fluxres.instance import Job
-from fluxres.instance.accounting import Accounting, Partition, User
+from fluxres.instance.accounting import Accounting, PartitionLimits, User
 from fluxres.simulation.disturbances.attempts import NOTHING_SAVED, Checkpoint
 from fluxres.simulation.disturbances.external import Disturbances, ExternalEvent
 from fluxres.simulation.energy.energy import CATEGORIES, Energy
@@ -288,7 +288,7 @@ def limited(random: Random, jobs: list[Submission]) -> tuple[Accounting, dict[in
         jobs[:] = [job._replace(user="ann") for job in jobs]
     else:
         unstated = min(unstated, most)
-        rules = Accounting(partitions={"p": Partition(default=True, max_time=most, default_time=unstated)})
+        rules = Accounting(partitions={"p": PartitionLimits(default=True, max_time=most, default_time=unstated)})
     limits = {job.id: unstated * TICKS_PER_S if job.limit >= FOREVER else job.limit for job in jobs}
     return rules, {job.id: min(job.run, limits[job.id]) for job in jobs if limits[job.id] <= most * TICKS_PER_S}
 

@@ -17,7 +17,7 @@ from fluxres.clock import FOREVER, TICKS_PER_S
 from fluxres.errors import InputError, UsageError
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.uuids import new_origin
-from fluxres.instance.accounting import Accounting, Partition, User
+from fluxres.instance.accounting import Accounting, PartitionLimits, User
 from fluxres.model import ResourceGraph
 from fluxres.simulation.costs.cost import Fitted
 from fluxres.simulation.disturbances.external import Disturbances, ExternalEvent
@@ -402,7 +402,7 @@ def test_the_command_and_a_study_give_the_same_energy(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rules", "user"),
     [
-        (Accounting(partitions={"p": Partition(default=True, default_time=5, max_time=8)}), None),
+        (Accounting(partitions={"p": PartitionLimits(default=True, default_time=5, max_time=8)}), None),
         (Accounting(users={"ann": User(max_wall=8)}), "ann"),
     ],
 )
