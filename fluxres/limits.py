@@ -55,6 +55,12 @@ INTERRUPT_GRACE_SECONDS: Final = 3.0
 CHART_ROWS_MAX: Final = 1_000
 """Rows of a picture: browsers and people give up beyond."""
 
+CHART_JOBS_MAX: Final = 1_000
+"""Rows of a chart of jobs that changed their size: as many as it has pixels, and more."""
+
+CHART_STEPS_MAX: Final = 2_000
+"""Points of a curve of starts: more than it has pixels."""
+
 CHART_LEGEND_MAX: Final = 24
 """Colours in the legend of a picture."""
 

@@ -317,6 +317,7 @@ CASE: Final = "case"
 """The path of the axis of cases, each of which sets several values of the page."""
 
 _KEY_LENGTH: Final = 80
+"""Of the settings in the name of a directory; more are cut."""
 _FILE: Final = re.compile(r"\.(ya?ml|json|xml|graphml|swf|csv)(\.(gz|zst|xz))?\Z")
 _PLAIN: Final = re.compile(r"[^A-Za-z0-9._=,+-]+")
 
@@ -554,8 +555,8 @@ def _runs(study: Study, digits: int) -> Iterator[Run]:
             number += 1
             seed = page.seed + repeat
             words = [f"{name}={value_text(value)}" for name, value in zip(study.headings, settings.values(), strict=True)]
-            words += [f"seed={seed}"] * (page.repeats > 1)
             text = _PLAIN.sub("-", ",".join(words))[:_KEY_LENGTH].strip("-,")
+            text = ",".join(filter(None, [text, *[f"seed={seed}"] * (page.repeats > 1)]))
             key = f"{number:0{max(digits, 3)}d}" + (f"-{text}" if text else "")
             yield Run(number, key, settings, repeat, seed, page, study.folder)
 

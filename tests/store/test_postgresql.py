@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -40,11 +41,11 @@ def test_rule_d1_a_commit_without_an_answer_is_in_doubt_and_what_was_not_sent_is
 ) -> None:
     execute = PostgresqlConnection.execute
 
-    def lose(self: PostgresqlConnection, statement: str, *parameters: object) -> object:
+    def lose(self: PostgresqlConnection, statement: str, *parameters: Any) -> Any:
         if statement == "COMMIT":
             link.is_deaf = True
             threading.Timer(0.2, link.cut).start()
-        return execute(self, statement, *parameters)  # type: ignore[arg-type]
+        return execute(self, statement, *parameters)
 
     with fluxres.open(url.replace(str(postgresql_server.port), str(link.port)), clock=fixed(0)) as graph:
         graph.allocate("slot/core", job="first")

@@ -20,9 +20,10 @@ from fluxres.errors import UsageError
 def help_command(ctx: click.Context, words: tuple[str, ...]) -> None:
     """Show help on a command or a topic; without a name, list the commands; fluxres help topics lists the topics."""
     from fluxres.cli.program import program
-    from fluxres.cli.topics import TOPICS
+    from fluxres.cli.topics import ALSO, TOPICS
 
     name = " ".join(words)
+    name = ALSO.get(name, name)
     if name == "topics":
         _list_topics()
     elif name in TOPICS:

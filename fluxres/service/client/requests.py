@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Generator, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -110,6 +110,11 @@ class Reply(NamedTuple):
 
     def document(self) -> Any:
         return msgspec.json.decode(self.body)
+
+
+T = TypeVar("T")
+Call = Generator[Request, Reply, T]
+"""What yields requests, is sent their replies, and returns what the method of a local graph returns."""
 
 
 def of_graph(graph: str, operation: str) -> str:
