@@ -116,6 +116,11 @@ class FairShares:
             at = at.above
         self._ranks = None
 
+    def used_by(self, user: str | None, account: str | None) -> tuple[Account, Used]:
+        """To whom the jobs of a user in an account are charged, and what has been used there."""
+        one = self._user(user, account).usage
+        return (self.rules.account_of(user, account), user), (one.amount, one.rate, one.since_s)
+
     def used(self) -> dict[Account, Used]:
         """What each user has used."""
         return {key: (one.usage.amount, one.usage.rate, one.usage.since_s) for key, one in self._users.items()}

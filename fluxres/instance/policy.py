@@ -303,6 +303,10 @@ class Multifactor(Easy):
         self._shares = FairShares(None if limiter is None else limiter.rules, self.half_life_s)
         self._shares.resume(used)
 
+    def used_by(self, job: Job) -> tuple[Account, Used]:
+        """To whom a job is charged, and what that user has used."""
+        return self.shares_of(job).used_by(job.user, job.account)
+
     def used(self) -> dict[Account, Used]:
         """What each user has used, by account."""
         return {} if self._shares is None else self._shares.used()

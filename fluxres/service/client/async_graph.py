@@ -7,7 +7,7 @@ not; the same call with the same `idempotency_key` says which, and makes it if i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator
 from contextlib import aclosing
 from functools import update_wrapper
 from types import TracebackType
@@ -173,7 +173,9 @@ class AsyncRemoteGraph:
     instances = _awaiting(Calls.instances)
 
     async def create_instance(self, name: str, **given: Any) -> AsyncRemoteInstance:
-        """Begin an instance on the graph, which the server keeps: `queue_policy` and `match_policy` as of an Instance."""
+        """Begin an instance on the graph, which the server keeps: with arguments as of an Instance:
+        `queue_policy`, `match_policy` and `accounting`.
+        """
         from fluxres.service.client.async_instance import AsyncRemoteInstance
 
         return AsyncRemoteInstance(self, await sent(self.connection, self.calls.create_instance(name, **given)))
@@ -203,13 +205,20 @@ class AsyncRemoteGraph:
 
         Errors: StoreError if no server can be reached for `SERVICE_RESUME_SECONDS`.
         """
+        async with aclosing(self.news(after)) as news:
+            async for event in news:
+                if event is not None:
+                    yield event
+
+    async def news(self, after: int | None = None) -> AsyncGenerator[dict[str, Any] | None]:
+        """As `events`, and None whenever a stream begins: what is asked from then on is not older."""
         following = Following(self.connection.servers, self.name, after)
         while not self.connection.is_closed:
             try:
                 async with aclosing(self.connection.stream(following.path)) as lines:
                     async for line in lines:
                         event = following.event(line)
-                        if event is not None:
+                        if event is not None or following.is_begin(line):
                             yield event
             except StoreError as error:
                 following.broke(error)

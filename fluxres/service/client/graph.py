@@ -161,7 +161,9 @@ class RemoteGraph:
     instances = _sending(Calls.instances)
 
     def create_instance(self, name: str, **given: Any) -> RemoteInstance:
-        """Begin an instance on the graph, which the server keeps: `queue_policy` and `match_policy` as of an Instance."""
+        """Begin an instance on the graph, which the server keeps: with arguments as of an Instance:
+        `queue_policy`, `match_policy` and `accounting`.
+        """
         from fluxres.service.client.instance import RemoteInstance
 
         return RemoteInstance(self, sent(self.connection, self.calls.create_instance(name, **given)))
@@ -190,16 +192,24 @@ class RemoteGraph:
         It has a connection of its own, and ends with its generator. Errors: StoreError if no server can be reached for
         `SERVICE_RESUME_SECONDS`.
         """
+        return (event for event in self.news(after) if event is not None)
+
+    def news(self, after: int | None = None, until_s: float | None = None) -> Iterator[dict[str, Any] | None]:
+        """As `events`, and None whenever a stream begins: what is asked from then on is not older.
+
+        Args:
+            until_s: when it ends, by the stopwatch.
+        """
         following = Following(self.connection.servers, self.name, after)
-        while True:
+        while until_s is None or clock.stopwatch() < until_s:
             try:
-                for line in self.connection.stream(following.path):
+                for line in self.connection.stream(following.path, until_s):
                     event = following.event(line)
-                    if event is not None:
+                    if event is not None or following.is_begin(line):
                         yield event
             except StoreError as error:
                 following.broke(error)
-            clock.sleep(RESUME_S)
+            clock.sleep(RESUME_S if until_s is None else max(0.0, min(RESUME_S, until_s - clock.stopwatch())))
 
     def _fetch(self, where: str) -> dict[str, Any]:
         return sent(self.connection, self.calls.document(where))

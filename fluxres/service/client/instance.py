@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import update_wrapper
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from fluxres.clock import stopwatch
+from fluxres.errors import UnknownJob
+from fluxres.instance.states import State
 from fluxres.service.client.calls import Call
 from fluxres.service.client.graph import RemoteGraph, sent
-from fluxres.service.client.instance_calls import AnyJob, InstanceCalls
+from fluxres.service.client.instance_calls import AnyJob, InstanceCalls, concerns
+from fluxres.service.client.job import RemoteJob
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -43,7 +47,9 @@ class RemoteInstance:
     job = _sending(InstanceCalls.job)
     jobs = _sending(InstanceCalls.jobs)
     check = _sending(InstanceCalls.check)
+    tree = _sending(InstanceCalls.tree)
     submit = _sending(InstanceCalls.submit)
+    reserve = _sending(InstanceCalls.reserve)
     cancel = _sending(InstanceCalls.cancel)
     finish = _sending(InstanceCalls.finish)
     exception = _sending(InstanceCalls.exception)
@@ -53,7 +59,79 @@ class RemoteInstance:
     add_dependency = _sending(InstanceCalls.add_dependency)
     grow = _sending(InstanceCalls.grow)
     shrink = _sending(InstanceCalls.shrink)
+    set_state = _sending(InstanceCalls.set_state)
+    drain = _sending(InstanceCalls.drain)
+    down = _sending(InstanceCalls.down)
+    up = _sending(InstanceCalls.up)
+    set_expiration = _sending(InstanceCalls.set_expiration)
+    measure_in = _sending(InstanceCalls.measure_in)
+    fail = _sending(InstanceCalls.fail)
     close = _sending(InstanceCalls.close)
+
+    def wait(self, job: AnyJob, timeout_s: float | None = None) -> RemoteJob:
+        """A job once it has ended, or as it is when the time is over; the server pushes what happens meanwhile.
+
+        Errors: UnknownJob; StoreError if no server can be reached for `SERVICE_RESUME_SECONDS`.
+        """
+        until_s = None if timeout_s is None else stopwatch() + timeout_s
+        for event in self.graph.news(until_s=until_s):
+            if concerns(event, job) and (found := self.job(job)).state is State.INACTIVE:
+                return found
+        return self.job(job)
+
+    def find(self, address: str) -> RemoteInstance:
+        """An instance below this one by its address, relative or complete. Errors: UnknownJob."""
+        return RemoteInstance(self.graph, sent(self.graph.connection, self.calls.find(address)))
+
+    def walk(self) -> Iterator[RemoteInstance]:
+        """This instance and all below it, depth first."""
+        return (RemoteInstance(self.graph, one.address) for one in self.tree())
+
+    @property
+    def depth(self) -> int:
+        """The number of instances above this one."""
+        return self.address.count("/")
+
+    @property
+    def parent(self) -> RemoteInstance | None:
+        above = self.address.rpartition("/")[0]
+        return RemoteInstance(self.graph, above) if above else None
+
+    @property
+    def outermost(self) -> RemoteInstance:
+        return RemoteInstance(self.graph, self.address.partition("/")[0])
+
+    @property
+    def job_in_parent(self) -> RemoteJob | None:
+        """The job that holds what this instance has."""
+        return None if self.parent is None else self.parent.job(self.address.rpartition("/")[2])
+
+    @property
+    def name(self) -> str:
+        return str(self.summary()["name"])
+
+    @property
+    def queue_policy(self) -> str:
+        return str(self.summary()["queue_policy"])
+
+    @property
+    def match_policy(self) -> str:
+        return str(self.summary()["match_policy"])
+
+    @property
+    def expires_at(self) -> float | None:
+        """When the instance ends, in seconds; None for never."""
+        found: float | None = self.summary()["expires"]
+        return found
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has ended."""
+        try:
+            self.summary()
+        except UnknownJob:
+            return True
+        return False
 
     @property
     def pending(self) -> int:
