@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
@@ -20,6 +21,8 @@ import fluxres
 from fluxres import limits
 from fluxres.errors import UsageError
 from fluxres.instance import State, accounting
+from fluxres.service.client.async_instance import AsyncRemoteInstance
+from fluxres.service.client.instance import RemoteInstance
 from fluxres.service.client.requests import Request, of_graph, post
 from fluxres.service.instances import Instances
 from fluxres.store import open_store
@@ -295,6 +298,86 @@ def test_errors_are_those_of_a_local_instance(begin: Begin, wrong: Callable[[Any
     with pytest.raises(type(expected.value)):
         wrong(top)
     assert top.jobs() == []
+
+
+def _public(kind: type) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+LOCAL = frozenset(
+    [
+        "advance",
+        "next_due",
+        "schedule",
+        "resize",
+        "resize_job",
+        "replan",
+        "shrink_idle",
+        "can_hold",
+        "has_room",
+        "submit_request",
+        "finish_running",
+        "do_next",
+        "show",
+        "to_arrow",
+        "to_pandas",
+        "to_polars",
+    ]
+)
+"""Methods that only a local instance has; specs/service.md says why."""
+INSIDE = frozenset(
+    [
+        "announce",
+        "announce_late",
+        "announced",
+        "drop_reservations",
+        "enter",
+        "expires",
+        "expires_given",
+        "external_jobs",
+        "has_unseen_changes",
+        "is_active",
+        "is_behind",
+        "is_ending",
+        "jobs_kept",
+        "make_child",
+        "make_owed_pass",
+        "measure",
+        "next_event",
+        "next_wakeup",
+        "owe_pass",
+        "raise_exception",
+        "reacquire",
+        "refresh_if_changed",
+        "requeue_job",
+        "resume",
+        "running_job",
+        "running_jobs",
+        "settle_moment",
+        "shut",
+        "start_job",
+        "supplies_returned",
+        "supply_changed",
+        "take_offer",
+        "use_graph",
+        "wake_at",
+    ]
+)
+"""What the parts of an instance use of each other."""
+
+
+def test_a_remote_instance_has_the_methods_of_a_local_one() -> None:
+    local, remote, awaiting = map(_public, (fluxres.Instance, RemoteInstance, AsyncRemoteInstance))
+    assert local - remote - {"graph", "address"} == LOCAL | INSIDE
+    attributes = "children expires_at is_closed job_in_parent match_policy name pending queue_policy running walk"
+    assert remote - awaiting == set(attributes.split())  # with asyncio they are in `summary()` and `tree()`
+    for named in remote & local:
+        ours, theirs = (getattr(kind, named) for kind in (RemoteInstance, fluxres.Instance))
+        if callable(ours) and named != "spawn":
+            given = set(inspect.signature(ours).parameters) - {"instance", "idempotency_key"}
+            known = set(inspect.signature(theirs).parameters)
+            assert given - known <= {"job", "self", "state"}, named  # `jobs(state)` names one of them
+            assert known - given <= {"self", "sizes", "is_malleable", "kind", "wanted"}, named
 
 
 # -- what a server keeps -------------------------------------------------------------------------------------------------
