@@ -15,7 +15,7 @@ import pytest
 
 from fluxres import FluxresError, ResourceGraph
 from fluxres.allocation import plans
-from fluxres.allocation.drawn import Ledger
+from fluxres.allocation.drawn import DrawLedger
 from fluxres.allocation.records import ELSEWHERE, STAGE_OWNER
 from fluxres.clock import FOREVER, TICKS_PER_S
 from fluxres.graph import uuids
@@ -439,7 +439,7 @@ def supplied(source: Random) -> ResourceGraph:
     return g
 
 
-def ledger(g: ResourceGraph, source: Random) -> tuple[Ledger, int, tuple[int, ...]]:
+def ledger(g: ResourceGraph, source: Random) -> tuple[DrawLedger, int, tuple[int, ...]]:
     """What a job drew, an account and the pools for which it drew that."""
     _ = g.records.held
     found = source.choice(list(g.records.drawn.ledgers.values()))

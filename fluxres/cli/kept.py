@@ -113,28 +113,27 @@ class Served:
         return self._remote.load(self._name)
 
     def jobs(self, address: str, state: str | None) -> list[Document]:
-        return [one.document for one in self._remote.sent(self._calls(address).jobs(state))]
+        return [one.document for one in self._remote.connection.run(self._calls(address).jobs(state))]
 
     def job(self, address: str, job: str) -> Document:
-        return self._remote.sent(self._calls(address).job(job)).document
+        return self._remote.connection.run(self._calls(address).job(job)).document
 
     def submit(self, address: str, wanted: Any, given: Document) -> Document:
-        return self._remote.sent(self._calls(address).submit(wanted, **given)).document
+        return self._remote.connection.run(self._calls(address).submit(wanted, **given)).document
 
     def cancel(self, address: str, job: str, note: str) -> Document:
-        return self._remote.sent(self._calls(address).cancel(job, note)).document
+        return self._remote.connection.run(self._calls(address).cancel(job, note)).document
 
     def finish(self, address: str, job: str, status: int) -> Document:
-        return self._remote.sent(self._calls(address).finish(job, status)).document
+        return self._remote.connection.run(self._calls(address).finish(job, status)).document
 
     def wait(self, address: str, job: str) -> Document:
-        from fluxres.service.client.graph import RemoteGraph
-        from fluxres.service.client.instance import RemoteInstance
+        from fluxres.service.client.graph import RemoteGraph, RemoteInstance
 
         return RemoteInstance(RemoteGraph(self._remote.connection, self._name), address).wait(job).document
 
     def close(self, address: str) -> None:
-        self._remote.sent(self._calls(address).close())
+        self._remote.connection.run(self._calls(address).close())
 
 
 class Stored:

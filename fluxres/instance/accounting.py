@@ -138,7 +138,7 @@ class Qos(SharedLimits, frozen=True):
         return _seconds(self.grace_time)
 
 
-class Partition(SharedLimits, frozen=True):
+class PartitionLimits(SharedLimits, frozen=True):
     """A partition; its limits come before all others, as those of a partition QOS.
 
     Args:
@@ -178,7 +178,7 @@ class Accounting(Struct, kw_only=True, forbid_unknown_fields=True, frozen=True):
         preempt_mode, preempt_exempt_time: of QOS that say nothing.
     """
 
-    partitions: dict[Name, Partition] = {}
+    partitions: dict[Name, PartitionLimits] = {}
     qos: dict[Name, Qos] = {}
     accounts: dict[Name, Account] = {}
     users: dict[Name, User] = {}

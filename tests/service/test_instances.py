@@ -21,8 +21,8 @@ import fluxres
 from fluxres import limits
 from fluxres.errors import UsageError
 from fluxres.instance import State, accounting
-from fluxres.service.client.async_instance import AsyncRemoteInstance
-from fluxres.service.client.instance import RemoteInstance
+from fluxres.service.client.async_graph import AsyncRemoteInstance
+from fluxres.service.client.graph import RemoteInstance
 from fluxres.service.client.requests import Request, of_graph, post
 from fluxres.service.instances import Instances
 from fluxres.store import open_store

@@ -9,9 +9,9 @@ from typing import Any
 from fluxres import limits
 from fluxres.clock import Length, Time
 from fluxres.instance.tree import Branch
-from fluxres.service.client.calls import Call, length_of, moment_of
+from fluxres.service.client.calls import length_of, moment_of
 from fluxres.service.client.job import RemoteJob
-from fluxres.service.client.requests import get, of_graph, post
+from fluxres.service.client.requests import Call, get, of_graph, post
 from fluxres.service.client.values import names_of
 from fluxres.syntax import fluid
 
