@@ -23,7 +23,7 @@ from fluxres.service.access import Role
 from fluxres.service.replies import CHILD, Asked, Keep, T, caller_of, json, keys_of, site_of
 from fluxres.service.routes.changes import SCHEDULER
 from fluxres.service.routes.questions import PAGE, After, Limit, OfGraph
-from fluxres.service.site import Served
+from fluxres.service.served import Served
 from fluxres.store.child import gone
 from fluxres.syntax import fluid
 
