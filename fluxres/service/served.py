@@ -12,6 +12,7 @@ from fluxres.service.instances import Instances
 from fluxres.service.tap import Tap
 from fluxres.service.writer import Writer
 from fluxres.store import Store
+from fluxres.store.attached import Attached
 
 _REFRESH_S: Final = 0.1
 """How long an answer may lack what another process has written to the store."""
@@ -37,8 +38,9 @@ class Served:
         self.instances = Instances(store, graph.name, epoch)
         self.tap = Tap(graph)
         self.feed = Feed(store, graph.name)
-        assert graph.attachment is not None
-        self.writer = Writer(graph.attachment, self.feed.wake, graph.name)
+        assert isinstance(graph.attachment, Attached)
+        graph.attachment.on_commit = self.feed.committed
+        self.writer = Writer(graph.attachment, graph.name)
         self._refreshed = stopwatch()
         with graph.lock:
             graph.matcher.prepare()  # seconds on a large machine, and no part of a question

@@ -179,11 +179,9 @@ class Rows:
             if having not in stored.body:
                 continue
             try:
-                event = journal.event_of(stored.body)
+                yield journal.entry_of(stored.seq, stored.time, stored.command, stored.body)
             except FluxresError as error:
                 raise self.damaged(row, f"event {stored.seq}: {error}") from error
-            user = event.pop(journal.BY, "")
-            yield Entry(stored.seq, stored.time, stored.command, event, user if isinstance(user, str) else "")
 
     def stored_events(self, row: GraphRow, *, after: int, latest_first: bool = False) -> Iterator[EventRow]:
         """As :meth:`entries`, as stored."""
@@ -285,8 +283,8 @@ def unknown(name: str | None, names: list[str], url: str, *, missing: Path | Non
         said = f"this store has no graphs: there is no directory {missing}"
         return UnknownGraph(said, where=url, hint="check the address, or add a graph with: fluxres load SOURCE")
     if not names:
-        return UnknownGraph("this store has no graphs", where=url, hint="add one with: fluxres load SOURCE")
+        return UnknownGraph("this store has no graphs", where=url, hint="add one with: fluxres load SOURCE", graph=name or "")
     known = ", ".join(names)
     if name is None:
         return UnknownGraph("no graph is selected", where=url, hint=f"name one of {known}")
-    return UnknownGraph(f"no graph '{name}'", where=url, hint=f"there is {known}")
+    return UnknownGraph(f"no graph '{name}'", where=url, hint=f"there is {known}", graph=name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from copy import copy
 from itertools import islice
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from fluxres.model.resource_graph import ResourceGraph
 from fluxres.store import encoding, journal, mailbox, writing
 from fluxres.store.claims import Claims, Standing
 from fluxres.store.contents import GraphRow
-from fluxres.store.database import Connection, Database, Durability, Guard, Lock
+from fluxres.store.database import Connection, Database, Durability, Guard, Guards, Lock
 from fluxres.store.journal import Entry, Event
 from fluxres.store.lock import Notify
 from fluxres.store.rows import Rows, Saved, unknown
@@ -235,6 +236,12 @@ class Store:
 
     def __repr__(self) -> str:
         return f"<Store {self.url}>"
+
+    def guarded(self, guard: Guard) -> Store:
+        """This store, whose writes pass a guard after the fence."""
+        found = copy(self)
+        found.fence = guard if self.fence is None else Guards(self.fence, guard)
+        return found
 
     @property
     def path(self) -> Path:
