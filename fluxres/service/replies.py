@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from functools import partial
 from hashlib import sha256
 from typing import Any, Final, TypeVar, cast
 
@@ -13,10 +12,10 @@ import msgspec
 from litestar import Request, Response
 
 from fluxres import limits
-from fluxres.errors import STATUS, FluxresError, KeyReused, UsageError
+from fluxres.errors import STATUS, FluxresError, UsageError
 from fluxres.service.access import Caller
 from fluxres.service.gate import Scope
-from fluxres.service.kept import KeptAnswers
+from fluxres.service.kept import Keep, KeptAnswers, reused
 from fluxres.service.site import Site
 
 T = TypeVar("T")
@@ -77,10 +76,6 @@ def reply(request: object, kind: type[T], body: bytes, revision: str) -> Respons
     return json(kind, body, revision)
 
 
-Keep = Callable[[bytes, str], tuple[str, str]]
-"""Makes a note of an answer, which is to be written with the change: from the body and the revision."""
-
-
 class Keys:
     """The answers to requests with an idempotency key: the same request gets the same answer, and is done once.
 
@@ -96,7 +91,7 @@ class Keys:
         """The answer of `make`, or that of an earlier request with the same key.
 
         Args:
-            make: gets what makes a note for the next server; what it answers is body and revision if it uses that.
+            make: gets what keeps the answer in the store; what it answers is body and revision if it uses that.
 
         Errors: KeyReused; UsageError for a key that is too long; those of `make`.
         """
@@ -107,15 +102,15 @@ class Keys:
         name, print_ = (caller_of(request).name, key), await _fingerprint(request)
         known, kept = self._known.get(name), self._kept.find(*name)
         if print_ != (known[0] if known is not None else kept.fingerprint if kept is not None else print_):
-            hint = "send a new key with a new request"
-            raise KeyReused(f"the key {key!r:.40} was sent with another request before", hint=hint)
+            raise reused(key)
         if known is not None:
             return cast("T", await asyncio.shield(known[1]))
         if kept is not None:
             return cast("T", kept.answer())
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._known[name] = print_, answer
-        task = asyncio.ensure_future(_settle(answer, make(partial(self._kept.note, *name, print_))))
+        keep = Keep(self._kept, *name, print_)
+        task = asyncio.ensure_future(_settle(answer, keep.once(make(keep))))
         task.add_done_callback(lambda _task: self._forget_unless_lasting(name, answer))
         while len(self._known) > limits.SERVICE_KEYS_KEPT:
             self._known.popitem(last=False)

@@ -18,8 +18,8 @@ from fluxres.clock import stopwatch
 from fluxres.errors import (
     FluxresError,
     InDoubt,
+    NotLeader,
     RevisionConflict,
-    StoreBusy,
     StoreConflict,
     StoreError,
     Unavailable,
@@ -29,17 +29,12 @@ from fluxres.errors import (
 from fluxres.model import ResourceGraph
 from fluxres.service.access import Caller
 from fluxres.service.caretaker import Caretaker
-from fluxres.service.feed import Feed
-from fluxres.service.instances import Instances
-from fluxres.service.kept import KeptAnswers
+from fluxres.service.kept import Keep, KeptAnswers
 from fluxres.service.leadership import Leadership
-from fluxres.service.news import Exchange
-from fluxres.service.pulse import Pulse
-from fluxres.service.tap import Tap
+from fluxres.service.served import Served
 from fluxres.service.tenancy import Tenancy
 from fluxres.service.thread_names import show_name
 from fluxres.service.time_limit import TimeLimit
-from fluxres.service.writer import Writer
 from fluxres.store import GraphRow, Held, Store, child, open_store
 from fluxres.store.attached import Attached
 from fluxres.store.child import Child
@@ -49,56 +44,9 @@ T = TypeVar("T")
 _COMMAND: Final = "fluxres serve"
 _ASKING_THREADS: Final = 8
 _STORING_THREADS: Final = 16
-_REFRESH_S: Final = 0.1
 _LOOK_S: Final = 0.1
 _SUPERSESSION_S: Final = 2.0
 """How long a server whose lease is over waits to learn which one leads, once a change has failed."""
-"""How long an answer may lack what another process has written to the store."""
-
-
-class Served:
-    """A graph that is served.
-
-    Args:
-        graph: attached to its store.
-        store: of the graph.
-        epoch: returns that of the lead of this server.
-
-    Attributes:
-        spared_in: the epoch for which the caretaker has spared the runs of the graph.
-    """
-
-    spared_in: int | None = None
-
-    def __init__(self, graph: ResourceGraph, store: Store, epoch: Callable[[], int]) -> None:
-        self.graph = graph
-        self.name = graph.name
-        self.instances = Instances(store, graph.name, epoch)
-        self.tap = Tap(graph)
-        self.feed = Feed(store, graph.name)
-        assert isinstance(graph.attachment, Attached)
-        graph.attachment.on_commit = self.feed.committed
-        self.writer = Writer(graph.attachment, graph.name)
-        self._refreshed = stopwatch()
-        with graph.lock:
-            graph.matcher.prepare()  # seconds on a large machine, and no part of a question
-
-    def refresh(self) -> None:
-        """Catch up with what other processes wrote, unless that has been done just now."""
-        now = stopwatch()
-        if now - self._refreshed > _REFRESH_S:
-            self._refreshed = now
-            self.graph.refresh()
-
-    def catch_up(self) -> None:
-        """Catch up with what was written to the store here, past the graph in memory."""
-        self.graph.refresh()
-        self.feed.wake()
-
-    def close(self) -> None:
-        self.writer.close()
-        self.feed.close()
-        self.graph.close()
 
 
 class Site:
@@ -127,10 +75,11 @@ class Site:
         self._asking = ThreadPoolExecutor(_ASKING_THREADS, "fluxres-ask", show_name)
         self._storing = ThreadPoolExecutor(_STORING_THREADS, "fluxres-store", show_name)
         self.waiting = 0
-        self.caretaker = Caretaker(self)
-        self.exchange = Exchange(self.store, self.caretaker.look, self.caretaker.left)
+        self.caretaker = Caretaker(self.store, self.leadership, lambda: self.open_graphs)
+        self.exchange = self.caretaker.exchange
         self.caretaker.start()
-        self.pulse = Pulse(self)
+        #: Set in the event loop when something has changed, for those that wait for it.
+        self.changed = asyncio.Event()
 
     def served(self, name: str) -> Served:
         """A graph by name, opened when it is first asked for.
@@ -164,7 +113,7 @@ class Site:
         hint = "ask the server of its parent"
         if name is None:
             raise UsageError(f"this server has the graph '{self.child.name}' only", hint=hint)
-        raise UnknownGraph(f"no graph '{name}': this server has '{self.child.name}' only", hint=hint)
+        raise UnknownGraph(f"no graph '{name}': this server has '{self.child.name}' only", hint=hint, graph=name)
 
     def graphs(self) -> list[GraphRow]:
         """The graphs that are served."""
@@ -270,7 +219,7 @@ class Site:
         command: str,
         expected: str | None,
         operation: Callable[[ResourceGraph], T],
-        keep: Callable[[T, str], tuple[str, str]] | None = None,
+        keep: Keep | None = None,
         mark: str | None = None,
     ) -> tuple[T, str]:
         """Make a change in the thread of the graph's writer; it is in the journal when this returns.
@@ -278,7 +227,7 @@ class Site:
         Args:
             command: for the journal.
             expected: the revision that the graph must have, as in If-Match; None for any.
-            keep: makes a note of the answer, to be written with the change.
+            keep: keeps the answer with the change; what the operation returns are bytes then.
             mark: of the lease that a child has on the graph; None for a change by others.
 
         Returns: what the operation returns, and the revision after it.
@@ -294,7 +243,7 @@ class Site:
             if self._open.get(name) is before:
                 await self.run(self._asking, lambda: self.forget(name))
             made = await self._change(name, caller, command, expected, operation, keep, mark)
-        self.pulse.feel()
+        self.changed.set()
         return made
 
     async def _change(
@@ -304,7 +253,7 @@ class Site:
         command: str,
         expected: str | None,
         operation: Callable[[ResourceGraph], T],
-        keep: Callable[[T, str], tuple[str, str]] | None,
+        keep: Keep | None,
         mark: str | None,
     ) -> tuple[T, str]:
         found = self._open.get(name)
@@ -316,6 +265,9 @@ class Site:
             with served.tap.serving(caller, limit), graph.batch(command=command, user=caller.name):
                 if mark is not None:
                     child.require(self.store, name, mark)
+                if keep is not None and keep.is_doubtful:
+                    with self.store.reading(name) as rows:
+                        keep.require(rows.db)
                 if expected is not None:
                     self.require_revision(graph, expected)
                 generation = graph.generation
@@ -323,6 +275,7 @@ class Site:
                 if graph.generation != generation:
                     graph.matcher.prepare()  # for the machine as it is now: no part of a question
                 if keep is not None and graph.attachment is not None:
+                    assert isinstance(found, bytes)
                     graph.attachment.note(*keep(found, revision))
                 return found, revision
 
@@ -344,9 +297,9 @@ class Site:
         Args:
             has_key: whether the change is noted with an idempotency key, and so is done once, also if this server did it.
         """
-        if isinstance(error, Unavailable) or (refusal := await self._supersession()) is None:
+        if isinstance(error, NotLeader) or (refusal := await self._supersession()) is None:
             return error
-        if has_key or isinstance(error, StoreBusy | StoreConflict):  # these changed nothing
+        if has_key or not isinstance(error, InDoubt):  # it changed nothing
             return refusal
         at = f" at {self.leadership.leader}" if self.leadership.leader else ""
         hint = f"look what is there{at}; a change with an idempotency key can be sent again"
@@ -376,20 +329,25 @@ class Site:
             except (StoreConflict, UnknownGraph):
                 self.forget(served.name)
 
-    async def in_store(self, name: str, operation: Callable[[Store], T]) -> T:
-        """Do something in a thread that writes to the store and not to the graphs in memory, which catch up afterwards."""
+    async def in_store(self, name: str, operation: Callable[[Store], T], keep: Keep | None = None) -> T:
+        """Do something in a thread that writes to the store and not to the graphs in memory, which catch up afterwards.
+
+        Args:
+            keep: keeps the answer with the change.
+        """
+        store = self.store if keep is None or not keep.is_doubtful else self.store.guarded(keep)
 
         def make() -> T:
             self.served(name)
             try:
-                return operation(self.store)
+                return operation(store)
             finally:
                 self.catch_up()
 
         try:
             return await self.run(self._storing, make)
         except StoreError as error:
-            raise await self._to_answer(error, has_key=False) from error
+            raise await self._to_answer(error, has_key=keep is not None) from error
 
     async def work(self, operation: Callable[[], T]) -> T:
         """Do something else that takes time in a thread."""

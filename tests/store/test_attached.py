@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -16,13 +16,13 @@ import pytest
 
 import fluxres
 from fluxres import ResourceGraph, StaleHandle, StoreBusy, StoreConflict, StoreError, UsageError
-from fluxres.clock import fixed
-from fluxres.errors import InfeasibleRequest, InputError, InsufficientResources, UnknownGraph
+from fluxres.clock import Clock, fixed
+from fluxres.errors import InDoubt, InfeasibleRequest, InputError, InsufficientResources, StoreUnreachable, UnknownGraph
 from fluxres.model import changes
 from fluxres.store import open_store
 from fluxres.store.attached import Attached
 from fluxres.store.sqlite import SqliteConnection
-from fluxres.store.store import WEIGHT_MAX
+from fluxres.store.writing import WEIGHT_MAX, Change
 from tests.store.conftest import KINDS
 from tests.store.graphs import change, fingerprint, machine
 
@@ -482,6 +482,29 @@ def test_rule_d1_a_snapshot_after_a_new_shape_is_of_that_shape(graph: ResourceGr
     tags = [lambda n=n: graph.tag("/demo", "k", str(n)) for n in range(WEIGHT_MAX + 20)]
     link_of(graph).together([lambda: graph.unlink("/demo/rack0/node0"), *tags])
     assert fingerprint(stored(path)) == fingerprint(graph)
+
+
+def test_rule_d1_a_commit_in_doubt_is_said_to_be_although_the_store_cannot_be_read_again(
+    graph: ResourceGraph, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attached, commit = link_of(graph), link_of(graph)._link.commit
+
+    def unanswered(changes: Sequence[Change]) -> None:
+        commit(changes)
+        raise InDoubt("the answer was lost")
+
+    def unreachable(_clock: Clock) -> tuple[ResourceGraph, bool]:
+        raise StoreUnreachable("the store is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(attached._link, "commit", unanswered)
+        patched.setattr(attached._link, "read", unreachable)
+        found = attached.together([lambda: graph.allocate("slot/core", job="unsure"), lambda: None])
+        assert [type(one) for one in found] == [InDoubt, type(None)]
+        with pytest.raises(StoreUnreachable, match="away"):
+            graph.allocate("slot/core", job="none")
+    graph.allocate("slot/core", job="last")
+    assert graph.jobs() == stored(path).jobs() == ["unsure", "last"]
 
 
 def test_operations_together_are_made_outside_of_changes(graph: ResourceGraph) -> None:

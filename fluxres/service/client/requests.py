@@ -21,6 +21,7 @@ from fluxres.errors import (
     StillHeld,
     StoreError,
     Unavailable,
+    UnknownGraph,
 )
 from fluxres.service.client.addresses import TOKEN
 
@@ -164,6 +165,8 @@ def error_of(status: int, content: bytes) -> FluxresError:
         given["reasons"] = reasons or ()
     elif issubclass(kind, StillHeld):
         given["jobs"] = facts.get("jobs") or ()
+    elif issubclass(kind, UnknownGraph):
+        given["graph"] = str(facts.get("graph") or "")
     elif issubclass(kind, NotLeader):
         given["leader"] = str(facts.get("leader") or "")
     elif issubclass(kind, Unavailable):
