@@ -206,6 +206,12 @@ def test_commands_do_what_the_document_shows(document: Path, clone: Path, monkey
 
 
 @pytest.mark.usefixtures("clone")
+def test_a_reader_can_follow_the_page_on_studies() -> None:
+    pytest.importorskip("matplotlib")
+    check_commands(ROOT / "specs" / "studies.md")
+
+
+@pytest.mark.usefixtures("clone")
 def test_the_tasks_of_a_day_work_on_a_terminal_of_80_columns() -> None:
     check_commands(ROOT / "specs" / "tasks.md", run_on_terminal)
 
