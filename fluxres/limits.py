@@ -213,6 +213,9 @@ ETCD_REQUEST_SECONDS: Final = 10.0
 ETCD_DEFRAGMENT_SECONDS: Final = 300.0
 """How long to wait until a server of an etcd is defragmented: it rewrites its file, of up to 8 GB."""
 
+POSTGRESQL_DEAD_SECONDS: Final = 20
+"""How long a connection to PostgreSQL may get no sign of life from the host of its server; then it ends."""
+
 ETCD_VALUE_BYTES_MAX: Final = 1 << 20
 """Bytes of one value; what is larger is cut. By default etcd refuses requests above 1.5 MiB."""
 

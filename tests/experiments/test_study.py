@@ -115,15 +115,16 @@ WRONG = [
     (
         "energy: {idle_w: 1, full_w: 2}\ncost: {launch_s: 1}\nprediction: {predictor: perfect}\n",
         "7:7",
-        "of instances only decisions may take time beside energy and prediction",
+        "only decisions may take time beside predictions",
         "leave out starts_per_node",
     ),
     (
-        "energy: {idle_w: 1, full_w: 2}\nhierarchy: {starts_per_node: 2}\n",
+        "prediction: {predictor: perfect}\nhierarchy: {starts_per_node: 2}\n",
         "7:30",
-        "of instances only decisions may take time beside energy",
+        "only decisions may take time beside predictions",
         "leave out starts_per_node",
     ),
+    ("cost: [none, {fixed_s: 1}]\n", "6:7", "expected at most one cost for each of 1 level of instances, got 2", "more levels"),
     (
         "disturbances: {on_failure: requeue}\nhierarchy: {topology: 2, balance: steal}\n",
         "7:35",

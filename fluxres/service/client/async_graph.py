@@ -1,4 +1,4 @@
-"""`fluxres.aconnect`: a graph on a server for programs with asyncio, with the methods of :class:`RemoteGraph` as coroutines.
+"""`fluxres.aconnect`: a graph on a server and its instances for asyncio: the methods of `graph.py` as coroutines.
 
 Any number of tasks may share one. A task that is cancelled while it waits for an answer leaves the server to make the change or
 not; the same call with the same `idempotency_key` says which, and makes it if it was not made.
@@ -11,19 +11,18 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Generator
 from contextlib import aclosing
 from functools import update_wrapper
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from fluxres.errors import FluxresError, StoreError
+from fluxres.errors import StoreError
 from fluxres.model.values import Span
 from fluxres.service.client.addresses import addresses
 from fluxres.service.client.async_connection import AsyncConnection
 from fluxres.service.client.async_stage import AsyncRemoteStage
-from fluxres.service.client.calls import Call, Calls, chosen
+from fluxres.service.client.calls import Calls, chosen
 from fluxres.service.client.following import RESUME_S, Following
+from fluxres.service.client.instance_calls import AnyJob, InstanceCalls
+from fluxres.service.client.requests import Call
 from fluxres.service.client.values import AsyncRemoteAllocation, RemotePool
-
-if TYPE_CHECKING:
-    from fluxres.service.client.async_instance import AsyncRemoteInstance
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -35,22 +34,6 @@ def aconnect(url: str, *, graph: str | None = None, token: str | None = None, ti
     It needs h11 (``pip install h11``). The arguments and the errors are those of :func:`fluxres.connect`.
     """
     return Connecting(url, graph, token, timeout_s)
-
-
-async def sent(connection: AsyncConnection, call: Call[T]) -> T:
-    """What a call returns, with its requests sent."""
-    try:
-        request = next(call)
-        while True:
-            try:
-                reply = await connection.make(request)
-            except FluxresError as error:
-                request = call.throw(error)
-            else:
-                request = call.send(reply)
-    except StopIteration as end:
-        found: T = end.value
-        return found
 
 
 class Connecting:
@@ -75,7 +58,7 @@ class Connecting:
         servers = addresses(self._url)
         connection = AsyncConnection(servers, self._token, self._timeout_s)
         try:
-            name = await sent(connection, chosen(self._name or servers[0].graph, str(servers[0])))
+            name = await connection.run(chosen(self._name or servers[0].graph, str(servers[0])))
         except BaseException:
             connection.close()
             raise
@@ -88,7 +71,7 @@ def _awaiting(
     """The method that awaits the answers to a call."""
 
     async def method(graph: AsyncRemoteGraph, /, *given: P.args, **named: P.kwargs) -> T:
-        return await sent(graph.connection, call(graph.calls, *given, **named))
+        return await graph.connection.run(call(graph.calls, *given, **named))
 
     update_wrapper(method, call)
     return method
@@ -174,23 +157,20 @@ class AsyncRemoteGraph:
 
     async def create_instance(self, name: str, **given: Any) -> AsyncRemoteInstance:
         """Begin an instance on the graph, which the server keeps: `queue_policy` and `match_policy` as of an Instance."""
-        from fluxres.service.client.async_instance import AsyncRemoteInstance
-
-        return AsyncRemoteInstance(self, await sent(self.connection, self.calls.create_instance(name, **given)))
+        made = await self.connection.run(self.calls.create_instance(name, **given))
+        return AsyncRemoteInstance(self, made)
 
     async def instance(self, address: str) -> AsyncRemoteInstance:
         """The instance with this name, or with this address below one. Errors: UnknownJob."""
-        from fluxres.service.client.async_instance import AsyncRemoteInstance
-        from fluxres.service.client.instance_calls import InstanceCalls
-
-        return AsyncRemoteInstance(self, (await sent(self.connection, InstanceCalls(self.name, address).summary()))["address"])
+        found = await self.connection.run(InstanceCalls(self.name, address).summary())
+        return AsyncRemoteInstance(self, found["address"])
 
     async def walk(self, where: str = "/", order: str = "pre", hierarchy: str | None = None) -> AsyncIterator[RemotePool]:
         """A pool and everything below it."""
         after, is_first = None, True
         while is_first or after is not None:
             page = self.calls.page("walk", after, path=where, order=order, hierarchy=hierarchy)
-            pools, after = await sent(self.connection, page)
+            pools, after = await self.connection.run(page)
             for pool in pools:
                 yield pool
             is_first = False
@@ -217,9 +197,57 @@ class AsyncRemoteGraph:
 
     def _allocation(self, job: str, spans: list[Span]) -> AsyncRemoteAllocation:
         async def resource_set(scheduling: bool) -> dict[str, Any]:
-            return await sent(self.connection, self.calls.resource_set(job, scheduling))
+            return await self.connection.run(self.calls.resource_set(job, scheduling))
 
         return AsyncRemoteAllocation(job, spans, None, resource_set)
 
     def _stage(self, document: dict[str, Any]) -> AsyncRemoteStage:
-        return AsyncRemoteStage(self, document)
+        return AsyncRemoteStage(document, self.commit, self.release)
+
+
+def _awaiting_of_instance(
+    call: Callable[Concatenate[InstanceCalls, P], Call[T]],
+) -> Callable[Concatenate[AsyncRemoteInstance, P], Coroutine[Any, Any, T]]:
+    """The method that awaits the answers to a call."""
+
+    async def method(instance: AsyncRemoteInstance, /, *given: P.args, **named: P.kwargs) -> T:
+        return await instance.graph.connection.run(call(instance.calls, *given, **named))
+
+    update_wrapper(method, call)
+    return method
+
+
+class AsyncRemoteInstance:
+    """An instance on a server.
+
+    Args:
+        graph: on the server.
+        address: of the instance.
+    """
+
+    def __init__(self, graph: AsyncRemoteGraph, address: str) -> None:
+        self.graph, self.address = graph, address
+        self.calls = InstanceCalls(graph.name, address)
+
+    def __repr__(self) -> str:
+        return f"<AsyncRemoteInstance {self.address} on {self.graph.name}>"
+
+    summary = _awaiting_of_instance(InstanceCalls.summary)
+    job = _awaiting_of_instance(InstanceCalls.job)
+    jobs = _awaiting_of_instance(InstanceCalls.jobs)
+    check = _awaiting_of_instance(InstanceCalls.check)
+    submit = _awaiting_of_instance(InstanceCalls.submit)
+    cancel = _awaiting_of_instance(InstanceCalls.cancel)
+    finish = _awaiting_of_instance(InstanceCalls.finish)
+    exception = _awaiting_of_instance(InstanceCalls.exception)
+    requeue = _awaiting_of_instance(InstanceCalls.requeue)
+    set_urgency = _awaiting_of_instance(InstanceCalls.set_urgency)
+    set_duration = _awaiting_of_instance(InstanceCalls.set_duration)
+    add_dependency = _awaiting_of_instance(InstanceCalls.add_dependency)
+    grow = _awaiting_of_instance(InstanceCalls.grow)
+    shrink = _awaiting_of_instance(InstanceCalls.shrink)
+    close = _awaiting_of_instance(InstanceCalls.close)
+
+    async def spawn(self, job: AnyJob, **given: Any) -> AsyncRemoteInstance:
+        """Begin a child on what a running job holds; it ends with the job, and the job with it."""
+        return AsyncRemoteInstance(self.graph, await self.graph.connection.run(self.calls.spawn(job, **given)))

@@ -8,7 +8,7 @@ the server refuses is raised in it. :mod:`fluxres.service.client.graph` sends th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from secrets import token_hex
 from typing import Any, Generic, Literal, TypeVar
@@ -19,7 +19,7 @@ from fluxres.errors import InfeasibleRequest, InsufficientResources, UnknownGrap
 from fluxres.model import ResourceGraph
 from fluxres.model.values import Span
 from fluxres.service.client.difference import RemoteDifference
-from fluxres.service.client.requests import Reply, Request, get, of_graph, post, send
+from fluxres.service.client.requests import Call, get, of_graph, post, send
 from fluxres.service.client.values import (
     Fetch,
     RemoteMatch,
@@ -35,7 +35,6 @@ from fluxres.service.client.values import (
 T = TypeVar("T")
 A = TypeVar("A")
 S = TypeVar("S")
-Call = Generator[Request, Reply, T]
 
 
 def chosen(wanted: str | None, where: str) -> Call[str]:
@@ -45,7 +44,7 @@ def chosen(wanted: str | None, where: str) -> Call[str]:
     known = [one["graph"] for one in listed]
     if name is None or name not in known:
         said = f"no graph '{name}'" if name is not None else "no graph is in use"
-        raise UnknownGraph(said, where=where, hint=f"there is {', '.join(known) or 'none'}")
+        raise UnknownGraph(said, where=where, hint=f"there is {', '.join(known) or 'none'}", graph=name or "")
     return name
 
 

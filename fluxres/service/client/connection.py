@@ -10,13 +10,15 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from typing import Any
+from typing import Any, TypeVar
 
 from fluxres import clock
 from fluxres.errors import FluxresError, Unavailable
 from fluxres.service.client.addresses import Address
-from fluxres.service.client.requests import Reply, Request, common_headers, error_of, get, post
+from fluxres.service.client.requests import Call, Reply, Request, common_headers, error_of, get, post
 from fluxres.service.client.servers import PAUSE_S, Attempts, Servers, unreachable
+
+T = TypeVar("T")
 
 
 class Connection:
@@ -64,6 +66,21 @@ class Connection:
     ) -> Reply:
         """Ask a question, or change something; the arguments are those of `requests.post`."""
         return self.make(post(path, body, key=key, revision=revision, headers=headers))
+
+    def run(self, call: Call[T]) -> T:
+        """What a call returns, with its requests sent."""
+        try:
+            request = next(call)
+            while True:
+                try:
+                    reply = self.make(request)
+                except FluxresError as error:
+                    request = call.throw(error)
+                else:
+                    request = call.send(reply)
+        except StopIteration as end:
+            found: T = end.value
+            return found
 
     def make(self, request: Request) -> Reply:
         """Send a request, again if the connection broke and that is safe, or to the server that leads."""

@@ -8,9 +8,9 @@ from typing import Any
 
 from fluxres import limits
 from fluxres.clock import Length
-from fluxres.service.client.calls import Call, length_of
+from fluxres.service.client.calls import length_of
 from fluxres.service.client.job import RemoteJob
-from fluxres.service.client.requests import get, of_graph, post
+from fluxres.service.client.requests import Call, get, of_graph, post
 from fluxres.service.client.values import names_of
 
 AnyJob = RemoteJob | str

@@ -20,7 +20,8 @@ from fluxres.model import ResourceGraph, targets
 from fluxres.render import documents
 from fluxres.service import answers, requests
 from fluxres.service.access import Role
-from fluxres.service.replies import CHILD, Asked, Keep, T, caller_of, json, keys_of, site_of
+from fluxres.service.kept import Keep
+from fluxres.service.replies import CHILD, Asked, T, caller_of, json, keys_of, site_of
 from fluxres.service.routes.changes import SCHEDULER
 from fluxres.service.routes.questions import PAGE, After, Limit, OfGraph
 from fluxres.service.site import Served

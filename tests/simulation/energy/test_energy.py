@@ -251,8 +251,9 @@ def test_a_job_canceled_while_its_nodes_are_switched_on_has_not_run() -> None:
     )
     result = simulator.run([_job(1, 0, 1), _job(2, 50, 10), _job(3, 100, 1)])
     assert simulator.schedule is not None
-    rows = {job: (start / S, end / S) for job, _, start, end, _ in simulator.schedule}
-    assert rows == {1: (0, 1), 2: (55, 55), 3: (120, 121)}  # the node was on at 70 s, and off again at 75 s
+    rows = {job: (start, end / S) for job, _, start, end, _ in simulator.schedule}
+    assert rows == {1: (0, 1), 2: (-1, 55), 3: (120 * S, 121)}  # the node was on at 70 s, and off again at 75 s
+    assert (result.metrics.jobs, result.metrics.results) == (2, {"completed": 2, "canceled": 1})
     assert result.energy is not None
     assert result.energy.boots == 2
 
