@@ -157,6 +157,8 @@ class ResourceGraph(ShownDeep, Tabular):
         self.attachment: Attachment | None = None
         #: Called with the records of jobs before they expire.
         self.keepers: WeakSet[changes.Keeper] = WeakSet()
+        self.changed_instances: set[str] = set()
+        """The names of kept instances that other processes have changed."""
         self.planner = empty_planner(structure)
         self.records = Records(structure, self.planner)
         self._matcher: Matcher | None = None

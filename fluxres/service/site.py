@@ -73,7 +73,7 @@ class Served:
     def __init__(self, graph: ResourceGraph, store: Store, epoch: Callable[[], int]) -> None:
         self.graph = graph
         self.name = graph.name
-        self.instances = Instances(store, graph.name, epoch)
+        self.instances = Instances(store, graph, epoch)
         self.tap = Tap(graph)
         self.feed = Feed(store, graph.name)
         assert isinstance(graph.attachment, Attached)
