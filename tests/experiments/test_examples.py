@@ -55,9 +55,13 @@ def test_scheduler_levels_meet_their_expectations(tmp_path: Path) -> None:
     values["expect"] = [each for each in values["expect"] if each.get("of", {}).get("case", "assumed") == "assumed"]
     found = study.of_document(document, path.parent)
     assert campaign.run(found, tmp_path / "a").made == 3
-    checked = comparison.check(comparison.compare(found, ResultsFolder(tmp_path / "a")))
+    folder = ResultsFolder(tmp_path / "a")
+    checked = comparison.check(comparison.compare(found, folder))
     assert [each.text for each in checked if not each.holds] == []
     assert sum(each.is_guard for each in checked) == 7
+    measured = studies.measured_runs(found, folder)
+    assert len(measured) == 3
+    assert measured.items() <= studies.recorded()["levels"].runs.items()
 
 
 @pytest.mark.slow
