@@ -49,6 +49,7 @@ RUNS = {
     "energy": 25,
     "estimates": 50,
     "failures": 40,
+    "levels": 2,
     "malleable": 50,
     "policies": 60,
     "power-nested": 40,

@@ -22,6 +22,7 @@ from fluxres.service import feed
 from fluxres.service.feed import Feed
 from fluxres.store import open_store, upkeep
 from fluxres.store.attached import Attached
+from tests.launch.runs import wait_until
 from tests.service import streams
 from tests.service.conftest import Server, demo_store, running
 from tests.service.test_api import send
@@ -123,7 +124,8 @@ def test_changes_of_other_processes_are_told_too(server: Server) -> None:
         with fluxres.open(server.store, name="demo") as graph:
             graph.allocate("slot=1/node", job="elsewhere")
         assert reader.take(1)[0]["data"]["context"]["job"] == "elsewhere"
-        assert send(server, "GET", "/v1/graphs/demo/jobs")[1]["count"] == 1
+        # the event comes from the store; the graph of the server follows up to 0.1 s later
+        wait_until(lambda: send(server, "GET", "/v1/graphs/demo/jobs")[1]["count"] == 1)
     finally:
         reader.close()
 
