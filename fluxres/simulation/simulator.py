@@ -318,7 +318,10 @@ class Simulator:
         )
         self.instance.measure_in(self.machine.unit)
         self.schedule = Schedule() if keep else None
-        self.running = RunningMetrics(self.machine.count)
+        disturbances = disturbances if disturbances is not None else Disturbances()
+        self.external = External(self, disturbances.events, disturbances.on_failure)
+        self.has_external = self.external.next is not None
+        self.running = RunningMetrics(self.machine.count, is_ordered=not has_work and self._runs_at_once)
         self.losses = LossSink()
         self.predictions = ErrorSink()
         own = (self.running, self.losses, *([self.schedule] if self.schedule is not None else ()))
@@ -330,14 +333,11 @@ class Simulator:
         self._sites: dict[Scheduler, Site] = {}
         self._workload: Iterable[Submission] = ()
         self._starting: list[Job] | None = [] if takes_time else None
-        disturbances = disturbances if disturbances is not None else Disturbances()
         if disturbances.on_failure == "requeue" and self.hierarchy.balance != "none":
             raise UsageError("jobs that move between instances cannot be requeued", where="balance", hint="use on_failure: fail")
         self.checkpoint = disturbances.checkpoint
         self.histories: dict[Job, History] = {}
         """Of jobs that were interrupted."""
-        self.external = External(self, disturbances.events, disturbances.on_failure)
-        self.has_external = self.external.next is not None
         self._require_no_work(has_work=has_work)
         if self.has_external:
             self.running.area_of = lambda begin, end: self.external.areas(begin, end)[1]
@@ -353,6 +353,12 @@ class Simulator:
         self._periods = self._never = 0
         """Periods that are scheduled, and jobs that were never submitted because the instance of their job had ended."""
         self._made = self._submitted = self._numbered = self._ended = self._handled = self._supplies_seen = self._idle_events = 0
+
+    @property
+    def _runs_at_once(self) -> bool:
+        """Whether no job is interrupted, and none changes its size."""
+        preempts = self.accounting is not None and self.accounting.preempt_type != "none"
+        return not (self.has_external or preempts or self.malleable.policy.is_needed)
 
     def _require_constant_sizes(self, *, takes_time: bool) -> None:
         """Errors: UsageError for sizes that change where that is not modelled."""

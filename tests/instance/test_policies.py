@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from importlib.metadata import EntryPoint
 from math import exp, log
 from pathlib import Path
@@ -552,3 +553,18 @@ def test_policy_of_another_package_that_cannot_be_made_is_a_usage_error(
 def test_policy_parameter_is_a_finite_number(depth: str) -> None:
     with pytest.raises(UsageError, match=r"queue policy easy depth: expected a whole number"):
         policy(f"easy:depth={depth}")
+
+
+def test_queue_forgets_the_jobs_that_have_started() -> None:
+    ended: list[Job] = []
+    top, _ = on_nodes(1, "fcfs", inventory="named", sink=ended.append)
+    running = top.submit("slot=1/node")
+    for _ in range(40):
+        top.submit("slot=1/node")
+    for _ in range(60):
+        top.submit("slot=1/node")
+        top.finish(running)
+        running = next(job for job in top.jobs("running"))
+    ended.clear()
+    gc.collect()
+    assert sum(isinstance(one, Job) and one.instance is top for one in gc.get_objects()) <= 50
