@@ -6,6 +6,7 @@ import gc
 from importlib.metadata import EntryPoint
 from math import exp, log
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,7 +15,10 @@ from hypothesis import strategies as st
 
 from fluxres import InfeasibleRequest, PolicyError, QueuePolicy, Resource, StoreError, UsageError, build, limits, load
 from fluxres.instance import Instance, Job, Queue, State
+from fluxres.instance.availability import AvailableCounts, AvailableSets
+from fluxres.instance.counted import CountedInventory
 from fluxres.instance.fair_share import Usage
+from fluxres.instance.named import NamedInventory
 from fluxres.instance.policy import FairShare, Multifactor, names, policy
 from fluxres.model import changes
 from fluxres.simulation.simulator import simulate
@@ -568,3 +572,31 @@ def test_queue_forgets_the_jobs_that_have_started() -> None:
     ended.clear()
     gc.collect()
     assert sum(isinstance(one, Job) and one.instance is top for one in gc.get_objects()) <= 50
+
+
+@pytest.mark.parametrize("machine", ["8", "node=8"])
+def test_conservative_searches_once_for_each_job_that_ends_at_its_limit(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    searches: list[int] = []
+    for kind in (AvailableCounts, AvailableSets):
+        search = kind.earliest
+        monkeypatch.setattr(kind, "earliest", lambda *args, of=search: searches.append(1) or of(*args))
+    jobs = [Submission(number, 0, (number % 7 + 1) * S, (number % 7 + 1) * S, number % 5 + 1) for number in range(100)]
+    assert simulate(jobs, machine, queue_policy="conservative").metrics.jobs == 100
+    assert len(searches) <= 100
+
+
+@pytest.mark.parametrize("machine", ["12", "node=12"])
+@pytest.mark.parametrize("seed", range(20))
+def test_conservative_finds_what_searches_for_all_jobs_find(seed: int, machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = Random(seed)
+    jobs = []
+    for number in range(80):
+        run = drawn.randint(1, 40)
+        jobs.append(Submission(number, number * 2 * S, run * S, run * drawn.randint(1, 5) * S, drawn.choice((1, 2, 3, 7, 12))))
+    found = simulate(jobs, machine, queue_policy="conservative").schedule
+    monkeypatch.setattr(CountedInventory, "_is_fitted", lambda *_: False)
+    monkeypatch.setattr(NamedInventory, "_is_still_earliest", lambda *_: False)
+    expected = simulate(jobs, machine, queue_policy="conservative").schedule
+    assert found is not None
+    assert expected is not None
+    assert (found.starts(), found.allocated) == (expected.starts(), expected.allocated)
