@@ -194,9 +194,20 @@ class UnknownJob(FluxresError):
 
 
 class UnknownGraph(FluxresError):
-    """No graph, subsystem or hierarchy of this name."""
+    """No graph, subsystem or hierarchy of this name.
+
+    Args:
+        graph: the name, if it is that of a graph in a store.
+    """
 
     code = "unknown-graph"
+
+    def __init__(self, message: str, *, where: str = "", hint: str = "", graph: str = "") -> None:
+        super().__init__(message, where=where, hint=hint)
+        self.graph = graph
+
+    def to_dict(self) -> dict[str, Any]:
+        return super().to_dict() | ({"graph": self.graph} if self.graph else {})
 
 
 class NotHeld(FluxresError):
@@ -356,7 +367,7 @@ class InDoubt(StoreError):
 
 
 class Unavailable(StoreError):
-    """The service does not answer this now: it stops, has too much to do, or a question took too long.
+    """This cannot be answered now, and nothing was changed: the service stops, has too much to do, or a question took too long.
 
     Args:
         retry_after_s: seconds after which it may.
@@ -367,6 +378,12 @@ class Unavailable(StoreError):
     def __init__(self, message: str, *, where: str = "", hint: str = "", retry_after_s: int = 1) -> None:
         super().__init__(message, where=where, hint=hint)
         self.retry_after_s = retry_after_s
+
+
+class StoreUnreachable(Unavailable):
+    """The server of a store cannot be reached, or did not answer in time; nothing was changed."""
+
+    code = "store-unreachable"
 
 
 class NotLeader(Unavailable):
@@ -441,6 +458,7 @@ STATUS: dict[type[FluxresError], tuple[int, int]] = {
     RevisionConflict: (4, 412),
     InDoubt: (4, 503),
     Unavailable: (4, 503),
+    StoreUnreachable: (4, 503),
     NotLeader: (4, 503),
     RateExceeded: (4, 429),
     ServiceFault: (4, 500),

@@ -55,6 +55,12 @@ INTERRUPT_GRACE_SECONDS: Final = 3.0
 CHART_ROWS_MAX: Final = 1_000
 """Rows of a picture: browsers and people give up beyond."""
 
+CHART_JOBS_MAX: Final = 1_000
+"""Rows of a chart of jobs that changed their size: as many as it has pixels, and more."""
+
+CHART_STEPS_MAX: Final = 2_000
+"""Points of a curve of starts: more than it has pixels."""
+
 CHART_LEGEND_MAX: Final = 24
 """Colours in the legend of a picture."""
 
@@ -206,6 +212,9 @@ ETCD_REQUEST_SECONDS: Final = 10.0
 
 ETCD_DEFRAGMENT_SECONDS: Final = 300.0
 """How long to wait until a server of an etcd is defragmented: it rewrites its file, of up to 8 GB."""
+
+POSTGRESQL_DEAD_SECONDS: Final = 20
+"""How long a connection to PostgreSQL may get no sign of life from the host of its server; then it ends."""
 
 ETCD_VALUE_BYTES_MAX: Final = 1 << 20
 """Bytes of one value; what is larger is cut. By default etcd refuses requests above 1.5 MiB."""

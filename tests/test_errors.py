@@ -56,6 +56,7 @@ def test_http_status_class_names_the_side_that_has_to_act(error: type[FluxresErr
         errors.RunFailed,
         errors.InDoubt,
         errors.Unavailable,
+        errors.StoreUnreachable,
         errors.NotLeader,
         errors.ServiceFault,
     )

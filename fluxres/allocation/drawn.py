@@ -26,19 +26,19 @@ NO_ROWS: Rows = np.zeros((0, 3), np.int64)
 NO_ACCOUNTS: Final[frozenset[int]] = frozenset()
 
 
-class Ledger(msgspec.Struct):
+class DrawLedger(msgspec.Struct):
     """The draws of one owner: units over time by account and consumers, and the accounts by consumers."""
 
     held: dict[int, dict[Consumers, Steps]] = msgspec.field(default_factory=dict)
     accounts: dict[Consumers, set[int]] = msgspec.field(default_factory=dict)
 
 
-class Drawn:
+class DrawRecords:
     """The ledgers of all owners."""
 
     def __init__(self) -> None:
         #: By owner; only for those that drew something.
-        self.ledgers: dict[str, Ledger] = {}
+        self.ledgers: dict[str, DrawLedger] = {}
 
     def rows(self) -> Iterator[tuple[str, Consumers, int, Steps]]:
         """(owner, consumers, account, units over time) of all ledgers."""
@@ -98,7 +98,7 @@ class Drawn:
 
     def put(self, owner: str, consumers: Consumers, account: int, held: Steps) -> None:
         """Add units over time drawn from an account."""
-        ledger = self.ledgers.setdefault(owner, Ledger())
+        ledger = self.ledgers.setdefault(owner, DrawLedger())
         ledger.accounts.setdefault(consumers, set()).add(account)
         by_consumers = ledger.held.setdefault(account, {})
         by_consumers[consumers] = steps.joined([by_consumers.get(consumers, ()), held])
@@ -133,7 +133,7 @@ class Drawn:
         """Drop the ledger of an owner."""
         self.ledgers.pop(owner, None)
 
-    def take(self, other: Drawn, consumers_to_new: Int32, accounts_to_new: Int32) -> None:
+    def take(self, other: DrawRecords, consumers_to_new: Int32, accounts_to_new: Int32) -> None:
         """Add the ledgers of another structure by new numbers, -1 for removed pools and accounts."""
         for owner, consumers, account, held in other.rows():
             kept = tuple(sorted(int(consumers_to_new[v]) for v in consumers if consumers_to_new[v] >= 0))

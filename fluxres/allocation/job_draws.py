@@ -17,7 +17,7 @@ import numpy as np
 
 from fluxres.allocation import drawn as drawing
 from fluxres.allocation import steps
-from fluxres.allocation.drawn import Consumers, Drawn, Rows
+from fluxres.allocation.drawn import Consumers, DrawRecords, Rows
 from fluxres.allocation.planned import Change, Piece, freed
 from fluxres.allocation.steps import Steps, Subtrees, topmost
 from fluxres.clock import FOREVER
@@ -120,7 +120,7 @@ class JobDraws:
     def __init__(
         self,
         structure: Structure,
-        drawn: Drawn,
+        drawn: DrawRecords,
         owner: str,
         given: Callable[[int], Steps],
         pools: Callable[[], list[int]],

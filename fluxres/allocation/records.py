@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from fluxres.allocation import steps
 from fluxres.allocation.chosen import Chosen, Returns
-from fluxres.allocation.drawn import NO_ROWS, Consumers, Drawn, Rows
+from fluxres.allocation.drawn import NO_ROWS, Consumers, DrawRecords, Rows
 from fluxres.allocation.facts import ID_OF_JOB, JobFacts, Reservation
 from fluxres.allocation.job_draws import JobDraws, OwnDraws
 from fluxres.allocation.planned import Batch, Change, Piece, Planned, Staged, Target, freed
@@ -100,7 +100,7 @@ class Records:
         self.implied: dict[str, dict[int, Steps]] = {}
         """By owner and vertex, units over time that an exclusive pool of the owner implies below it: these are not records (rule
         A5), and become records again when the pool above is freed (rule A6)."""
-        self.drawn = Drawn()
+        self.drawn = DrawRecords()
         """For which pools parts of the records, and of the implied units, were drawn; a batch keeps its own until converted."""
         self.upstream: Upstream | None = None
         """Gives the units of linked pass-through pools; None for a graph without a parent."""
@@ -157,7 +157,7 @@ class Records:
         """The number of pools held; one that several jobs share may count several times."""
         return len(self._held) + sum(len(batch.vertices) for batch in self._batches.values())
 
-    def columns(self) -> tuple[list[str], NDArray[np.int64], Drawn]:
+    def columns(self) -> tuple[list[str], NDArray[np.int64], DrawRecords]:
         """The owners, in the order of their first allocation; (owner index, vertex, start, end, amount) of all records; and the
         draws.
 
@@ -172,7 +172,7 @@ class Records:
             if owner != ELSEWHERE
             for start, end, amount in held
         ]
-        parts, drawn = [np.array(singly, np.int64).reshape(-1, 5)], Drawn()
+        parts, drawn = [np.array(singly, np.int64).reshape(-1, 5)], DrawRecords()
         lengths = [len(batch.vertices) for batch in self._batches.values()]
         if lengths:
             every = self._batches.values()

@@ -18,6 +18,7 @@ from fluxres import __version__
 from fluxres.cli.failures import report, tell
 from fluxres.cli.settings import ALL_OUTPUTS, PLAIN_OUTPUTS, Settings, everywhere, keep, no_output
 from fluxres.cli.words import ELSEWHERE, OLD_COMMANDS, command_name, note_old, old_options
+from fluxres.documents.suggestion import near
 from fluxres.errors import FluxresError, InputWarning, RevisionConflict, UsageError
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ COMMANDS: Final = {
     "simulate": "Simulate a workload on a machine.",
     "workload": "Convert a workload, or write the jobs of a model.",
     "experiment": "Run the simulations described by a study, and compare them.",
-    "instance": "Run the jobs of a workload in one instance, in real time.",
+    "instance": "Keep schedulers with queues on a graph, or run a workload in one.",
     "hierarchy": "Run jobs in nested instances, each a separate process.",
     "convert": "Convert a file from one format to another.",
     "formats": "List the file formats.",
@@ -202,13 +203,11 @@ class Program(Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does, but naming the command that does what an unknown one does elsewhere, or the nearest name."""
         if args and args[0] not in _KNOWN and not args[0].startswith("-"):
-            from difflib import get_close_matches
-
             if args[0] in ELSEWHERE:
                 raise UsageError(f"no command '{args[0]}'", hint=ELSEWHERE[args[0]])
 
-            near = get_close_matches(args[0], COMMANDS, 1)
-            raise click.UsageError(f"no command '{args[0]}'" + (f", perhaps {near[0]}" if near else ""), ctx)
+            meant = near(args[0], COMMANDS)
+            raise click.UsageError(f"no command '{args[0]}'" + (f", perhaps {meant[0]}" if meant else ""), ctx)
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

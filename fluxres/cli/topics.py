@@ -58,6 +58,29 @@ TOPICS: Final = {
     "resource-query": Topic("fluxres-query, the replacement for Fluxion's resource-query", "fluxion-conformance.md"),
     "glossary": Topic("the terms", "glossary.md"),
 }
+ALSO: Final = {
+    "experiments": "studies",
+    "study": "studies",
+    "simulations": "simulation",
+    "workloads": "simulation",
+    "metrics": "simulation",
+    "costs": "simulation",
+    "policies": "instances",
+    "queue-policies": "instances",
+    "match-policies": "matching",
+    "nesting": "instances",
+    "hierarchies": "processes",
+    "shapes": "requests",
+    "jobspec": "requests",
+    "durations": "times",
+    "api": "service",
+    "http": "service",
+    "errors": "status",
+    "invariants": "rules",
+    "limits": "accounting",
+    "words": "glossary",
+}
+"""Other names of topics, which people try as well."""
 _FOLDERS: Final = (Path(__file__).parents[1] / "topics", Path(__file__).parents[2] / "specs")
 """Where the documents are: in an installed package, in a clone."""
 _LINK: Final = re.compile(r"\[([^\]]+)\]\(([^)#\s]*)(?:#[^)\s]*)?\)")

@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+_LENGTH_MAX: Final = 64
+"""Of a word that is compared: comparing takes time by the square of it."""
 
 
-def suggest(word: str, known: Iterable[str], *, most: int = 1) -> str:
+def near(word: str, known: Iterable[str], *, most: int = 1, cutoff: float = 0.6) -> list[str]:
+    """The known words that are spelled almost like this one, the nearest first."""
+    from difflib import get_close_matches
+
+    return get_close_matches(word[:_LENGTH_MAX], list(known), most, cutoff)
+
+
+def did_you_mean(words: Sequence[str]) -> str:
+    """A hint that names these words; empty if there are none.
+
+    >>> did_you_mean(["GiB", "GB"])
+    'did you mean GiB or GB?'
+    """
+    return f"did you mean {' or '.join(words)}?" if words else ""
+
+
+def suggest(word: str, known: Iterable[str], *, most: int = 1, cutoff: float = 0.6) -> str:
     """A hint that names the known words that are spelled almost like this one; empty if there are none.
 
     >>> suggest("esay", ["fcfs", "easy"]), suggest("x", ["fcfs", "easy"])
     ('did you mean easy?', '')
     """
-    from difflib import get_close_matches
+    return did_you_mean(near(word, known, most=most, cutoff=cutoff))
 
-    near = get_close_matches(word[:64], list(known), most)
-    return f"did you mean {' or '.join(near)}?" if near else ""
+
+def nearest(word: str, known: Sequence[str]) -> str:
+    """A hint that names the known word that is spelled almost like this one, or all of them.
+
+    >>> nearest("cuont", ["count", "type"]), nearest("x", ["count", "type"])
+    ("did you mean 'count'?", 'known: count, type')
+    """
+    return did_you_mean([repr(one) for one in near(word, known)]) or f"known: {', '.join(known)}"

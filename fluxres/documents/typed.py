@@ -7,7 +7,6 @@ to find all errors.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
@@ -18,6 +17,7 @@ from msgspec import UNSET, inspect
 from fluxres import limits
 from fluxres.documents.document import Document, Key, Place, shown
 from fluxres.documents.mistakes import Mistakes
+from fluxres.documents.suggestion import did_you_mean, nearest
 from fluxres.errors import InputError, LimitExceeded
 
 T = TypeVar("T")
@@ -82,16 +82,6 @@ def _add(document: Document, walk: _Walk, mistakes: Mistakes) -> None:
         error = LimitExceeded if found.limit else InputError
         mistakes.add(error(found.message, where=document.where(found.path, key=found.key), hint=found.hint))
     mistakes.unlisted += len(walk.wrong) - len(walk.found)
-
-
-def nearest(word: str, known: list[str]) -> str:
-    """A hint for an unknown word.
-
-    >>> nearest("cuont", ["count", "type"])
-    "did you mean 'count'?"
-    """
-    near = difflib.get_close_matches(word, known, 1)
-    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
 
 
 def _bounds(kind: Any) -> str:
@@ -332,7 +322,7 @@ class _Walk:
         if value and word in names:
             return f"write '{word}: {value:.40}', with a ':' and a blank"
         meant = getattr(kind.cls, "also_called", {}).get(key.lower())
-        return f"did you mean {meant!r}?" if meant else nearest(key, names)
+        return did_you_mean([repr(meant)]) if meant else nearest(key, names)
 
 
 def json_schema(kind: Any, *, title: str = "") -> dict[str, Any]:

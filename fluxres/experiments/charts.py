@@ -50,6 +50,7 @@ def comparison(bars: Sequence[Bar], name: str, *, against: str = "") -> Chart:
         against: the baseline in words; empty if there is none.
     """
     places, heads = _places(bars)
+    against = against if any(bar.ratio for bar in bars) else ""
     shown = scale(name, [bar.own.mean for bar in bars if bar.own])
     made = style.figure(0.75 + 0.235 * (len(bars) + len(heads)))
     left, *right = made.subplots(1, 2 if against else 1, sharey=True, squeeze=False, width_ratios=[1, 1] if against else [1])[0]
@@ -138,15 +139,16 @@ def _panel(
         style.numbered(axes.xaxis)
 
 
-def spread(given: Estimate | None, shown: Scale) -> str:
+def spread(given: Estimate | None, shown: Scale, *, digits: int = 4) -> str:
     """A mean with the half of its confidence interval, or with an interval that is not around it, where there is one."""
     if given is None:
         return "-"
+    mean = number(float(f"{given.mean / shown.factor:.{digits}g}") if digits < 4 else given.mean / shown.factor)
     if given.method not in ("", "t") and given.low is not None and given.high is not None:
         low, high = (number(float(f"{bound / shown.factor:.2g}")) for bound in (given.low, given.high))
-        return f"{number(given.mean / shown.factor)} [{low}, {high}]"
+        return f"{mean} [{low}, {high}]"
     half = given.half / shown.factor
-    return number(given.mean / shown.factor) + (f" ± {number(float(f'{half:.2g}'))}" if given.is_spread else "")
+    return mean + (f" ± {number(float(f'{half:.2g}'))}" if given.is_spread else "")
 
 
 def _log_mark(axes: Any) -> str:

@@ -14,11 +14,13 @@ import msgspec
 import orjson
 
 from fluxres.documents import source_text
-from fluxres.errors import FluxresError, InfeasibleRequest, InputError, UsageError
+from fluxres.errors import FluxresError, InfeasibleRequest, InputError
 from fluxres.experiments import parts
 from fluxres.experiments.study import HierarchyEntry, Run, Study
 from fluxres.instance import sizes
+from fluxres.simulation import exclusions
 from fluxres.simulation.adaptive import malleable
+from fluxres.simulation.costs.overheads import by_level, require_levels
 from fluxres.simulation.energy.feed import with_fleet
 
 if TYPE_CHECKING:
@@ -35,12 +37,15 @@ def check(study: Study) -> None:
     Cost: reads each machine and each trace once. Errors: InputError with the line of the part.
     """
     seen: dict[bytes, Any] = {}
-    for run in study.runs:
-        if not run.repeat:
-            _check_run(seen, study, run)
+    first = [run for run in study.runs if not run.repeat]
+    deepest = max(_check_run(seen, study, run) for run in first)
+    for run in first:
+        if isinstance(run.page.cost, list):  # of which runs with fewer levels use those that they have
+            _once(seen, study, run, "cost", len(run.page.cost), partial(require_levels, len(run.page.cost), deepest))
 
 
-def _check_run(seen: dict[bytes, Any], study: Study, run: Run) -> None:
+def _check_run(seen: dict[bytes, Any], study: Study, run: Run) -> int:
+    """Refuse a run with a part that it could not use; returns its number of levels."""
     page, entry = run.page, run.workload
     machine: Machine = _once(seen, study, run, "machine", (page.machine, page.unit), lambda: _machine(study, run))
     for name in ("topology", "queue_policy", "match_policy"):  # each by itself, so that the message names its line
@@ -48,22 +53,33 @@ def _check_run(seen: dict[bytes, Any], study: Study, run: Run) -> None:
         each = partial(parts.hierarchy, entry_of, machine.count, run.folder)
         _once(seen, study, run, f"hierarchy.{name}", (entry_of, machine.count), each)
     made = (page.hierarchy, machine.count)
-    levels = _once(seen, study, run, "hierarchy", made, lambda: parts.hierarchy(page.hierarchy, machine.count, run.folder))
+    levels: Hierarchy = _once(
+        seen, study, run, "hierarchy", made, lambda: parts.hierarchy(page.hierarchy, machine.count, run.folder)
+    )
     _once(seen, study, run, "size_policy", page.size_policy, lambda: sizes.parse(page.size_policy))
-    _once(seen, study, run, "resize_policy", (page.resize_policy, page.cost), lambda: _resize_policy(run))
+    _once(seen, study, run, "resize_policy", page.resize_policy, lambda: malleable.parse(page.resize_policy))
     _once(seen, study, run, "cost", page.cost, lambda: parts.costs(page.cost))
     _once(seen, study, run, "disturbances.events", page.disturbances.events, lambda: parts.events(run))
     disturbed = (page.machine, page.unit, page.disturbances)
-    _once(seen, study, run, "disturbances", disturbed, lambda: parts.disturbances(run, machine))
-    _once(seen, study, run, "energy", (page.machine, page.unit, page.energy, page.resize_policy), lambda: _energy(run, machine))
-    worked = (page.machine, page.unit, page.cost, page.disturbances, page.energy, page.prediction, page.hierarchy)
-    working = "cost" if page.cost != "none" else "hierarchy.starts_per_node"
-    _once(seen, study, run, working, worked, lambda: _work(run, machine, levels))
-    moving = (page.hierarchy.balance, page.disturbances.on_failure)
-    _once(seen, study, run, "hierarchy.balance", moving, lambda: _moving(run))
-    _once(seen, study, run, "accounting", (page.accounting, levels.levels > 1), lambda: _accounting(run, levels))
+    disturbances = _once(seen, study, run, "disturbances", disturbed, lambda: parts.disturbances(run, machine))
+    powered = (page.machine, page.unit, page.energy)
+    fleet = _once(seen, study, run, "energy", powered, lambda: with_fleet(machine, parts.energy(page.energy))[1])
+    accounting = _once(seen, study, run, "accounting", page.accounting, lambda: parts.accounting(run))
     _once(seen, study, run, "prediction", page.prediction, lambda: parts.prediction(run))
-    _once(seen, study, run, "feedback", (page.feedback, levels.levels > 1), lambda: _feedback(run, levels))
+    _once(seen, study, run, "feedback", page.feedback, lambda: parts.feedback(run))
+    together = exclusions.features(
+        levels,
+        by_level(parts.costs(page.cost)[: levels.levels], levels.levels),
+        has_events=next(iter(disturbances.events), None) is not None,
+        on_failure=disturbances.on_failure,
+        checkpoint=disturbances.checkpoint,
+        accounting=accounting,
+        has_prediction=page.prediction is not None,
+        has_feedback=page.feedback != "none",
+        fleet=fleet,
+        resizes=malleable.parse(page.resize_policy).is_needed,
+    )
+    _require_together(study, run, together)
     fits = (page.machine, page.unit, page.hierarchy)
     _once(seen, study, run, "inventory", (fits, page.inventory), lambda: _inventory(run, machine))
     jobs = (entry, page.hierarchy, machine.count, run.seed if entry.file is None else 0)
@@ -72,6 +88,7 @@ def _check_run(seen: dict[bytes, Any], study: Study, run: Run) -> None:
     has_requests = _once(seen, study, run, "workload", jobs, lambda: _workload(run, machine.count))
     room = (*fits, has_requests)
     _once(seen, study, run, "hierarchy.topology", room, lambda: parts.require_room(machine, levels, has_requests=has_requests))
+    return levels.levels
 
 
 def _once(seen: dict[bytes, Any], study: Study, run: Run, path: str, what: object, make: Callable[[], Any]) -> Any:
@@ -105,9 +122,12 @@ def _machine(study: Study, run: Run) -> Machine:
     return parts.machine(run, study.part(run, "machine") if isinstance(run.page.machine, dict) else None)
 
 
-def _resize_policy(run: Run) -> None:
-    if malleable.parse(run.page.resize_policy).is_needed and run.page.cost != "none":
-        raise UsageError("jobs cannot change their size where decisions take time", hint="use cost: none")
+def _require_together(study: Study, run: Run, features: set[str]) -> None:
+    """Refuse features that exclude each other, at the line of one of them."""
+    excluded = exclusions.found(features)
+    if excluded is not None:
+        places = {"balance": "hierarchy.balance", "cost": "cost" if run.page.cost != "none" else "hierarchy.starts_per_node"}
+        raise placed(study, run, places.get(excluded.where, excluded.where), excluded.error())
 
 
 def _inventory(run: Run, machine: Machine) -> None:
@@ -115,42 +135,6 @@ def _inventory(run: Run, machine: Machine) -> None:
         from fluxres.instance.choice import make_inventory
 
         make_inventory(run.page.inventory, machine.graph, "first")
-
-
-def _energy(run: Run, machine: Machine) -> None:
-    _, fleet = with_fleet(machine, parts.energy(run.page.energy))
-    if fleet is not None and malleable.parse(run.page.resize_policy).is_needed:
-        fleet.require_always_on()
-
-
-def _work(run: Run, machine: Machine, levels: Hierarchy) -> None:
-    """Refuse work of instances beside their decisions where the simulator does not model it."""
-    if not levels.starts_per_node and all(each.overheads.is_nothing for each in parts.costs(run.page.cost)):
-        return
-    _, fleet = with_fleet(machine, parts.energy(run.page.energy))
-    there = {
-        "disturbances": next(iter(parts.disturbances(run, machine).events), None),
-        "energy": fleet,
-        "prediction": run.page.prediction,
-    }
-    if names := [name for name, what in there.items() if what is not None]:
-        text = "of instances only decisions may take time beside " + " and ".join(names)
-        raise UsageError(text, hint="leave out starts_per_node, and all costs but that of decisions")
-
-
-def _moving(run: Run) -> None:
-    if run.page.hierarchy.balance != "none" and run.page.disturbances.on_failure == "requeue":
-        raise UsageError("jobs that move between instances cannot be requeued", hint="use on_failure: fail")
-
-
-def _accounting(run: Run, levels: Hierarchy) -> None:
-    if parts.accounting(run) is not None and levels.levels > 1:
-        raise UsageError("limits are those of one queue", hint="use one instance: topology 1")
-
-
-def _feedback(run: Run, levels: Hierarchy) -> None:
-    if parts.feedback(run) is not None and levels.levels > 1:
-        raise UsageError("jobs follow each other in one queue", hint="use one instance: topology 1")
 
 
 def _request(run: Run, machine: Machine) -> None:

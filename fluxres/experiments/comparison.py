@@ -12,8 +12,9 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -398,7 +399,17 @@ def _of_use(found: Comparison) -> list[str]:
             own.append(f"{row.label}: {shown_number(used.mean)} of {shown_number(units)} units ({unit})")
     if not own:
         return []
-    return [f"jobs used only a part of the machine, so figures are not those of all of it. {'; '.join(own)}."]
+    return [f"jobs used only a part of the machine, so figures are not those of all of it. {_several(own)}."]
+
+
+def _several(settings: Sequence[str]) -> str:
+    """What is said of each of some settings: of very many, the first ones."""
+    more = len(settings) - SETTINGS_SAID_MAX
+    return "; ".join(settings[:SETTINGS_SAID_MAX]) + (f"; and {plural(more, 'other setting')}" if more > 0 else "")
+
+
+SETTINGS_SAID_MAX: Final = 12
+"""The number of settings that a warning names."""
 
 
 def _of_sets(found: Comparison) -> list[str]:
@@ -407,7 +418,7 @@ def _of_sets(found: Comparison) -> list[str]:
         return []
     if len(partial) == len(found.rows) and not any(row.common for row in found.rows) and len(_ran(found)) == 1:
         return []
-    each = "; ".join(f"{row.label}: {jobs_said(row)}" for row in partial)
+    each = _several([f"{row.label}: {jobs_said(row)}" for row in partial])
     said = [f"settings ran different jobs. {each}. Means are of the jobs that a setting ran."]
     if any(row.common for row in found.rows):
         said.append("Ratios are of the jobs that both settings ran.")
@@ -487,6 +498,13 @@ def check(found: Comparison) -> list[Checked]:
         for row in found.rows
         if matches(row.settings, expected.of)
     ]
+
+
+def alike(checked: Iterable[Checked]) -> Iterator[Checked]:
+    """The same, but one for all settings in a row of which an expectation has the same value."""
+    for _, group in groupby(checked, key=lambda each: (each.value, each.expected, each.against)):
+        first, *others = group
+        yield replace(first, label=plural(1 + len(others), "setting")) if others else first
 
 
 def _checked(found: Comparison, expected: Expectation, row: Row) -> Checked:

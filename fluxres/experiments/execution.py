@@ -201,7 +201,7 @@ def _simulator(run: Run, machine: Machine, levels: Hierarchy, costs: list[LevelC
         size_policy=run.page.size_policy,
         resize_policy=run.page.resize_policy,
         inventory=run.page.inventory,
-        cost=costs,
+        cost=costs[: levels.levels],
         event_order=run.page.event_order,
         disturbances=parts.disturbances(run, machine),
         accounting=parts.accounting(run),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from fluxres import limits
 from fluxres.errors import InputError
 from fluxres.experiments import style
 from fluxres.experiments.figures import time_unit
@@ -18,11 +19,6 @@ if TYPE_CHECKING:
 
     from fluxres.experiments.gantt import Span
     from fluxres.experiments.real import Starts
-
-ROWS_MAX: Final = 1_000
-"""Up to this number of jobs, each has a row in the chart of sizes; of more, the first ones."""
-STEPS_MAX: Final = 2_000
-"""Points of a curve of starts."""
 
 
 class Part(NamedTuple):
@@ -55,10 +51,10 @@ def size_parts(path: Path) -> list[list[Part]]:
 
 
 def sizes(jobs: Sequence[Sequence[Part]], name: str, title: str, *, span: Span) -> Chart:
-    """A row for each job, dark where it had many units."""
+    """A row for each job, dark where it had many units; of very many jobs, the first `limits.CHART_JOBS_MAX`."""
     from matplotlib.colors import LinearSegmentedColormap, LogNorm, Normalize
 
-    shown = jobs[:ROWS_MAX]
+    shown = jobs[: limits.CHART_JOBS_MAX]
     made = style.figure(2.7)
     axes = made.subplots()
     factor, word = time_unit(span.length_s)
@@ -81,7 +77,7 @@ def sizes(jobs: Sequence[Sequence[Part]], name: str, title: str, *, span: Span) 
     axes.set_ylim(len(shown) + 0.6, 0.4)
     style.numbered(axes.xaxis)
     style.numbered(axes.yaxis, whole=True)
-    what = "jobs that changed" if len(shown) == len(jobs) else f"first {ROWS_MAX:,} of {len(jobs):,} jobs that changed"
+    what = "jobs that changed" if len(shown) == len(jobs) else f"first {len(shown):,} of {len(jobs):,} jobs that changed"
     style.label(axes, x=f"time ({word})", y=what)
     return style.drawn(made, name, title)
 
@@ -130,8 +126,8 @@ def starts(given: Starts, name: str, title: str, *, longest_s: float) -> Chart:
 
 
 def _steps(moments: Sequence[float]) -> tuple[Any, Any]:
-    """The course of a count that rises at each moment, in at most `STEPS_MAX` points."""
-    numbers = np.unique(np.linspace(0, len(moments), min(len(moments), STEPS_MAX) + 1).round().astype(int))
+    """The course of a count that rises at each moment, in at most `limits.CHART_STEPS_MAX` points."""
+    numbers = np.unique(np.linspace(0, len(moments), min(len(moments), limits.CHART_STEPS_MAX) + 1).round().astype(int))
     times = np.concatenate([[0.0], np.array(moments, float)])
     return times[numbers], numbers
 

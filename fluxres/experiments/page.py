@@ -18,6 +18,7 @@ from fluxres.experiments.comparison import (
     Comparison,
     Estimate,
     Row,
+    alike,
     between,
     repeats_needed,
     sets_of,
@@ -50,7 +51,7 @@ def page(
     gantts = [chart for chart in drawn if chart.name.startswith("gantt")]
     starts = [chart for chart in drawn if chart.name.startswith("starts")]
     sizes = [chart for chart in drawn if chart.name.startswith("sizes")]
-    guards, theirs = ([each for each in checked if each.is_guard is which] for which in (True, False))
+    guards, theirs = ([*alike(each for each in checked if each.is_guard is which)] for which in (True, False))
     body = [
         _section("Comparison", _warning(found) + _comparison(found) + _images(compared)),
         _section("Pairs of settings", _pairs(found), _PAIRS),
@@ -189,21 +190,23 @@ def _comparison(found: Comparison) -> str:
     scales = _scales(found, names)
     headings = _settings(found)
     words = len(headings)
-    beside = [*sets_of(found), *(name for name in USE if name not in names)]
-    headings += [title(name, Scale(1.0, FIGURES[name].unit)) for name in beside]
+    sets, use = sets_of(found), [name for name in USE if name not in names]
+    headings += [title(name, Scale(1.0, FIGURES[name].unit)) for name in sets]
     if has_common := any(row.common for row in found.rows):
         headings.append("jobs compared (number)")
     for name in names:
         headings += [title(name, scales[name]), *(["ratio to baseline"] * bool(base))]
+    headings += [title(name, Scale(1.0, FIGURES[name].unit)) for name in use]
     rows = []
     for row in found.rows:
         cells = _names(found, row)
-        cells += [_cell(row.figures.get(name), Scale(1.0, "")) for name in beside]
+        cells += [_cell(row.figures.get(name), Scale(1.0, "")) for name in sets]
         if has_common:
             cells.append(number(sum(row.common.values()) / len(row.common)) if row.common else "all")
         for name in names:
             cells.append(_cell(row.figures.get(name), scales[name]))
             cells += [_cell(row.ratios.get(name), Scale(1.0, ""))] * bool(base)
+        cells += [_cell(row.figures.get(name), Scale(1.0, "")) for name in use]
         rows.append(cells)
     legend = []
     if study.page.repeats > 1:
@@ -265,14 +268,19 @@ def _classes_by(found: Comparison, kind: str) -> str:
     names = list(dict.fromkeys(each["class"] for _, classes in by_row for each in classes))
     if len(names) < 2:
         return ""
-    cells = []
-    for row, classes in by_row:
-        for name in names:
-            own = [each for each in classes if each["class"] == name]
-            if own:
-                means = [sum(each[key] for each in own) / len(own) for key in _OF_CLASS]
-                cells.append([escape(row.label), escape(name), *map(number, means)])
-    headings = ["setting", kind, "jobs (number)", "mean wait (s)", "wait, 90 % (s)", "mean bounded slowdown (×)"]
+    of_class = [
+        (row.label, name, own)
+        for row, classes in by_row
+        for name in names
+        if (own := [each for each in classes if each["class"] == name])
+    ]
+    means = [{key: sum(each[key] for each in own) / len(own) for key in _OF_CLASS} for _, _, own in of_class]
+    scales = {key: scale(key, [each[key] for each in means]) for key in _OF_CLASS}
+    cells = [
+        [escape(label), escape(name), *(scales[key].text(each[key]) for key in _OF_CLASS)]
+        for (label, name, _), each in zip(of_class, means, strict=True)
+    ]
+    headings = ["setting", kind, *(title(key, scales[key]) for key in _OF_CLASS)]
     return _table(f"Classes by {kind}", headings, cells, 2)
 
 
@@ -590,7 +598,8 @@ th, td { text-align: left; padding: 5px 18px 5px 0; border-bottom: 1px solid var
 td { white-space: nowrap } th { color: var(--muted); font-weight: 600; vertical-align: bottom }
 .facts td { white-space: normal } .facts th { white-space: nowrap; vertical-align: top }
 .n { text-align: right; font-variant-numeric: tabular-nums }
-figure { margin: 16px 0 0 } figure svg { width: 100%; height: auto; display: block }
+.wide + .wide { margin-top: 16px }
+figure { margin: 16px 0 0; overflow-x: auto } figure svg { width: 100%; min-width: 640px; height: auto; display: block }
 figcaption { font-size: 13px; font-weight: 600; margin-bottom: 4px }
 .good { color: var(--good) } .bad { color: var(--bad) }
 </style></head><body><main>

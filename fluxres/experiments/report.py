@@ -125,8 +125,9 @@ def _over_time(found: Comparison, rows: Sequence[Row], length_s: float) -> Itera
     quantities = [Quantity(_IN_USE), Quantity(_WAITING, is_whole=True), *map(Quantity, supplies)]
     if any(_POWER in course.values for course in shown):
         quantities.append(Quantity(_POWER))
-    if not any(course.values[_IN_USE].max(initial=0) > 100 * VISIBLE for course in shown):
-        quantities[0] = Quantity(_STARTS, is_log=True)
+    seen = [course.values[_IN_USE].max(initial=0) > 100 * VISIBLE for course in shown]
+    if not all(seen):  # jobs of no length
+        quantities[: not any(seen)] = [Quantity(_STARTS, is_log=True)]
     for course in shown:
         for each in quantities:
             course.values.setdefault(each.title, np.zeros(len(course.times) - 1))

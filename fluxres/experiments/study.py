@@ -24,7 +24,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from fluxres import limits
-from fluxres.documents import typed, yaml_document
+from fluxres.documents import suggestion, typed, yaml_document
 from fluxres.documents.document import Document, Key, shown
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.experiments.figures import FIGURES, SHOWN, SHOWN_DISTURBED, SHOWN_ENERGY, SHOWN_PREDICTED
@@ -317,6 +317,7 @@ CASE: Final = "case"
 """The path of the axis of cases, each of which sets several values of the page."""
 
 _KEY_LENGTH: Final = 80
+"""Of the settings in the name of a directory; more are cut."""
 _FILE: Final = re.compile(r"\.(ya?ml|json|xml|graphml|swf|csv)(\.(gz|zst|xz))?\Z")
 _PLAIN: Final = re.compile(r"[^A-Za-z0-9._=,+-]+")
 
@@ -554,8 +555,8 @@ def _runs(study: Study, digits: int) -> Iterator[Run]:
             number += 1
             seed = page.seed + repeat
             words = [f"{name}={value_text(value)}" for name, value in zip(study.headings, settings.values(), strict=True)]
-            words += [f"seed={seed}"] * (page.repeats > 1)
             text = _PLAIN.sub("-", ",".join(words))[:_KEY_LENGTH].strip("-,")
+            text = ",".join(filter(None, [text, *[f"seed={seed}"] * (page.repeats > 1)]))
             key = f"{number:0{max(digits, 3)}d}" + (f"-{text}" if text else "")
             yield Run(number, key, settings, repeat, seed, page, study.folder)
 
@@ -631,7 +632,7 @@ def _check_names(study: Study) -> None:
     page, document = study.page, study.document
     for at, name in enumerate(page.metrics or ()):
         if name not in FIGURES:
-            hint = typed.nearest(name, list(FIGURES))
+            hint = suggestion.nearest(name, list(FIGURES))
             raise InputError(f"no metric {name!r:.80}", where=document.where(["metrics", at]), hint=hint)
     for path in page.labels:
         if path not in study.varied:
@@ -639,7 +640,7 @@ def _check_names(study: Study) -> None:
     _check_settings(study, page.baseline, "baseline")
     if page.stop is not None:
         if page.stop.metric not in FIGURES:
-            hint = typed.nearest(page.stop.metric, list(FIGURES))
+            hint = suggestion.nearest(page.stop.metric, list(FIGURES))
             raise InputError(f"no metric {page.stop.metric!r:.80}", where=document.where(["stop", "metric"]), hint=hint)
         if page.stop.against is not None and not page.baseline:
             raise InputError("the study has no baseline", where=document.where(["stop", "against"]))
@@ -649,7 +650,7 @@ def _check_names(study: Study) -> None:
     for at, expected in enumerate(page.expect):
         where = document.where(["expect", at])
         if expected.metric not in FIGURES:
-            hint = typed.nearest(expected.metric, list(FIGURES))
+            hint = suggestion.nearest(expected.metric, list(FIGURES))
             raise InputError(f"no metric {expected.metric!r:.80}", where=document.where(["expect", at, "metric"]), hint=hint)
         _check_bounds(expected, where)
         if expected.against == "baseline" and not page.baseline:

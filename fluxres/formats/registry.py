@@ -18,7 +18,7 @@ from fluxres.clock import FOREVER, seconds
 from fluxres.documents import compression
 from fluxres.documents.json_typed import collector_paused
 from fluxres.documents.source import Source
-from fluxres.documents.typed import nearest
+from fluxres.documents.suggestion import nearest
 from fluxres.errors import FluxresError, InputError, UsageError
 from fluxres.formats import cluster, flux, graphs, hwloc, machine, peers, plain_values, slurm, tables
 from fluxres.formats.detection import is_toml

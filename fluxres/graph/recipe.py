@@ -13,7 +13,6 @@ are compared after expansion.
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
@@ -26,6 +25,7 @@ from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.documents.mistakes import Mistakes
+from fluxres.documents.suggestion import did_you_mean, near
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.graph.kinds import EXCLUSIVE, STATES, WAY, Kind, KindTable, PropertyValue, properties_tuple, require_draws
 from fluxres.graph.structure import COLUMNS, Structure
@@ -592,8 +592,7 @@ class Check:
                 continue
             if key not in above:
                 known = [*_OWN, "id", "rank", *recipe.properties, *above]
-                near = difflib.get_close_matches(key, known, 1)
-                hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(known)}"
+                hint = did_you_mean([repr(one) for one in near(key, known)]) or f"there is {', '.join(known)}"
                 message = f"name {measure.kind.name!r} uses {key!r}, which neither the pool nor one above it has"
                 self._fail(recipe, message, hint, key="name")
             if not above[key]:

@@ -7,7 +7,6 @@ completion.
 
 from __future__ import annotations
 
-import difflib
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.documents.suggestion import did_you_mean, near
 from fluxres.errors import UnknownPool
 
 if TYPE_CHECKING:
@@ -229,8 +229,8 @@ def _closest(name: str, known: Iterable[str]) -> str:
     alike = [one for one in names if _plain(one) == _plain(name)]
     family = [one for one in names if _stem(one) == stem and one != stem]
     if not (alike or family):
-        alike = difflib.get_close_matches(name[:64], names, _SHOWN_MAX, 0.7)
-    said = [f"did you mean {' or '.join(alike[:_SHOWN_MAX])}?"] if alike else []
+        alike = near(name, names, most=_SHOWN_MAX, cutoff=0.7)
+    said = [did_you_mean(alike[:_SHOWN_MAX])] if alike else []
     if len(family) > 1:
         said.append(f"there are {len(family)}, from {family[0]} to {family[-1]}")
     return " ".join(said)

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.documents.suggestion import suggest
 from fluxres.errors import UnknownGraph, UnknownPool, UsageError
 from fluxres.graph import uuids
 from fluxres.graph.accounts import Accounts
@@ -361,12 +362,9 @@ class Structure:
         """
         found = self.partitions.get(name) if isinstance(name, str) else None
         if found is None:
-            from difflib import get_close_matches
-
             known = list(self.partitions)
-            near = get_close_matches(str(name)[:64], known, 3)
             some = f"there is {', '.join(known[: limits.WHY_NAMES_MAX])}{' …' * (len(known) > limits.WHY_NAMES_MAX)}"
-            hint = f"did you mean {' or '.join(near)}?" if near else some if known else "this machine has no partitions"
+            hint = suggest(str(name), known, most=3) or (some if known else "this machine has no partitions")
             raise UsageError(f"no partition '{name!s:.80}'", hint=hint)
         return found
 

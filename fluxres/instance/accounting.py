@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta, Struct
+from msgspec.json import encode
 
 from fluxres import limits
 from fluxres.documents import typed, yaml_document
@@ -137,7 +138,7 @@ class Qos(SharedLimits, frozen=True):
         return _seconds(self.grace_time)
 
 
-class Partition(SharedLimits, frozen=True):
+class PartitionLimits(SharedLimits, frozen=True):
     """A partition; its limits come before all others, as those of a partition QOS.
 
     Args:
@@ -177,7 +178,7 @@ class Accounting(Struct, kw_only=True, forbid_unknown_fields=True, frozen=True):
         preempt_mode, preempt_exempt_time: of QOS that say nothing.
     """
 
-    partitions: dict[Name, Partition] = {}
+    partitions: dict[Name, PartitionLimits] = {}
     qos: dict[Name, Qos] = {}
     accounts: dict[Name, Account] = {}
     users: dict[Name, User] = {}
@@ -249,6 +250,11 @@ def load(source: str | Path | bytes) -> Accounting:
     """
     document = yaml_document.load(source)
     return typed.convert(document, Accounting).require_valid(document)
+
+
+def of(values: Mapping[str, Any]) -> Accounting:
+    """The rules in a mapping, as a file has them. Errors: InputError."""
+    return load(encode(values))
 
 
 def _problems(rules: Accounting) -> Iterator[tuple[tuple[Key, ...], str]]:

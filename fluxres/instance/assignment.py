@@ -315,7 +315,7 @@ class _Program:
     # -- search ------------------------------------------------------------------------------------------------------
 
     def solve(self) -> Assignment:
-        search = _Search(self)
+        search = _BranchAndBound(self)
         search.run()
         return self._made(search.best)
 
@@ -352,7 +352,7 @@ def _fullest(needs: Sequence[Amounts], total: Amounts, name: str) -> int:
     return best
 
 
-class _Search:
+class _BranchAndBound:
     """Depth first over the choices; each number is tried from the largest down."""
 
     def __init__(self, program: _Program) -> None:

@@ -46,7 +46,10 @@ def check(instance: HoldingsOwner) -> list[Problem]:
 
 
 def _check_holdings(instance: HoldingsOwner, graph: ResourceGraph) -> list[Problem]:
-    """Only active jobs hold resources, and only those allocated to or reserved for them; running jobs hold theirs (rule A6)."""
+    """Only active jobs hold resources, and waiting ones only what is reserved for them (rule A6).
+
+    That running jobs hold theirs is rule T1.
+    """
     known = {fluid.encode(job.number) for job in instance.holdings.jobs.values() if job.state is not State.INACTIVE}
     holding = set(graph.records.jobs())
     found = []
@@ -65,13 +68,6 @@ def _check_holdings(instance: HoldingsOwner, graph: ResourceGraph) -> list[Probl
             and (pools := sorted(graph.records.require_job(name)))
         ):
             found.append(_a6(instance, graph, pools, f"{job.id} is waiting, and holds resources that are not reserved for it"))
-    for job in instance.holdings.jobs_in(states.RUNNING):
-        if job.claim is None or fluid.encode(job.number) in holding:
-            continue
-        if job.number in instance.holdings.disputed or job.limit == instance.time.now:
-            continue  # rule T1 reports what others hold of it; or it may end at this very moment
-        if claimed := _claimed(instance, graph, job):
-            found.append(_a6(instance, graph, claimed, f"{job.id} is running and does not hold it"))
     return found
 
 

@@ -157,7 +157,7 @@ Needs = dict[Givers, Fraction | int]
 """By supplier, what one pool draws from it, in the unit of the request."""
 
 
-class Charged(NamedTuple):
+class PoolCharge(NamedTuple):
     """Something that is charged for each pool that satisfies a demand.
 
     Args:
@@ -195,7 +195,7 @@ class SupplyBound:
 
         Cost: the suppliers of each candidate, for everything that is charged.
         """
-        together: dict[object, list[Charged]] = {}
+        together: dict[object, list[PoolCharge]] = {}
         for found in self._all_charged(self._plan.demands, 1):
             # What pools draw on their own is the same whichever part they satisfy, and each satisfies one.
             key = (found.demand.kind, found.charge.kind) if found.each is None else found.charge.number
@@ -207,16 +207,16 @@ class SupplyBound:
                 return True
         return False
 
-    def _all_charged(self, demands: tuple[Demand, ...], times: int) -> Iterator[Charged]:
+    def _all_charged(self, demands: tuple[Demand, ...], times: int) -> Iterator[PoolCharge]:
         sought = [demand for demand in demands if not demand.charged]
         for demand in demands:
             number = times * self._counts[demand.number]
             if demand.children and not demand.is_slot:
                 below = [child for child in demand.children if child.charged == "below"]
-                yield from (Charged(demand, child, number, self._each(child, 1)) for child in below)
+                yield from (PoolCharge(demand, child, number, self._each(child, 1)) for child in below)
             if demand.charged == "siblings" and len(sought) == 1 and self._is_in_nodes(sought[0]):
                 shared_by = self._counts[sought[0].number]
-                yield Charged(sought[0], demand, times * shared_by, self._each(demand, shared_by))
+                yield PoolCharge(sought[0], demand, times * shared_by, self._each(demand, shared_by))
             yield from self._all_charged(demand.children, number)
 
     def _is_in_nodes(self, demand: Demand) -> bool:
@@ -228,13 +228,13 @@ class SupplyBound:
     def _each(self, charge: Demand, shared_by: int) -> Fraction | None:
         return None if charge.own else Fraction(self._counts[charge.number], shared_by)
 
-    def _most(self, charged: Charged, pools: Sequence[int] | dict[int, None]) -> int:
+    def _most(self, charged: PoolCharge, pools: Sequence[int] | dict[int, None]) -> int:
         """The largest number of these pools that can be supplied."""
         needs = [found for v in pools if (found := self._needs(charged, v)) is not None]
         left = {givers: self._there(charged.charge, givers) for givers in {givers for each in needs for givers in each}}
         return most(needs, left)
 
-    def _needs(self, charged: Charged, v: int) -> Needs | None:
+    def _needs(self, charged: PoolCharge, v: int) -> Needs | None:
         """What one pool draws; None if nothing supplies it."""
         typology, found = self._situation.typology, Needs()
         if charged.each is not None:

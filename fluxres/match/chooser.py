@@ -9,21 +9,22 @@ request.  Nodes are left to the rule, so it also skips those whose suppliers can
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
-from fluxres.errors import LimitExceeded
+from fluxres.errors import LimitExceeded, UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.match.policy import Policy
 from fluxres.match.result import NO_ROWS, Placement, SlotGroup
 from fluxres.match.situation import Situation
 from fluxres.match.typology import Typology
-from fluxres.syntax.jobspec import Request
+from fluxres.syntax.jobspec import Request, Rule
 
 Returned = Mapping[int, dict[int, int]]
 """By parent, the pools that were chosen by amounts and returned, with the number of the return, in the order of the numbers."""
@@ -76,14 +77,14 @@ class Way(NamedTuple):
     name: str = ""
 
 
-class Drawn(NamedTuple):
+class SupplierDraws(NamedTuple):
     """What pools draw by themselves: the units of each supplier, and (pool, supplier, units)."""
 
     units: Mapping[int, int]
     rows: NDArray[np.int64]
 
 
-_NOTHING_DRAWN: Final = Drawn({}, NO_ROWS)
+_NOTHING_DRAWN: Final = SupplierDraws({}, NO_ROWS)
 
 
 class Offer:
@@ -105,7 +106,7 @@ class Offer:
         """Whether suppliers have what these pools, with these units, draw by themselves.  Cost: nothing if no pool draws."""
         return not self.situation.typology.drawn_by_itself or self.drawn(taken) is not None
 
-    def drawn(self, taken: Iterable[tuple[int, int]]) -> Drawn | None:
+    def drawn(self, taken: Iterable[tuple[int, int]]) -> SupplierDraws | None:
         """What these pools draw by themselves where all of their units are taken; None if suppliers have too little.
 
         A type of which units are taken themselves is not drawn, nor is one of the same auxiliary graph.
@@ -134,7 +135,7 @@ class Offer:
                             left -= units
                     if left:
                         return None
-        return Drawn(given, np.array(sorted(rows), np.int64).reshape(-1, 3)) if rows else _NOTHING_DRAWN
+        return SupplierDraws(given, np.array(sorted(rows), np.int64).reshape(-1, 3)) if rows else _NOTHING_DRAWN
 
     def first_supplied(self, pools: Sequence[tuple[int, int]], number: int) -> list[tuple[int, int]] | None:
         """The first so many of these pools, with their units, that suppliers can feed together, in the order of the pools.
@@ -158,25 +159,36 @@ class Offer:
         raise LimitExceeded(message, where="suppliers", hint="request fewer nodes")
 
 
-class Chooser(Protocol):
-    """The rule of a request.  It is a value: equal requests have equal rules, and it has no state of its own."""
+class Chooser(Rule, ABC):
+    """What the rule of a request does.  It has no state of its own."""
 
+    __slots__ = ()
+
+    @abstractmethod
     def asked(self, request: Request, typology: Typology) -> Request:
         """The request as a jobspec says it nearest on a machine.
 
         Errors: InfeasibleRequest for a type that the machine does not have.
         """
 
+    @abstractmethod
     def choose(self, offer: Offer) -> Choice | None:
         """The units to take, or None if there are not enough.
 
         Errors: LimitExceeded if it gives up; InfeasibleRequest for what the machine never allows.
         """
 
+    @abstractmethod
     def ways(self, request: Request, offer: Offer) -> Sequence[Way]:
         """The ways to satisfy it, for a refusal."""
 
-    def __hash__(self) -> int: ...
+
+def chooser_of(request: Request) -> Chooser | None:
+    """The rule of a request; None if the search and its policy answer it.  Errors: UsageError for one that picks nothing."""
+    rule = request.chooser
+    if rule is None or isinstance(rule, Chooser):
+        return rule
+    raise UsageError(f"the rule of a request is a Chooser, not {rule!r:.80}")
 
 
 def free_units(situation: Situation, vertices: Int32) -> NDArray[np.int64]:

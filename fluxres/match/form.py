@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.match.demand import Demand, Plan
-from fluxres.match.paths import Supply
+from fluxres.match.paths import NodeSupply
 from fluxres.match.result import SlotGroup
 from fluxres.match.typology import Typology
 
@@ -99,7 +99,7 @@ class Load:
     __slots__ = ("is_able", "supply", "weights")
 
     def __init__(self, typology: Typology, draws: tuple[Draw, ...], counts: tuple[int, ...]) -> None:
-        self.supply: Supply = typology.supply(frozenset(draw.demand.channel for draw in draws))
+        self.supply: NodeSupply = typology.supply(frozenset(draw.demand.channel for draw in draws))
         if not (self.supply.is_whole and self.supply.is_single):
             raise NeedsTraverser
         #: By supplier, the units that one node or bundle draws (0 if the unit does not convert), and whether the unit converts.
@@ -119,7 +119,7 @@ class Load:
                 self.weights[of] += min(draw.repeats(counts) * ceil(units), 2**62 - 1)
 
 
-class Amounts(NamedTuple):
+class Quantities(NamedTuple):
     """What a form asks for once its counts are fixed.
 
     Args:
@@ -170,7 +170,7 @@ class Form:
     parts: tuple[LeafDemand, ...]
     draws: tuple[Draw, ...] = ()
     single: Single | None = field(default=None, compare=False, repr=False)
-    _amounts: dict[tuple[int, ...], Amounts] = field(default_factory=dict, compare=False, repr=False)
+    _amounts: dict[tuple[int, ...], Quantities] = field(default_factory=dict, compare=False, repr=False)
     _loads: dict[tuple[int, ...], Load] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
@@ -189,7 +189,7 @@ class Form:
         slots = groupby(enumerate(self.parts), lambda part: part if part[1].slot in (None, self.outer) else part[1].slot)
         return [tuple(number for number, _ in parts) for _, parts in slots]
 
-    def amounts(self, counts: tuple[int, ...]) -> Amounts:
+    def amounts(self, counts: tuple[int, ...]) -> Quantities:
         """What it asks for with these counts; the last result is cached."""
         found = self._amounts.get(counts)
         if found is None:
@@ -198,17 +198,17 @@ class Form:
             self._amounts[counts] = found
         return found
 
-    def _find_amounts(self, counts: tuple[int, ...]) -> Amounts:
+    def _find_amounts(self, counts: tuple[int, ...]) -> Quantities:
         units = tuple([part.units(counts) for part in self.parts])
         if self.sort == "units":
-            return Amounts(units[0], {self.parts[0].demand.kind: 1}, units, (1,))
+            return Quantities(units[0], {self.parts[0].demand.kind: 1}, units, (1,))
         number = (1 if self.outer is None else counts[self.outer.number]) * (1 if self.node is None else counts[self.node.number])
         inner = [part.slot if self.sort == "nodes" and part.slot is not self.outer else None for part in self.parts]
         repeats = tuple([1 if slot is None else counts[slot.number] for slot in inner])
         needs: dict[int, int] = {}
         for part, times, each in zip(self.parts, repeats, units, strict=True):
             needs[part.demand.kind] = needs.get(part.demand.kind, 0) + times * each
-        return Amounts(number, needs, units, repeats)
+        return Quantities(number, needs, units, repeats)
 
     def load(self, typology: Typology, counts: tuple[int, ...]) -> Load:
         """What a node (or a bundle) draws; the last result is cached.

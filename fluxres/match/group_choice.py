@@ -59,14 +59,14 @@ class GroupNeed(msgspec.Struct, frozen=True):
         return whole >= self.units + (self.fraction > 0 and not is_open)
 
 
-class Choice(msgspec.Struct, frozen=True):
+class GroupChoice(msgspec.Struct, frozen=True):
     """Groups for each need, and their total value."""
 
     groups: tuple[tuple[int, ...], ...]
     worth: float
 
 
-def choose(needs: Sequence[GroupNeed], weights: Mapping[Pair, float]) -> Choice | None:
+def choose(needs: Sequence[GroupNeed], weights: Mapping[Pair, float]) -> GroupChoice | None:
     """The best groups for all needs together, None if they have too little.
 
     Cost: exponential in the number of groups in bad cases, and bounded: after `limits.MATCH_STEPS_MAX` choices the best so far is
@@ -76,15 +76,15 @@ def choose(needs: Sequence[GroupNeed], weights: Mapping[Pair, float]) -> Choice 
     ((1,),)
     """
     if not weights and len(needs) == 1 and (group := _one(needs[0])) is not None:
-        return Choice(((group,),), needs[0].score(group))
+        return GroupChoice(((group,),), needs[0].score(group))
     if not all(need.is_met(range(len(need.free))) for need in needs):
         return None
     if not weights:
         found = tuple(tuple(_alone(need)) for need in needs)
-        return Choice(found, sum(need.score(group) for need, groups in zip(needs, found, strict=True) for group in groups))
+        return GroupChoice(found, sum(need.score(group) for need, groups in zip(needs, found, strict=True) for group in groups))
     search = _GroupSearch(needs, weights)
     search.run()
-    return Choice(tuple(tuple(sorted(groups)) for groups in search.best), search.best_worth)
+    return GroupChoice(tuple(tuple(sorted(groups)) for groups in search.best), search.best_worth)
 
 
 def _alone(need: GroupNeed) -> list[int]:

@@ -21,7 +21,7 @@ from fluxres.graph.partitions import Partition
 from fluxres.graph.structure import Structure
 from fluxres.match import admission
 from fluxres.match.admission import Objection
-from fluxres.match.chooser import Offer, Returned, placed
+from fluxres.match.chooser import Offer, Returned, chooser_of, placed
 from fluxres.match.demand import Plan
 from fluxres.match.drawing import is_guided
 from fluxres.match.form import Form, NeedsTraverser, form
@@ -167,7 +167,7 @@ class Matcher:
 
     def _answer(self, query: Query, start: int, end: int, *, reference: bool = False) -> Placement | None:
         """The match of a query in a window."""
-        rule = query.plan.request.chooser
+        rule = chooser_of(query.plan.request)
         if rule is not None:
             offer = self._offer(query, start, end)
             return placed(rule.choose(offer), offer, query.plan.lowest)
@@ -473,7 +473,7 @@ class Matcher:
         """A report for each part of a request, and what its rule notes beyond them."""
         from fluxres.match import reasons
 
-        rule = query.plan.request.chooser
+        rule = chooser_of(query.plan.request)
         if rule is None:
             return reasons.explain(query, self._widest(query.plan), start, end, holders), ()
         ways = rule.ways(query.plan.request, self._offer(query, start, end))
@@ -565,8 +565,8 @@ class Matcher:
             return found
         if any(vertex.is_directed for vertex in request.vertices()):  # routes avoid every pool out of service
             self.follow_suppliers(routed=True)
-        if request.chooser is not None:
-            found = compile_plan(request.chooser.asked(request, self.typology), self.typology), None
+        if (rule := chooser_of(request)) is not None:
+            found = compile_plan(rule.asked(request, self.typology), self.typology), None
             _keep(self._compiled, what, found)
             return found
         plan = compile_plan(request, self.typology)

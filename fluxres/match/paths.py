@@ -37,7 +37,7 @@ from fluxres.graph.outage import NOTHING_DEAD, Dead, reach
 from fluxres.graph.structure import Structure
 
 
-class Way(NamedTuple):
+class PathAccounts(NamedTuple):
     """What is on a supply path.
 
     Args:
@@ -61,9 +61,9 @@ class Ways:
         self.feeds = feeds
         self._dead = dead
         self._only_ways = only_ways
-        self._farther: dict[tuple[int, ...], Way] = {}
+        self._farther: dict[tuple[int, ...], PathAccounts] = {}
 
-    def of(self, entry: int) -> Way:
+    def of(self, entry: int) -> PathAccounts:
         """The supply path of a pool that has suppliers."""
         feeds = self.feeds
         rows = self._live(entry)
@@ -71,7 +71,7 @@ class Ways:
         if not feeds.is_limited:
             return found
         own = {v for row in rows for v in feeds.limits(row)}
-        return Way(found.pools, tuple(sorted(own.union(found.edges))))
+        return PathAccounts(found.pools, tuple(sorted(own.union(found.edges))))
 
     def entries(self, v: int) -> list[int]:
         """The pools through which a pool is supplied: of the cards of a node, those that receive anything, if there are any."""
@@ -116,14 +116,14 @@ class Ways:
             return None
         return reach(self.feeds, nothing if self._dead is None else nothing | self._dead)[0]
 
-    def beyond(self, suppliers: tuple[int, ...]) -> Way:
+    def beyond(self, suppliers: tuple[int, ...]) -> PathAccounts:
         """The supply path from these suppliers on, including them."""
         found = self._farther.get(suppliers)
         if found is None:
             found = self._farther[suppliers] = self._walk(suppliers)
         return found
 
-    def _walk(self, suppliers: tuple[int, ...]) -> Way:
+    def _walk(self, suppliers: tuple[int, ...]) -> PathAccounts:
         feeds = self.feeds
         met: set[int] = set()
         edges: set[int] = set()
@@ -139,7 +139,7 @@ class Ways:
             todo += [beside] * (beside >= 0)
             if feeds.is_limited:
                 edges.update(v for row in rows for v in feeds.limits(row))
-        return Way(tuple(sorted(met)), tuple(sorted(edges)))
+        return PathAccounts(tuple(sorted(met)), tuple(sorted(edges)))
 
 
 class Links:
@@ -240,7 +240,7 @@ class Routes:
         """The length of the route from a pool; -1 if there is none."""
         return self._far.get(v, -1)
 
-    def of(self, v: int) -> Way | None:
+    def of(self, v: int) -> PathAccounts | None:
         """The pools and edges on the route from a pool at which links begin, without that pool; None if there is no route."""
         if v not in self._far:
             return None
@@ -248,7 +248,7 @@ class Routes:
         while self._far[met[-1]]:
             met.append(self._following[met[-1]])
         edges = {account for u, _ in pairwise(met) for account in self._limits.get(u, ())}
-        return Way(tuple(sorted(met[1:])), tuple(sorted(edges)))
+        return PathAccounts(tuple(sorted(met[1:])), tuple(sorted(edges)))
 
 
 Givers = tuple[int, ...]
@@ -517,7 +517,7 @@ class Paths:
                 parts[each] = parts.get(each, Fraction(0)) + Fraction(1, len(entries))
         return parts
 
-    def _givers(self, ways: Ways, way: Way, kind: int) -> tuple[Givers, ...]:
+    def _givers(self, ways: Ways, way: PathAccounts, kind: int) -> tuple[Givers, ...]:
         """The pools on a path that give; the same for all pools with the same suppliers."""
         key = ways, kind, way.pools
         found = self._giving.get(key)
@@ -642,7 +642,7 @@ class Meetings:
 Int64 = NDArray[np.int64]
 
 
-class Supply:
+class NodeSupply:
     """Which pools of some distributed types supply which nodes, as columns.
 
     Each supplier is a bound: only a limited number of its nodes can draw from it at once.  If of any two suppliers, one supplies

@@ -15,6 +15,7 @@ from itertools import chain
 from math import ceil
 
 from fluxres import limits
+from fluxres.documents.suggestion import did_you_mean, suggest
 from fluxres.errors import InfeasibleRequest, InputError, LimitExceeded, UnknownPool, UnknownType
 from fluxres.graph.kinds import DRAW
 from fluxres.graph.short_names import AT
@@ -132,7 +133,7 @@ class _Reader:
             return "slot/node requests nodes without cores"
         if vertex.children and AT in vertex.type:
             pool, _, node = vertex.type.partition(AT)
-            return f"did you mean {pool}{AT}{vertex.children[0].type}{AT}{node}?"
+            return did_you_mean([f"{pool}{AT}{vertex.children[0].type}{AT}{node}"])
         if vertex.children and self.typology.structure.named([vertex.type]):
             pool, at, node = vertex.children[0].type.partition(AT)
             return f"{vertex.type} is a pool; one in it is {pool}{AT}{vertex.type}{at}{node}"
@@ -309,11 +310,8 @@ class _Reader:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The types with the nearest names, or the types that there are, as a hint."""
-    from difflib import get_close_matches
-
     some = sorted(known)[:20]
-    close = get_close_matches(name[:64], some, 3, cutoff=0.7)
-    return f"did you mean {' or '.join(close)}?" if close else f"types are {', '.join(some)}"
+    return suggest(name, some, most=3, cutoff=0.7) or f"types are {', '.join(some)}"
 
 
 def _infeasible(message: str, place: str, hint: str) -> InfeasibleRequest:

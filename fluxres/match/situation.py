@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from copy import copy
-from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.documents.suggestion import suggest
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import EXCLUSIVE, STATES, PropertyValue
 from fluxres.graph.partitions import Partition
@@ -152,8 +152,8 @@ def unknown_properties(structure: Structure, vertices: Int32, properties: Iterab
     )
     for name in dict.fromkeys(properties):
         if not (name.startswith("^") or name in known or structure.named([name])):
-            close = get_close_matches(name[:64], known[: limits.WHY_POOLS_MAX], 3)
-            yield f"none has '{name[: limits.NAME_LENGTH_MAX]}'" + (f", did you mean {' or '.join(close)}?" if close else "")
+            hint = suggest(name, known[: limits.WHY_POOLS_MAX], most=3)
+            yield f"none has '{name[: limits.NAME_LENGTH_MAX]}'" + (f", {hint}" if hint else "")
 
 
 def unknown_hosts(structure: Structure, targets: Int32, texts: Iterable[str]) -> Iterator[str]:

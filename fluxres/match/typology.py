@@ -21,7 +21,7 @@ from fluxres.graph.feeds import Feeds
 from fluxres.graph.kinds import EXCLUSIVE
 from fluxres.graph.outage import NOTHING_DEAD, Dead
 from fluxres.graph.structure import Structure
-from fluxres.match.paths import Givers, Meetings, Paths, Supply
+from fluxres.match.paths import Givers, Meetings, NodeSupply, Paths
 from fluxres.planner.columns import distinct
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ class Typology:
         self._vertices: dict[int, NDArray[np.int32]] = {}
         self._facts: dict[int, TypeFacts] = {}
         self._meetings: dict[int, Meetings] = {}
-        self._supplies: dict[tuple[frozenset[int], int], Supply] = {}
+        self._supplies: dict[tuple[frozenset[int], int], NodeSupply] = {}
 
     @cached_property
     def flows(self) -> dict[int, Feeds]:
@@ -354,14 +354,14 @@ class Typology:
             found |= {feeds.kind} if feeds.counted & kinds else set()
         return found
 
-    def supply(self, kinds: frozenset[int], over: int = -1) -> Supply:
+    def supply(self, kinds: frozenset[int], over: int = -1) -> NodeSupply:
         """Which pools of some types supply which nodes; `over` adds groups for the pools of one more type."""
         found = self._supplies.get((kinds, over))
         if found is None:
             if self._supplies and len(self._supplies) * len(self.vertices(self.node)) >= SUPPLIED_KEPT:
                 del self._supplies[next(iter(self._supplies))]
             groups = [] if over < 0 else self.vertices(over).tolist()
-            found = self._supplies[(kinds, over)] = Supply(self.paths, self.vertices(self.node), kinds, groups)
+            found = self._supplies[(kinds, over)] = NodeSupply(self.paths, self.vertices(self.node), kinds, groups)
         return found
 
     def meetings(self, kind: int) -> Meetings:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.match.drawing import FEW, Drawing
-from fluxres.match.form import Amounts, LeafDemand, NeedsTraverser, Single
+from fluxres.match.form import LeafDemand, NeedsTraverser, Quantities, Single
 from fluxres.match.plan import settle
 from fluxres.match.policy import POLICIES, nearest
 from fluxres.match.query import Query
@@ -38,7 +38,7 @@ _ONES: Final = np.ones(1024, np.int64)
 _ONES.flags.writeable = False
 
 
-class Chosen(NamedTuple):
+class NodeSelection(NamedTuple):
     """The nodes that a search uses.
 
     Args:
@@ -180,7 +180,7 @@ class Search:
             return self._open.bit_count() >= amounts.number
         return self._choose(amounts, self.drawing(counts) if self.form.draws else None, any_will_do=True) is not None
 
-    def at_most(self, amounts: Amounts) -> int:
+    def at_most(self, amounts: Quantities) -> int:
         """An upper bound of the nodes, bundles or units that fit, by count."""
         among = self.candidates(amounts.needs)
         if self.form.sort == "nodes":
@@ -328,7 +328,7 @@ class Search:
 
     # -- the choice of nodes -------------------------------------------------------------------------------------------
 
-    def _choose(self, amounts: Amounts, drawing: Drawing | None, *, any_will_do: bool = False) -> Chosen | None:
+    def _choose(self, amounts: Quantities, drawing: Drawing | None, *, any_will_do: bool = False) -> NodeSelection | None:
         """The nodes to use; None if there are too few.
 
         Args:
@@ -351,14 +351,14 @@ class Search:
                 node = self.first_node(among, needs)
                 if node is None:
                     return None
-                first = Chosen(np.array([node]), np.ones(1, np.int64))
+                first = NodeSelection(np.array([node]), np.ones(1, np.int64))
                 if drawing.few(first.nodes, first.amounts)[0]:
                     return first
             return self._supplied(self.ordered(among), needs, drawing, number)
         near = self.policy.near and form.sort != "units"
         if number == 1 and (near or self.policy.score is None or self.scores is None):
             node = self.first_node(among, needs)
-            return None if node is None else Chosen(np.array([node]), np.ones(1, np.int64))
+            return None if node is None else NodeSelection(np.array([node]), np.ones(1, np.int64))
         nodes = self.ordered(among)
         if one_each and len(nodes) < number:
             return None
@@ -366,7 +366,7 @@ class Search:
             return self._in_one_node(needs, number) or self._nearby(nodes, needs, number)
         if one_each:
             chosen = self._first(nodes, needs, number)
-            return None if chosen is None else Chosen(chosen, np.ones(number, np.int64))
+            return None if chosen is None else NodeSelection(chosen, np.ones(number, np.int64))
         if evened:
             return self._evened(np.sort(nodes), needs, number)
         return self._fill(nodes, needs, number)
@@ -383,7 +383,7 @@ class Search:
             nodes = np.delete(nodes, refused)
         return nodes[:number] if len(nodes) >= number else None
 
-    def _fill(self, nodes: Int64, needs: dict[int, int], number: int) -> Chosen | None:
+    def _fill(self, nodes: Int64, needs: dict[int, int], number: int) -> NodeSelection | None:
         """Fill one node after the other."""
         chosen: list[Int64] = []
         rooms: list[Int64] = []
@@ -406,25 +406,25 @@ class Search:
         if left > 0:
             return None
         every, amounts = np.concatenate(chosen), np.concatenate(rooms)
-        return Chosen(every[amounts > 0], amounts[amounts > 0])
+        return NodeSelection(every[amounts > 0], amounts[amounts > 0])
 
-    def _in_one_node(self, needs: dict[int, int], number: int) -> Chosen | None:
+    def _in_one_node(self, needs: dict[int, int], number: int) -> NodeSelection | None:
         """The lowest node with room for everything, the most compact choice there is."""
         if self.form.sort == "nodes" and number > 1:
             return None
         together = {kind: units * number for kind, units in needs.items()}
         nodes = ordinals_of(self.candidates(together), self.level.length)
         found = self._first(nodes, together, 1)
-        return None if found is None else Chosen(found, np.array([number]))
+        return None if found is None else NodeSelection(found, np.array([number]))
 
-    def _nearby(self, nodes: Int64, needs: dict[int, int], number: int) -> Chosen | None:
+    def _nearby(self, nodes: Int64, needs: dict[int, int], number: int) -> NodeSelection | None:
         room = self._room_for(nodes, needs, number)
         positions = self._nearest(nodes, room, number)
         if not positions.size:
             return None
         amounts = room[positions]
         amounts[-1] -= int(amounts.sum()) - number
-        return Chosen(nodes[positions], amounts)
+        return NodeSelection(nodes[positions], amounts)
 
     def _room_for(self, nodes: Int64, needs: dict[int, int], number: int) -> Int64:
         """How many instances each node has room for, up to the number wanted."""
@@ -435,7 +435,7 @@ class Search:
         vertices = self.level.vertices[nodes]
         return nearest(vertices, self.node_table.typology.structure.parent[vertices], room, number)
 
-    def _supplied(self, nodes: Int64, needs: dict[int, int], drawing: Drawing, number: int) -> Chosen | None:
+    def _supplied(self, nodes: Int64, needs: dict[int, int], drawing: Drawing, number: int) -> NodeSelection | None:
         """The first nodes that have what is needed and can be supplied.
 
         Errors: NeedsTraverser if only a search can decide.
@@ -467,9 +467,9 @@ class Search:
             drawing.caps = caps
             drawing.require_never(nodes, self._room_for(nodes, needs, number), number)
             return None
-        return Chosen(np.concatenate(chosen), np.concatenate(rooms))
+        return NodeSelection(np.concatenate(chosen), np.concatenate(rooms))
 
-    def _evened(self, nodes: Int64, needs: dict[int, int], number: int) -> Chosen | None:
+    def _evened(self, nodes: Int64, needs: dict[int, int], number: int) -> NodeSelection | None:
         """Place each bundle where most room is left.
 
         The room that a bundle finds in a node is the original room less what the bundles before it took, so the bundles are the
@@ -499,7 +499,7 @@ class Search:
         nth = np.arange(int(amounts.sum())) - np.repeat(np.cumsum(amounts) - amounts, amounts)
         turns = np.empty(len(nth), np.int64)
         turns[np.lexsort((np.repeat(nodes, amounts), nth * units - np.repeat(level, amounts)))] = np.arange(len(nth))
-        return Chosen(nodes, amounts, turns)
+        return NodeSelection(nodes, amounts, turns)
 
     # -- pools of one node ---------------------------------------------------------------------------------------------
 
@@ -551,7 +551,7 @@ class Search:
     # -- what is taken -------------------------------------------------------------------------------------------------
 
     def _take_nodes(
-        self, rows: MatchBuilder, counts: tuple[int, ...], amounts: Amounts, nodes: Int64, drawing: Drawing | None
+        self, rows: MatchBuilder, counts: tuple[int, ...], amounts: Quantities, nodes: Int64, drawing: Drawing | None
     ) -> None:
         """Take nodes exclusively, or parts of nodes that the request counts."""
         form, number = self.form, len(nodes)
@@ -559,7 +559,7 @@ class Search:
         assert form.node is not None  # this form has one
         outer = np.arange(number) // counts[form.node.number]
         if drawing is not None:
-            self._draw(rows, counts, drawing, Chosen(nodes, np.ones(number, np.int64)), outer)
+            self._draw(rows, counts, drawing, NodeSelection(nodes, np.ones(number, np.int64)), outer)
         if self.whole:
             rows.add(vertices, np.ones(number, np.int64))
             if form.outer is not None:
@@ -590,7 +590,7 @@ class Search:
             if part.slot is not None and part.slot is not form.outer:
                 rows.empty_slot(part.slot.number, len(nodes) * times)
 
-    def _take_evenly(self, rows: MatchBuilder, amounts: Amounts, nodes: Int64, outer: Int64) -> None:
+    def _take_evenly(self, rows: MatchBuilder, amounts: Quantities, nodes: Int64, outer: Int64) -> None:
         """Take the same lowest (or highest) pools of each node at once, where every node has all of them free."""
         form = self.form
         for part, units, times in zip(form.parts, amounts.units, amounts.repeats, strict=True):
@@ -628,7 +628,7 @@ class Search:
         return pools
 
     def _take_bundles(
-        self, rows: MatchBuilder, counts: tuple[int, ...], asked: Amounts, chosen: Chosen, drawing: Drawing | None
+        self, rows: MatchBuilder, counts: tuple[int, ...], asked: Quantities, chosen: NodeSelection, drawing: Drawing | None
     ) -> None:
         """Take bundles, or units."""
         form, (nodes, amounts, turns) = self.form, chosen
@@ -642,7 +642,7 @@ class Search:
             return
         first = np.cumsum(amounts) - amounts
         even = self._are_even(nodes)
-        self._take_even_bundles(rows, asked, Chosen(nodes[even], amounts[even], turns), first[even])
+        self._take_even_bundles(rows, asked, NodeSelection(nodes[even], amounts[even], turns), first[even])
         for node, amount, instance in zip(nodes[~even].tolist(), amounts[~even].tolist(), first[~even].tolist(), strict=True):
             taker = Taker(self, rows, node)
             if form.sort == "units":
@@ -654,7 +654,7 @@ class Search:
         if form.outer is not None:
             rows.empty_slot(form.outer.number, int(amounts.sum()))
 
-    def _take_even_bundles(self, rows: MatchBuilder, asked: Amounts, chosen: Chosen, first: Int64) -> None:
+    def _take_even_bundles(self, rows: MatchBuilder, asked: Quantities, chosen: NodeSelection, first: Int64) -> None:
         """Take a number of bundles in each of these nodes, all of whose lowest (or highest) pools are free.
 
         Args:
@@ -679,7 +679,9 @@ class Search:
                 instances = np.repeat(first, lengths) + at // units
                 rows.slot(part.slot.number, instances if turns is None else turns[instances], vertices)
 
-    def _draw(self, rows: MatchBuilder, counts: tuple[int, ...], drawing: Drawing, chosen: Chosen, instances: Int64) -> None:
+    def _draw(
+        self, rows: MatchBuilder, counts: tuple[int, ...], drawing: Drawing, chosen: NodeSelection, instances: Int64
+    ) -> None:
         """Charge the nodes; `instances` of the slot around each node, or bundles one after the other."""
         form, (nodes, amounts, _) = self.form, chosen
         are_firm = self.whole or self.policy.node_exclusive or any(not part.shares for part in form.parts)
@@ -692,11 +694,11 @@ class Search:
                 rows.empty_slot(draw.slot.number, every)
 
 
-def _up_to(nodes: Int64, room: Int64, number: int) -> Chosen:
+def _up_to(nodes: Int64, room: Int64, number: int) -> NodeSelection:
     """Cut the numbers for the nodes off at `number` in total."""
     room = np.minimum(room, number - (np.cumsum(room) - room))
     used = room > 0
-    return Chosen(nodes[used], room[used])
+    return NodeSelection(nodes[used], room[used])
 
 
 def _largest(level: Int64, most: Int64, units: int, number: int) -> Int64:

@@ -31,9 +31,8 @@ from fluxres.documents.document import plural
 from fluxres.errors import InfeasibleRequest, InputError
 from fluxres.graph import groups as graph_groups
 from fluxres.graph.structure import Structure
-from fluxres.match.chooser import Choice, Offer, Returned, Way
-from fluxres.match.group_choice import Choice as GroupChoice
-from fluxres.match.group_choice import GroupNeed, Pair, choose
+from fluxres.match.chooser import Choice, Chooser, Offer, Returned, Way
+from fluxres.match.group_choice import GroupChoice, GroupNeed, Pair, choose
 from fluxres.match.policy import Policy
 from fluxres.match.situation import Situation
 from fluxres.match.typology import Typology
@@ -92,7 +91,7 @@ class Layout:
         return tuple(map(len, self.groups))
 
 
-class Supply:
+class FreeResource:
     """What is free of one type in one node over a window.
 
     Args:
@@ -259,7 +258,7 @@ def is_sum(structure: Structure, vertices: NDArray[Any]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Amounts:
+class Amounts(Chooser):
     """The rule of a task of HyperQueue: the first of these variants that a node can serve, in the order of the policy."""
 
     variants: tuple[Variant, ...]
@@ -422,10 +421,10 @@ class Workers:
 
     # -- what is free ------------------------------------------------------------------------------------------------
 
-    def supply(self, layout: Layout, offer: Offer) -> Supply:
+    def supply(self, layout: Layout, offer: Offer) -> FreeResource:
         """What is free of one type in one node over the window of an offer."""
         situation = offer.situation
-        found = Supply(layout, offer.returned, self._parent)
+        found = FreeResource(layout, offer.returned, self._parent)
         planner, start, end = situation.planner, situation.start, situation.end
         if layout.is_sum:
             pools = layout.groups[0]
@@ -449,7 +448,7 @@ class Workers:
             found.take_out([v for group in layout.groups for v in group if v not in found.used and situation.free(v) < 1])
         return found
 
-    def _take_shares(self, found: Supply, planner: Planner, start: int, end: int) -> None:
+    def _take_shares(self, found: FreeResource, planner: Planner, start: int, end: int) -> None:
         """Count indices of which others have something as open, or as used if it is no share."""
         layout = found.layout
         lo, hi = layout.groups[0][0], max(self.structure.end.item(group[-1]) for group in layout.groups)
@@ -496,7 +495,7 @@ class Workers:
             for pool in supply.take(ask, chosen.get(number))
         ]
 
-    def _groups(self, node: int, asks: Sequence[Ask], supplies: Sequence[Supply]) -> dict[int, tuple[int, ...]] | None:
+    def _groups(self, node: int, asks: Sequence[Ask], supplies: Sequence[FreeResource]) -> dict[int, tuple[int, ...]] | None:
         """The groups for each resource that selects groups, by its number; None if a forced policy waits."""
         choosing = [
             number
@@ -648,7 +647,7 @@ class Workers:
         return [f"requested {plural(variant.nodes, 'whole node')} of one group, at most {most} are free together"]
 
 
-def _short(ask: Ask, supplies: Sequence[Supply]) -> str:
+def _short(ask: Ask, supplies: Sequence[FreeResource]) -> str:
     if ask.amount == ALL:
         return f"requested all of {ask.name}, some of it is held in each node"
     most = max(supply.most for supply in supplies)

@@ -404,8 +404,9 @@ def _apply_remove_edge(graph: ResourceGraph, e: Event) -> None:
     graph.remove_edge(*_ends(e), relation=e["relation"])
 
 
-def _apply_instance(_graph: ResourceGraph, _e: Event) -> None:
+def _apply_instance(graph: ResourceGraph, e: Event) -> None:
     """What it allocated or freed has events of its own."""
+    graph.changed_instances.add(e["instance"])
 
 
 _APPLY: dict[str, Callable[[ResourceGraph, Event], None]] = {

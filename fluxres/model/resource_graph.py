@@ -23,7 +23,7 @@ import numpy as np
 from fluxres import limits
 from fluxres.allocation import steps
 from fluxres.allocation.chosen import Chosen, Returns
-from fluxres.allocation.drawn import Drawn
+from fluxres.allocation.drawn import DrawRecords
 from fluxres.allocation.facts import JobFacts, Launch, Reservation
 from fluxres.allocation.planned import Batch, Staged
 from fluxres.allocation.records import Records, empty_planner
@@ -157,6 +157,8 @@ class ResourceGraph(ShownDeep, Tabular):
         self.attachment: Attachment | None = None
         #: Called with the records of jobs before they expire.
         self.keepers: WeakSet[changes.Keeper] = WeakSet()
+        self.changed_instances: set[str] = set()
+        """The names of kept instances that other processes have changed."""
         self.planner = empty_planner(structure)
         self.records = Records(structure, self.planner)
         self._matcher: Matcher | None = None
@@ -1556,7 +1558,7 @@ def _revived(
         Iterable[str],
         dict[str, Staged],
         dict[str, int],
-        Drawn,
+        DrawRecords,
         dict[str, JobFacts],
         dict[str, Reservation],
         dict[str, Chosen],

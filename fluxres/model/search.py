@@ -10,7 +10,6 @@ error, so :func:`unmet` reports to commands which values no pool has, and what m
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 from fluxres import limits
 from fluxres.allocation import steps
 from fluxres.clock import FOREVER, seconds, ticks
+from fluxres.documents.suggestion import suggest
 from fluxres.errors import StaleHandle, UnknownType, UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import STATES, Kind
@@ -48,7 +48,7 @@ _ORDER: Final[dict[str, Callable[..., Any]]] = {
 
 def matching(graph: ResourceGraph, criteria: Criteria, window: tuple[int, int]) -> Int32:
     """Vertices, ascending, of the pools that meet the criteria; amounts and jobs are compared over the window."""
-    found, every = _Search(graph, window).mask(criteria), considered(graph.structure)
+    found, every = _CriteriaSearch(graph, window).mask(criteria), considered(graph.structure)
     return np.flatnonzero(found if every is None else found & every).astype(np.int32)
 
 
@@ -66,7 +66,7 @@ def accepted_by(graph: ResourceGraph, accepts: Callable[[Pool], object]) -> Int3
     return np.array(found, np.int32)
 
 
-class _Search:
+class _CriteriaSearch:
     """One search: the graph and the window."""
 
     def __init__(self, graph: ResourceGraph, window: tuple[int, int]) -> None:
@@ -370,9 +370,8 @@ def _compared(graph: ResourceGraph, node: Compare) -> Iterator[str]:
 
 def _instead(text: str, known: Iterable[str]) -> str:
     some = list(islice(known, _COMPARED_MAX))
-    close = difflib.get_close_matches(text[:64], some, n=3, cutoff=0.7)
-    if close:
-        return f" (did you mean {' or '.join(close)}?)"
+    if hint := suggest(text, some, most=3, cutoff=0.7):
+        return f" ({hint})"
     shown = ", ".join(some[: limits.WHY_NAMES_MAX])
     return f" (there is {shown}{' …' * (len(some) > limits.WHY_NAMES_MAX)})" if some else " (there is none)"
 

@@ -183,6 +183,15 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, header: b
     return style.lay_out(kept, has_head=header and style.header)
 
 
+def table_width(columns: Iterable[Cells]) -> int:
+    """The columns of a terminal that a table takes without anything left out or folded.
+
+    >>> table_width([(Column("TYPE"), ["core"]), (Column("POOLS"), ["128"])])
+    11
+    """
+    return _across([max(map(width, [column.title, *texts])) for column, texts in columns])
+
+
 def _fitting(kept: list[Cells], most: int, *, has_head: bool) -> list[Cells]:
     """The columns that fit into this many columns of the terminal, with long texts folded into several rows."""
 

@@ -66,9 +66,10 @@ class Gate:
         begun = stopwatch()
         answer = _Answer(send)
         try:
-            headers = {key: value.decode("latin-1") for key, value in scope["headers"]}
+            headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
+            scope["fluxres.headers"] = headers
             self._admit(scope, headers)
-            body = _Body(receive, _bound(scope), headers.get(b"content-length"))
+            body = _Body(receive, _bound(scope), headers.get("content-length"))
             receiving.set(body)
             await self.app(scope, body, answer)
         except FluxresError as error:
@@ -87,9 +88,9 @@ class Gate:
                 facts = {"method": scope["method"], "path": scope["path"], "status": answer.status, "ms": round(took * 1000, 3)}
                 _log.info("%s", json.dumps(facts), extra={"facts": facts | {"by": getattr(caller, "name", None)}})
 
-    def _admit(self, scope: Scope, headers: dict[bytes, str]) -> None:
+    def _admit(self, scope: Scope, headers: dict[str, str]) -> None:
         """Errors: Forbidden, Unauthorized, Unavailable, RateExceeded; UsageError."""
-        origin, host = headers.get(b"origin"), headers.get(b"host", "")
+        origin, host = headers.get("origin"), headers.get("host", "")
         if origin is not None and _netloc(origin) != host.lower():
             raise Forbidden(f"requests from pages of {origin:.80} are not answered")
         name = _hostname(host)
@@ -100,8 +101,8 @@ class Gate:
             return
         if self.is_draining:
             raise Unavailable("the service is stopping", retry_after_s=10)
-        caller = self.access.caller(headers.get(b"authorization"))
-        if self.access.is_open and (user := headers.get(b"fluxres-user")):
+        caller = self.access.caller(headers.get("authorization"))
+        if self.access.is_open and (user := headers.get("fluxres-user")):
             caller = _named(caller, user)
         self._rates.admit(caller)
         scope["fluxres.caller"] = caller
@@ -178,21 +179,17 @@ def _is_closed(error: RuntimeError) -> bool:
 
 
 class _Answer:
-    """Sends an answer, and drops a client that does not take it."""
+    """Sends an answer, its head with the first part of its body, and drops a client that does not take it."""
 
     def __init__(self, send: Send) -> None:
         self._send_on = send
-        self._is_first = False
-        self._is_gone = False
+        self._head: Message | None = None
+        self._has_begun = self._is_gone = False
         self.status = 0
 
     async def __call__(self, message: Message) -> None:
-        begins = message["type"] == "http.response.start"
-        if begins:
-            self.status = message["status"]
-        is_first, self._is_first = self._is_first and not begins, begins
-        if is_first:
-            await self._send(message)  # only what was sent before makes a client slow, and the beginning has waited for that
+        if message["type"] == "http.response.start":
+            self._head, self.status = message, message["status"]
             return
         try:
             await within(limits.SERVICE_SEND_SECONDS_MAX, self._send(message))
@@ -200,10 +197,14 @@ class _Answer:
             raise ConnectionAbortedError("the client does not read") from None
 
     async def _send(self, message: Message) -> None:
-        """Send a message, or nothing to a client that has gone."""
+        """Send a part of the body, or nothing to a client that has gone."""
         if self._is_gone:
             return
+        self._has_begun = True
         try:
+            if self._head is not None:
+                head, self._head = self._head, None
+                await self._send_on(head)
             await self._send_on(message)
         except RuntimeError as error:
             if not _is_closed(error):
@@ -213,7 +214,7 @@ class _Answer:
 
     async def problem(self, error: FluxresError) -> None:
         """Answer with a problem, unless an answer has begun."""
-        if self.status:
+        if self._has_begun:
             return
         status, body = problems.status_of(error), problems.body(error)
         headers = {"content-type": problems.MEDIA_TYPE, **problems.headers(error)}

@@ -46,6 +46,7 @@ class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
     earliest: float | None = None
     reasons: dict[str, str] | list[str] | None = None
     jobs: list[str] | None = None
+    graph: str | None = None
     leader: str | None = None
     mistakes: list[dict[str, Any]] | None = None
     unlisted: int | None = None

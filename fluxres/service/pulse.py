@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from fluxres import clock
-from fluxres.errors import FluxresError, UnknownGraph
+from fluxres.errors import FluxresError, UnknownGraph, UnknownJob
 from fluxres.model import ResourceGraph
 from fluxres.service.access import Caller, Role
 from fluxres.store import journal
@@ -95,6 +95,8 @@ class Pulse:
                 await self._site.change(served.name, self._caller, _COMMAND, None, operation)
             except UnknownGraph:
                 return True  # it was dropped
+            except UnknownJob:
+                pass  # another process has ended it
             except FluxresError as error:  # a store that is busy, or away: it is tried again
                 is_done = False
                 _log.warning("instances: %s", error)

@@ -135,7 +135,8 @@ class Relay:
             if name is not None:
                 caller.require_graph(name)
                 if name != self.child.name and name not in self._below:
-                    raise UnknownGraph(f"no graph '{name:.80}': this server has '{self.child.name}' only", hint=_HINT)
+                    said = f"no graph '{name:.80}': this server has '{self.child.name}' only"
+                    raise UnknownGraph(said, hint=_HINT, graph=name)
 
     def _headers(self, scope: Scope, caller: Caller) -> dict[str, str]:
         """What is passed on of the headers of a request, with the lease and with who asks."""
@@ -160,7 +161,7 @@ class Relay:
         name, found = self.child.name, (await self._asking.make(request)).document()["graphs"]
         known = [one | {"in_use": one["graph"] == name} for one in found if one["graph"] in {name, *self._below}]
         if not any(one["in_use"] for one in known):
-            raise UnknownGraph(f"no graph '{name}'")
+            raise UnknownGraph(f"no graph '{name}'", graph=name)
         await send_answer(send, 200, {"content-type": "application/json"}, msgspec.json.encode({"graphs": known}))
 
     async def _pass_stream(self, request: Request, send: Send) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from functools import partial
 from hashlib import sha256
 from typing import Any, Final, TypeVar, cast
 
@@ -13,10 +12,10 @@ import msgspec
 from litestar import Request, Response
 
 from fluxres import limits
-from fluxres.errors import STATUS, FluxresError, KeyReused, UsageError
+from fluxres.errors import STATUS, FluxresError, UsageError
 from fluxres.service.access import Caller
 from fluxres.service.gate import Scope
-from fluxres.service.kept import KeptAnswers
+from fluxres.service.kept import Keep, KeptAnswers, reused
 from fluxres.service.site import Site
 
 T = TypeVar("T")
@@ -64,7 +63,7 @@ class Direct:
     def __init__(self, app: object, scope: Scope, body: bytes) -> None:
         self.app, self.scope, self._body = app, scope, body
         self.route_handler, self.path_params = scope["route_handler"], scope["path_params"]
-        self.headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
+        self.headers: dict[str, str] = scope["fluxres.headers"]
 
     async def body(self) -> bytes:
         return self._body
@@ -75,10 +74,6 @@ def reply(request: object, kind: type[T], body: bytes, revision: str) -> Respons
     if isinstance(request, Direct):
         return cast("Response[T]", (body, revision))
     return json(kind, body, revision)
-
-
-Keep = Callable[[bytes, str], tuple[str, str]]
-"""Makes a note of an answer, which is to be written with the change: from the body and the revision."""
 
 
 class Keys:
@@ -96,7 +91,7 @@ class Keys:
         """The answer of `make`, or that of an earlier request with the same key.
 
         Args:
-            make: gets what makes a note for the next server; what it answers is body and revision if it uses that.
+            make: gets what keeps the answer in the store; what it answers is body and revision if it uses that.
 
         Errors: KeyReused; UsageError for a key that is too long; those of `make`.
         """
@@ -107,15 +102,15 @@ class Keys:
         name, print_ = (caller_of(request).name, key), await _fingerprint(request)
         known, kept = self._known.get(name), self._kept.find(*name)
         if print_ != (known[0] if known is not None else kept.fingerprint if kept is not None else print_):
-            hint = "send a new key with a new request"
-            raise KeyReused(f"the key {key!r:.40} was sent with another request before", hint=hint)
+            raise reused(key)
         if known is not None:
             return cast("T", await asyncio.shield(known[1]))
         if kept is not None:
             return cast("T", kept.answer())
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._known[name] = print_, answer
-        task = asyncio.ensure_future(_settle(answer, make(partial(self._kept.note, *name, print_))))
+        keep = Keep(self._kept, *name, print_)
+        task = asyncio.ensure_future(_settle(answer, keep.once(make(keep))))
         task.add_done_callback(lambda _task: self._forget_unless_lasting(name, answer))
         while len(self._known) > limits.SERVICE_KEYS_KEPT:
             self._known.popitem(last=False)

@@ -32,6 +32,7 @@ from fluxres.service.app import make
 from fluxres.service.client import child as remote
 from fluxres.service.client.addresses import addresses
 from fluxres.service.client.store import is_server
+from fluxres.service.connection import Connection
 from fluxres.service.gate import Gate
 from fluxres.service.leadership import Leadership
 from fluxres.service.log import Lines
@@ -146,6 +147,7 @@ def serve(store: str | None, access: Access, listening: Listening, tell: Callabl
             timeout_keep_alive=75,
             timeout_graceful_shutdown=round(limits.SERVICE_DRAIN_SECONDS),
             ws="none",
+            http=Connection,
             proxy_headers=False,
             ssl_certfile=listening.certificate,
             ssl_keyfile=listening.key,

@@ -18,8 +18,8 @@ from fluxres.clock import stopwatch
 from fluxres.errors import (
     FluxresError,
     InDoubt,
+    NotLeader,
     RevisionConflict,
-    StoreBusy,
     StoreConflict,
     StoreError,
     Unavailable,
@@ -31,7 +31,7 @@ from fluxres.service.access import Caller
 from fluxres.service.caretaker import Caretaker
 from fluxres.service.feed import Feed
 from fluxres.service.instances import Instances
-from fluxres.service.kept import KeptAnswers
+from fluxres.service.kept import Keep, KeptAnswers
 from fluxres.service.leadership import Leadership
 from fluxres.service.news import Exchange
 from fluxres.service.pulse import Pulse
@@ -73,11 +73,12 @@ class Served:
     def __init__(self, graph: ResourceGraph, store: Store, epoch: Callable[[], int]) -> None:
         self.graph = graph
         self.name = graph.name
-        self.instances = Instances(store, graph.name, epoch)
+        self.instances = Instances(store, graph, epoch)
         self.tap = Tap(graph)
         self.feed = Feed(store, graph.name)
-        assert graph.attachment is not None
-        self.writer = Writer(graph.attachment, self.feed.wake, graph.name)
+        assert isinstance(graph.attachment, Attached)
+        graph.attachment.on_commit = self.feed.committed
+        self.writer = Writer(graph.attachment, graph.name)
         self._refreshed = stopwatch()
         with graph.lock:
             graph.matcher.prepare()  # seconds on a large machine, and no part of a question
@@ -163,7 +164,7 @@ class Site:
         hint = "ask the server of its parent"
         if name is None:
             raise UsageError(f"this server has the graph '{self.child.name}' only", hint=hint)
-        raise UnknownGraph(f"no graph '{name}': this server has '{self.child.name}' only", hint=hint)
+        raise UnknownGraph(f"no graph '{name}': this server has '{self.child.name}' only", hint=hint, graph=name)
 
     def graphs(self) -> list[GraphRow]:
         """The graphs that are served."""
@@ -269,7 +270,7 @@ class Site:
         command: str,
         expected: str | None,
         operation: Callable[[ResourceGraph], T],
-        keep: Callable[[T, str], tuple[str, str]] | None = None,
+        keep: Keep | None = None,
         mark: str | None = None,
     ) -> tuple[T, str]:
         """Make a change in the thread of the graph's writer; it is in the journal when this returns.
@@ -277,7 +278,7 @@ class Site:
         Args:
             command: for the journal.
             expected: the revision that the graph must have, as in If-Match; None for any.
-            keep: makes a note of the answer, to be written with the change.
+            keep: keeps the answer with the change; what the operation returns are bytes then.
             mark: of the lease that a child has on the graph; None for a change by others.
 
         Returns: what the operation returns, and the revision after it.
@@ -303,7 +304,7 @@ class Site:
         command: str,
         expected: str | None,
         operation: Callable[[ResourceGraph], T],
-        keep: Callable[[T, str], tuple[str, str]] | None,
+        keep: Keep | None,
         mark: str | None,
     ) -> tuple[T, str]:
         found = self._open.get(name)
@@ -315,6 +316,9 @@ class Site:
             with served.tap.serving(caller, limit), graph.batch(command=command, user=caller.name):
                 if mark is not None:
                     child.require(self.store, name, mark)
+                if keep is not None and keep.is_doubtful:
+                    with self.store.reading(name) as rows:
+                        keep.require(rows.db)
                 if expected is not None:
                     self.require_revision(graph, expected)
                 generation = graph.generation
@@ -322,6 +326,7 @@ class Site:
                 if graph.generation != generation:
                     graph.matcher.prepare()  # for the machine as it is now: no part of a question
                 if keep is not None and graph.attachment is not None:
+                    assert isinstance(found, bytes)
                     graph.attachment.note(*keep(found, revision))
                 return found, revision
 
@@ -343,9 +348,9 @@ class Site:
         Args:
             has_key: whether the change is noted with an idempotency key, and so is done once, also if this server did it.
         """
-        if isinstance(error, Unavailable) or (refusal := await self._supersession()) is None:
+        if isinstance(error, NotLeader) or (refusal := await self._supersession()) is None:
             return error
-        if has_key or isinstance(error, StoreBusy | StoreConflict):  # these changed nothing
+        if has_key or not isinstance(error, InDoubt):  # it changed nothing
             return refusal
         at = f" at {self.leadership.leader}" if self.leadership.leader else ""
         hint = f"look what is there{at}; a change with an idempotency key can be sent again"
@@ -375,20 +380,25 @@ class Site:
             except (StoreConflict, UnknownGraph):
                 self.forget(served.name)
 
-    async def in_store(self, name: str, operation: Callable[[Store], T]) -> T:
-        """Do something in a thread that writes to the store and not to the graphs in memory, which catch up afterwards."""
+    async def in_store(self, name: str, operation: Callable[[Store], T], keep: Keep | None = None) -> T:
+        """Do something in a thread that writes to the store and not to the graphs in memory, which catch up afterwards.
+
+        Args:
+            keep: keeps the answer with the change.
+        """
+        store = self.store if keep is None or not keep.is_doubtful else self.store.guarded(keep)
 
         def make() -> T:
             self.served(name)
             try:
-                return operation(self.store)
+                return operation(store)
             finally:
                 self.catch_up()
 
         try:
             return await self.run(self._storing, make)
         except StoreError as error:
-            raise await self._to_answer(error, has_key=False) from error
+            raise await self._to_answer(error, has_key=keep is not None) from error
 
     async def work(self, operation: Callable[[], T]) -> T:
         """Do something else that takes time in a thread."""

@@ -258,7 +258,7 @@ class Series:
         owner = Owner(job.user, job.account, job.qos, job.partition, job.queue)
         self._owner.append(self._owners.setdefault(owner, len(self._owners)))
         for each in (*job.earlier, job):
-            if each is not job:
+            if each is not job and each.start >= 0:
                 self._earlier += array("q", (each.start, each.end, each.size))
             for (_, before), (moment, units) in pairwise(each.sizes):
                 self._earlier += array("q", (moment, each.end, units - before))

@@ -69,9 +69,10 @@ class Finished(NamedTuple):
     energy: int | None = None
 
     def spans(self) -> Iterator[tuple[int, int, int]]:
-        """Start, end and units of each part of its time with one size."""
+        """Start, end and units of each part of its time with one size; nothing if it never ran."""
         if not self.sizes:
-            yield self.start, self.end, self.size
+            if self.start >= 0:
+                yield self.start, self.end, self.size
             return
         stops = [*(moment for moment, _ in self.sizes[1:]), self.end]
         for (moment, units), stop in zip(self.sizes, stops, strict=True):

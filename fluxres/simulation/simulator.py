@@ -43,9 +43,11 @@ from fluxres.instance.queue import Endless, QueuePolicy
 from fluxres.instance.runner import NOT_STARTED, STOPPED
 from fluxres.instance.states import RUNNING, State
 from fluxres.model import matching
+from fluxres.simulation import exclusions
 from fluxres.simulation.adaptive import malleable as resizing
-from fluxres.simulation.costs.cost import Cost, Decision
+from fluxres.simulation.costs.cost import Cost
 from fluxres.simulation.costs.cost import parse as cost_of
+from fluxres.simulation.costs.decision import Decision
 from fluxres.simulation.costs.overheads import LevelCost, by_level
 from fluxres.simulation.disturbances.attempts import NOTHING_SAVED, History
 from fluxres.simulation.disturbances.blocked import Blocked
@@ -62,7 +64,7 @@ from fluxres.simulation.nesting import elastic as elastics
 from fluxres.simulation.nesting.balance import Balance, Family, Move
 from fluxres.simulation.nesting.hierarchy import Hierarchy, require_units, shares
 from fluxres.simulation.nesting.processor import DECISION, INGEST, SPAWN, Processor
-from fluxres.simulation.nesting.processors import KEEP, LAUNCHED, SERVED, Processors, Served
+from fluxres.simulation.nesting.processors import KEEP, LAUNCHED, READY, SERVED, Processors, Served
 from fluxres.simulation.nesting.sites import Child, InstanceRow, Site
 from fluxres.simulation.prediction.prediction import Errors, ErrorSink, Prediction
 from fluxres.simulation.results.numbering import AsItWas
@@ -93,8 +95,8 @@ FOLLOW: Final = 11
 """Kinds of events. Those of one kind at one moment are handled in the order in which they were caused: ends in that of starts."""
 
 EVENT_ORDERS: Final[dict[str, tuple[int, ...]]] = {
-    "sequential": (KEEP, CORRECT, PASS, SERVED, SUBMIT, FOLLOW, BOOT, TIMER, END, LAUNCHED, PERIOD, EXTERNAL),
-    "batched": (KEEP, CORRECT, END, SERVED, LAUNCHED, BOOT, TIMER, EXTERNAL, SUBMIT, FOLLOW, PERIOD, PASS),
+    "sequential": (KEEP, READY, CORRECT, PASS, SERVED, SUBMIT, FOLLOW, BOOT, TIMER, END, LAUNCHED, PERIOD, EXTERNAL),
+    "batched": (KEEP, READY, CORRECT, END, SERVED, LAUNCHED, BOOT, TIMER, EXTERNAL, SUBMIT, FOLLOW, PERIOD, PASS),
 }
 """The order of the kinds of events at one moment. sequential, as in PySS: each event is followed by its pass. batched, as in
 Batsim: one pass follows all events.  Jobs that outlive what was predicted come first, before others could get what they hold; in
@@ -233,6 +235,8 @@ class Result:
 # -- the simulator ------------------------------------------------------------------------------------------------------
 
 _SHOWN_EVERY = 1024
+_ENDS_OUT_OF_ORDER: Final = (exclusions.OVERHEADS, exclusions.EVENTS, exclusions.PREEMPTION, exclusions.RESIZING)
+"""Features with which records come later than the ends of all that jobs held."""
 _AHEAD_LEAST = 64
 
 
@@ -286,11 +290,28 @@ class Simulator:
         self.machine, self.fleet = with_fleet(machine if isinstance(machine, Machine) else Machine(machine), energy)
         self.hierarchy = hierarchy if hierarchy is not None else Hierarchy()
         self.costs = by_level(cost, self.hierarchy.levels)
-        has_work = bool(self.hierarchy.starts_per_node) or any(not each.overheads.is_nothing for each in self.costs)
-        takes_time = has_work or any(each.decision is not None for each in self.costs)
-        _require_one_queue(self.hierarchy, accounting, feedback, takes_time=takes_time)
         self.malleable = resizing.MalleableJobs(resizing.parse(resize_policy), self._move_end)
-        self._require_constant_sizes(takes_time=takes_time)
+        disturbances = disturbances if disturbances is not None else Disturbances()
+        self.checkpoint = disturbances.checkpoint
+        self.external = External(self, disturbances.events, disturbances.on_failure)
+        self.has_external = self.external.next is not None
+        self.features = exclusions.features(
+            self.hierarchy,
+            self.costs,
+            has_events=self.has_external,
+            on_failure=disturbances.on_failure,
+            checkpoint=disturbances.checkpoint,
+            accounting=accounting,
+            has_prediction=prediction is not None,
+            has_feedback=feedback is not None,
+            fleet=self.fleet,
+            resizes=self.malleable.policy.is_needed,
+        )
+        if (excluded := exclusions.found(self.features)) is not None:
+            raise excluded.error()
+        if feedback is not None:
+            require_kind(feedback)
+        takes_time, has_work = exclusions.DECISIONS in self.features, exclusions.OVERHEADS in self.features
         self.accounting = accounting
         self._known_charged: dict[tuple[str | None, ...], Charged] = {}
         self.clock = SimulatedClock()
@@ -318,10 +339,7 @@ class Simulator:
         )
         self.instance.measure_in(self.machine.unit)
         self.schedule = Schedule() if keep else None
-        disturbances = disturbances if disturbances is not None else Disturbances()
-        self.external = External(self, disturbances.events, disturbances.on_failure)
-        self.has_external = self.external.next is not None
-        self.running = RunningMetrics(self.machine.count, is_ordered=not has_work and self._runs_at_once)
+        self.running = RunningMetrics(self.machine.count, is_ordered=self.features.isdisjoint(_ENDS_OUT_OF_ORDER))
         self.losses = LossSink()
         self.predictions = ErrorSink()
         own = (self.running, self.losses, *([self.schedule] if self.schedule is not None else ()))
@@ -333,12 +351,8 @@ class Simulator:
         self._sites: dict[Scheduler, Site] = {}
         self._workload: Iterable[Submission] = ()
         self._starting: list[Job] | None = [] if takes_time else None
-        if disturbances.on_failure == "requeue" and self.hierarchy.balance != "none":
-            raise UsageError("jobs that move between instances cannot be requeued", where="balance", hint="use on_failure: fail")
-        self.checkpoint = disturbances.checkpoint
         self.histories: dict[Job, History] = {}
         """Of jobs that were interrupted."""
-        self._require_no_work(has_work=has_work)
         if self.has_external:
             self.running.area_of = lambda begin, end: self.external.areas(begin, end)[1]
         self._begin_at = FOREVER
@@ -353,36 +367,6 @@ class Simulator:
         self._periods = self._never = 0
         """Periods that are scheduled, and jobs that were never submitted because the instance of their job had ended."""
         self._made = self._submitted = self._numbered = self._ended = self._handled = self._supplies_seen = self._idle_events = 0
-
-    @property
-    def _runs_at_once(self) -> bool:
-        """Whether no job is interrupted, and none changes its size."""
-        preempts = self.accounting is not None and self.accounting.preempt_type != "none"
-        return not (self.has_external or preempts or self.malleable.policy.is_needed)
-
-    def _require_constant_sizes(self, *, takes_time: bool) -> None:
-        """Errors: UsageError for sizes that change where that is not modelled."""
-        if not self.malleable.policy.is_needed:
-            return
-        if takes_time:
-            raise UsageError("resize_policy: jobs cannot change their size where decisions take time", hint="use cost none")
-        if self.fleet is not None:
-            self.fleet.require_always_on()
-
-    def _require_no_work(self, *, has_work: bool) -> None:
-        """Errors: UsageError for what is not modelled where instances have work beside their decisions."""
-        there = {
-            "external events": self.has_external,
-            "predictions": self.prediction is not None,
-            "energy": self.fleet is not None,
-        }
-        names = [name for name, is_there in there.items() if is_there]
-        if not has_work or not names:
-            return
-        hint = "leave out overheads and starts per node"
-        if self.fleet is not None:
-            hint += ", or what nodes draw, which properties of the machine (wattage_per_state, wattage_off) may say"
-        raise UsageError(f"only decisions may take time beside {' and '.join(names)}", where="cost", hint=hint)
 
     # -- the runner of the instances -----------------------------------------------------------------------------------
 
@@ -429,6 +413,9 @@ class Simulator:
     def _switch_on(self, job: Job, moment: int) -> int:
         """Let a job wait until its nodes are on; returns the moment at which it starts."""
         assert self.fleet is not None  # the caller has looked
+        if self.processors is not None:  # it has waited before its launch
+            self.fleet.run(job, moment)
+            return moment
         ready = self.fleet.start(job, self.clock.now, moment)
         if ready > moment:
             job.started = ready
@@ -519,6 +506,7 @@ class Simulator:
                 KEEP: self.processors.keep,
                 SERVED: self.processors.complete,
                 LAUNCHED: self.processors.launched,
+                READY: self.processors.ready,
             }
         events, clock = self.events, self.clock
         used = [self.instance.policy, *map(policy, self.hierarchy.queue_policies)]
@@ -628,7 +616,7 @@ class Simulator:
             unit, sizes = shares(site.machine.graph, number, site.instance.address, by=by, finest=finest)
         site.children_left = number
         if (self._balance.is_needed or self._elastic.is_needed) and what.level == self.hierarchy.levels - 2:
-            self._families[site] = Family(number)
+            self._families[site] = Family(site, number)
             self._plan(site, self._balance)
             self._plan(site, self._elastic)
         any_partition = {"system": {"queue": None}}
@@ -660,15 +648,11 @@ class Simulator:
 
     def _unsupported(self, job: Submission) -> str | None:
         """What does not go together with the kind of a job."""
-        if job.jobs and self.fleet is not None and self.fleet.longest_wait and self.accounting and self.accounting.limits_times:
-            return "the instance of a job has no limit of the accounting where nodes are switched off"
-        if job.adaptive is None:
+        if job.adaptive is None and not job.jobs:
             return None
-        if self.prediction is not None:
-            return "run times of jobs of several sizes are not predicted"
-        if job.adaptive.is_malleable and self.malleable.policy.is_needed and self.checkpoint.interval_s is not None:
-            return "a malleable job has no checkpoints: make it moldable, or leave them out"
-        return None
+        own = exclusions.features_of(job, resizes=self.malleable.policy.is_needed)
+        excluded = exclusions.found(self.features | own, of_jobs=True)
+        return None if excluded is None else excluded.message
 
     def _charged(self, job: Submission) -> Charged:
         """To whom a job is charged; equal ones are one object."""
@@ -720,7 +704,7 @@ class Simulator:
             self._numbered += job.number if job.jobs else 1
         self._begin_at = min(self._begin_at, job.submit)
         if self.fleet is not None:
-            self.fleet.begin(self.clock.now)
+            self.fleet.begin(job.submit)  # it may have waited for its instance to begin
         if self.processors is not None:
             self.processors.put(site, INGEST, job)
             self._announce(site)
@@ -912,6 +896,8 @@ class Simulator:
         if processors is None or job.state not in RUNNING or is_nested_at_limit:
             self.ended(job, self.clock.now)
         else:
+            if self.fleet is not None:
+                self.fleet.stop(job, self.clock.now)
             processors.hear(self._sites[job.instance], job)
 
     def ended(self, job: Job, moment: int) -> None:
@@ -1059,6 +1045,9 @@ class Simulator:
                 if self._is_stepped:
                     self._settle_one(site, passed=passed)  # a decision that is due keeps others from taking its jobs
                 self._balance_around(site)
+                if (own := self._families.get(site)) is not None and own.is_exhausted:
+                    for below in list(own.sites):
+                        self._settle_one(below, passed=True)
             if self._elastic.is_needed and self._elastic.period_s is None:
                 self._resize(site.parent)
                 self._resize(site)
@@ -1094,6 +1083,13 @@ class Simulator:
     def settle(self, site: Site, *, passed: bool) -> None:
         """After a decision: request the next one unless it has started nothing."""
         self._settle(site, passed=passed or site.cost.decision is None)
+
+    def hold_nodes(self, job: Job) -> int:
+        """Let the nodes of a job be switched on that are off; returns the moment at which all are on."""
+        given, now = job.payload, self.clock.now
+        if self.fleet is None or not isinstance(given, Submission) or given.jobs:
+            return now  # an instance needs no nodes
+        return self.fleet.hold(job, now, now)
 
     def begin(self, job: Job) -> bool:
         """Let a job run that is on its nodes; returns False for one whose instance is to boot."""
@@ -1276,9 +1272,7 @@ class Simulator:
             return
         result = job.result
         assert result is not None  # called for finished jobs only
-        record = self._record(job, end, result)
-        if never_began:
-            record = record._replace(start=-1)
+        record = self._record(job, end, result, never_began=never_began)
         if self.histories:
             history = self.histories.pop(job, None)
             if history is not None:
@@ -1294,15 +1288,15 @@ class Simulator:
         for sink in self.sinks:
             sink.add(record)
 
-    def _record(self, job: Job, end: int, result: str) -> Finished:
+    def _record(self, job: Job, end: int, result: str, *, never_began: bool = False) -> Finished:
         given, claim, inventory = job.payload, job.claim, job.instance.inventory
         progress = self.malleable.running.get(job) if self.malleable.running else None
         held: Any = AsItWas(inventory, claim) if self._elastic.is_needed and claim is not None else inventory
-        start = min(job.started, end)  # it may have ended while it waited for its decision or its nodes
+        has_begun = not never_began and 0 <= job.started <= end  # it may have ended while it waited for its decision or its nodes
         return Finished(
             given.id,
             given.submit,
-            start,
+            job.started if has_begun else -1,
             end,
             self._own_limit(job) if progress is None or progress.limit >= FOREVER else progress.limit - job.started,
             progress.steps[0][1] if progress is not None else inventory.count(claim) if claim is not None else 0,
@@ -1320,7 +1314,7 @@ class Simulator:
             work=given.run if given.adaptive is None else given.adaptive.length(given.run, _size(job)),
             sizes=() if progress is None or len(progress.steps) == 1 else tuple(progress.steps),
             paused=0 if progress is None else progress.paused(end),
-            energy=None if self.fleet is None else self.fleet.end(job, end, has_run=start >= 0),
+            energy=None if self.fleet is None else self.fleet.end(job, self.clock.now),
         )
 
 
@@ -1334,19 +1328,6 @@ def _size(job: Job) -> int:
     """The size that was chosen for a moldable job."""
     assert job.sizes is not None  # it has several
     return job.sizes.chosen.size
-
-
-def _require_one_queue(hierarchy: Hierarchy, accounting: Accounting | None, feedback: str | None, *, takes_time: bool) -> None:
-    """Errors: UsageError for what only one queue has, in a hierarchy; for preemption where decisions take time."""
-    one = "use one instance, without a topology"
-    if accounting is not None and hierarchy.levels > 1:
-        raise UsageError("accounting: limits are those of one queue", hint=one)
-    if accounting is not None and accounting.preempt_type != "none" and takes_time:
-        raise UsageError("accounting: jobs cannot be preempted where decisions take time", hint="use cost none")
-    if feedback is not None:
-        require_kind(feedback)
-        if hierarchy.levels > 1:
-            raise UsageError("feedback: jobs follow each other in one queue", hint=one)
 
 
 def _left_of(job: Job) -> int:

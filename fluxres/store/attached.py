@@ -28,7 +28,7 @@ import msgspec
 from fluxres import clock as clocks
 from fluxres import limits
 from fluxres.clock import Clock
-from fluxres.errors import FluxresError, StoreError, UsageError
+from fluxres.errors import FluxresError, InDoubt, StoreError, StoreUnreachable, UsageError
 from fluxres.model.events import Event, PatientSink
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.store import encoding, journal, mailbox, records
@@ -101,8 +101,13 @@ class Attached(PatientSink):
         wait_s: how long to wait for other processes that write.
         clock: returns "now" of the graph.
 
+    Attributes:
+        on_commit: called after each commit, in their order, with the number of its first event and its changes.
+
     Errors: UnknownGraph, StoreBusy, StoreError.
     """
+
+    on_commit: Callable[[int, Sequence[Change]], None] | None = None
 
     def __init__(self, store: Store, name: str | None, durability: Durability, command: str, wait_s: float, clock: Clock) -> None:
         self.store, self.command, self._wait_s = store, command, wait_s
@@ -188,9 +193,7 @@ class Attached(PatientSink):
                     made.append((error, waiting))
             self._thread.together = None
             self._flush()
-            with self.graph.lock:
-                if self._loss is not None:
-                    self._reload()
+            self._recover()
         finally:
             self._thread.together = None
             self._leave()
@@ -353,10 +356,16 @@ class Attached(PatientSink):
         """
         self._flush(waiting)
         if waiting.error is not None:
-            with self.graph.lock, suppress(StoreError):  # the next change tries again; why this one failed says more
-                if self._loss is not None:
-                    self._reload()
+            self._recover()
             raise waiting.error
+
+    def _recover(self) -> None:
+        """Read the graph after a commit that failed, if the store can be read.  Otherwise the next change tries again: why this
+        one failed, and whether it may be made, is what those who made it have to know.
+        """
+        with self.graph.lock, suppress(StoreError):
+            if self._loss is not None:
+                self._reload()
 
     def _flush(self, wanted: _Waiting | None = None) -> None:
         """Commit all changes that wait.
@@ -376,24 +385,31 @@ class Attached(PatientSink):
 
     def _commit(self, group: list[_Waiting]) -> None:
         error: FluxresError | None = None
+        changes, first = [one.change for one in group], self._link.row.seq + 1
         try:
-            self._link.commit([one.change for one in group])
+            self._link.commit(changes)
         except FluxresError as found:
             error = found
         except BaseException as found:
-            error = StoreError(f"{type(found).__name__} during a commit: the change may be written or not", where=self.store.url)
+            said = f"{type(found).__name__} during a commit; the change may be made or not"
+            error = InDoubt(said, where=self.store.url, hint="look what is there")
             raise
         finally:
             with self._door:
+                later: list[_Waiting] = []
                 if error is not None:
-                    self._loss, self._is_current = error, False
-                    group = list(self._waiting)
-                del self._waiting[: len(group)]
+                    self._loss, self._is_current = _unmade(error), False
+                    later = self._waiting[len(group) :]
+                del self._waiting[: len(group) + len(later)]
                 for one in group:
                     one.error, one.is_done = error, True
+                for one in later:
+                    one.error, one.is_done = self._loss, True
                 self._is_closing = self._is_closing or self._lock.is_wanted()
         if error is None:
-            self.store.wake(self._link.name, [mark for one in group for mark in one.change.concerned])
+            self.store.wake(self._link.name, [mark for change in changes for mark in change.concerned])
+            if self.on_commit is not None:
+                self.on_commit(first, changes)
 
     # -- the state of the store ------------------------------------------------------------------------------------------
 
@@ -480,6 +496,14 @@ class Attached(PatientSink):
                 f"graph '{self.graph.name}' was opened by process {self._process}, and this is a fork of it",
                 hint="open it again in each process",
             )
+
+
+def _unmade(error: FluxresError) -> FluxresError:
+    """The error of changes that are lost with a commit of others, and were not in it."""
+    if not isinstance(error, InDoubt):
+        return error
+    said = "the answer to the commit before this change was lost; this one was not made"
+    return StoreUnreachable(said, where=error.where, hint="try again")
 
 
 def open(  # noqa: A001 - it is what one does with a store

@@ -401,7 +401,8 @@ def gone(name: str, mark: str | None = "") -> Iterator[None]:
     try:
         yield
     except (UnknownGraph, StoreConflict) as error:
-        if mark is None or (isinstance(error, UnknownGraph) and f"'{name}'" not in error.message):  # an auxiliary graph
+        is_another = isinstance(error, UnknownGraph) and error.graph != name  # also an auxiliary graph
+        if mark is None or is_another:
             raise
         raise _taken(name) from error
 

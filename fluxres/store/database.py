@@ -178,11 +178,22 @@ class Connection(ABC):
 
 
 class Guard(Protocol):
-    """What each write transaction of a process passes that may write only as long as it has a lease."""
+    """What each write transaction of a process passes that may write only on a condition, such as a lease."""
 
     def require(self, db: Connection) -> None:
-        """Refuse a transaction once the lease is lost."""
+        """Refuse a transaction, by an error."""
         ...
+
+
+class Guards:
+    """Two guards, one after the other."""
+
+    def __init__(self, first: Guard, second: Guard) -> None:
+        self._both = first, second
+
+    def require(self, db: Connection) -> None:
+        for guard in self._both:
+            guard.require(db)
 
 
 class Lock(Protocol):

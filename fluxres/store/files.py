@@ -17,7 +17,7 @@ import numpy as np
 from msgspec.structs import astuple
 
 from fluxres import clock as clocks
-from fluxres.allocation.drawn import Drawn
+from fluxres.allocation.drawn import DrawRecords
 from fluxres.clock import FOREVER, Clock, seconds, ticks
 from fluxres.documents import compression, source_text
 from fluxres.documents import source as files
@@ -203,7 +203,7 @@ def _held(allocations: Sequence[Hold]) -> RecordColumns:
     number: dict[str, int] = {}
     spans = []
     slots_of: dict[str, int] = {}
-    drawn = Drawn()
+    drawn = DrawRecords()
     for hold in allocations:
         job = number.setdefault(hold.job, len(number))
         start, end = ticks(hold.start_s, "start"), FOREVER if hold.end_s is None else ticks(hold.end_s, "end")

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
+from fluxres import limits
 from fluxres.clock import Clock
-from fluxres.errors import StoreBusy, StoreError, UsageError
+from fluxres.errors import InDoubt, StoreBusy, StoreError, StoreUnreachable, UsageError
 from fluxres.store.database import Connection, Durability, ServerDatabase
 from fluxres.store.encoding import way_out
 from fluxres.store.lock import TELL_AFTER_S, Holder, Notify
@@ -119,6 +120,16 @@ class PostgresqlConnection(SqlConnection):
 
     def begin_write(self) -> None:
         self.execute("BEGIN")
+
+    def commit(self) -> None:
+        is_sent = not self.db.closed
+        try:
+            super().commit()
+        except imported(self.url).OperationalError as error:
+            if not (is_sent and self.db.closed):
+                raise
+            said = f"{_translate(error, self.url).message}; the change may be made or not"
+            raise InDoubt(said, where=self.url, hint="look what is there") from error
 
     def version(self, graph: int) -> int:
         found = self.execute("SELECT seq + snapshot_seq FROM graphs WHERE id = ?", (graph,)).fetchone()
@@ -236,7 +247,9 @@ class PostgresqlDatabase(ServerDatabase):
     def _connect(self, command: str = "") -> PostgresqlConnection:
         psycopg = imported(self.url)
         name = f"fluxres {os.getpid()}@{os.uname().nodename} {command}"
-        db = psycopg.connect(self.address, autocommit=True, connect_timeout=_CONNECT_S, application_name=name[:63])
+        own = {"autocommit": True, "connect_timeout": _CONNECT_S, "application_name": name[:63]}
+        given = psycopg.conninfo.conninfo_to_dict(self.address)
+        db = psycopg.connect(self.address, **own, **{key: value for key, value in _alive().items() if key not in given})
         db.execute("SET search_path TO fluxres")
         return PostgresqlConnection(db, self.url)
 
@@ -341,6 +354,18 @@ class AdvisoryLock:
         return Holder(int(named[1]), named[3], since, named[2]) if named else Holder(found[0], "", since, found[3] or "")
 
 
+def _alive() -> dict[str, int]:
+    """Options of libpq by which a connection ends whose server is cut off; otherwise it would wait for hours."""
+    dead_s = limits.POSTGRESQL_DEAD_SECONDS
+    each_s = dead_s // 4
+    return {
+        "keepalives_idle": each_s,
+        "keepalives_interval": each_s,
+        "keepalives_count": 3,
+        "tcp_user_timeout": dead_s * 1000,
+    }
+
+
 def imported(url: str) -> Any:
     """The module psycopg.
 
@@ -376,5 +401,6 @@ def _translate(error: Any, url: str) -> StoreError:
         hint = "check the user, the password and the name of the database; `createdb` makes one"
         return StoreError(f"the server refuses the connection: {said}", where=url, hint=hint)
     if isinstance(error, errors.OperationalError):
-        return StoreError(f"the server cannot be reached, or ended the connection: {said}", where=url, hint="check the server")
+        said = f"the server cannot be reached, or ended the connection: {said}"
+        return StoreUnreachable(said, where=url, hint="check the server")
     return StoreError(f"the database answers: {said}", where=url, hint="check the server's log")

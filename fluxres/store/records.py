@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.allocation import plans
-from fluxres.allocation.drawn import Drawn
+from fluxres.allocation.drawn import DrawRecords
 from fluxres.allocation.planned import Batch
 from fluxres.allocation.records import HIDDEN, Records
 from fluxres.allocation.steps import Steps
@@ -45,7 +45,7 @@ def capture(records: Records) -> RecordColumns:
     return RecordColumns.of(owners, spans, stages, dict(records.slots_of), records.stages_made, drawn, *more)
 
 
-def drawn_rows(drawn: Drawn, number: Mapping[str, int]) -> list[DrawnRow]:
+def drawn_rows(drawn: DrawRecords, number: Mapping[str, int]) -> list[DrawnRow]:
     """The units drawn for pools, as stored.
 
     Args:

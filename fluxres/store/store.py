@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from copy import copy
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -27,7 +28,7 @@ from fluxres.model.resource_graph import ResourceGraph
 from fluxres.store import encoding, journal, mailbox, records
 from fluxres.store.claims import Claim, Claims, Standing
 from fluxres.store.contents import Blob, EventRow, GraphRow, Part
-from fluxres.store.database import Connection, Database, Durability, Guard, Lock
+from fluxres.store.database import Connection, Database, Durability, Guard, Guards, Lock
 from fluxres.store.journal import Entry, Event
 from fluxres.store.lease import ANSWER, INSTANCE
 from fluxres.store.lock import Notify
@@ -196,11 +197,9 @@ class Rows:
             if having not in stored.body:
                 continue
             try:
-                event = journal.event_of(stored.body)
+                yield journal.entry_of(stored.seq, stored.time, stored.command, stored.body)
             except FluxresError as error:
                 raise self._damaged(row, f"event {stored.seq}: {error}") from error
-            user = event.pop(journal.BY, "")
-            yield Entry(stored.seq, stored.time, stored.command, event, user if isinstance(user, str) else "")
 
     def stored_events(self, row: GraphRow, *, after: int, latest_first: bool = False) -> Iterator[EventRow]:
         """As :meth:`entries`, as stored."""
@@ -632,6 +631,12 @@ class Store:
 
     def __repr__(self) -> str:
         return f"<Store {self.url}>"
+
+    def guarded(self, guard: Guard) -> Store:
+        """This store, whose writes pass a guard after the fence."""
+        found = copy(self)
+        found.fence = guard if self.fence is None else Guards(self.fence, guard)
+        return found
 
     @property
     def path(self) -> Path:
@@ -1170,8 +1175,8 @@ def _unknown(name: str | None, names: list[str], url: str, *, missing: Path | No
         said = f"this store has no graphs: there is no directory {missing}"
         return UnknownGraph(said, where=url, hint="check the address, or add a graph with: fluxres load SOURCE")
     if not names:
-        return UnknownGraph("this store has no graphs", where=url, hint="add one with: fluxres load SOURCE")
+        return UnknownGraph("this store has no graphs", where=url, hint="add one with: fluxres load SOURCE", graph=name or "")
     known = ", ".join(names)
     if name is None:
         return UnknownGraph("no graph is selected", where=url, hint=f"name one of {known}")
-    return UnknownGraph(f"no graph '{name}'", where=url, hint=f"there is {known}")
+    return UnknownGraph(f"no graph '{name}'", where=url, hint=f"there is {known}", graph=name)

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 import msgspec
 
+from fluxres.documents.suggestion import did_you_mean
 from fluxres.errors import StoreError
 
 SCHEMES: Final = ("sqlite", *(_SERVERS := ("postgresql", "etcd", "etcds")))
@@ -88,7 +89,7 @@ def parse(text: str) -> StoreUrl | ServerUrl:
     if not colon or "/" in scheme or Path(text).exists():
         return StoreUrl(_absolute(text, text))
     if (meant := _meant(scheme, rest)) is not None:
-        raise StoreError("is no address of a store", where=_bare(text), hint=f"did you mean {_bare(meant)}?")
+        raise StoreError("is no address of a store", where=_bare(text), hint=did_you_mean([_bare(meant)]))
     if scheme in _SERVERS:
         return _server(text)
     if scheme not in SCHEMES:

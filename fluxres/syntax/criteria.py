@@ -8,7 +8,6 @@ RFC 35 after `|` as either, so its meaning would not be obvious.
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import Final, Literal
 
 from fluxres import limits
 from fluxres.documents.document import excerpt
+from fluxres.documents.suggestion import suggest
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.syntax import hostlist, moment
 from fluxres.syntax.idset import joined
@@ -97,10 +97,7 @@ def _nearest_key(word: str) -> str:
     if word.startswith("/"):
         return f"for a path write path={word}"
     known = [*KEYS, *ALIASES]
-    close = difflib.get_close_matches(word[:64].lower().partition(".")[0], known, n=3)
-    if close:
-        return f"did you mean {' or '.join(close)}?"
-    return "keys are " + ", ".join(KEYS)
+    return suggest(word.lower().partition(".")[0], known, most=3) or "keys are " + ", ".join(KEYS)
 
 
 # -- tokens -----------------------------------------------------------------------------------------------------------

@@ -40,7 +40,6 @@ from fluxres.syntax.count import Count
 from fluxres.syntax.vertex import SLOT, Vertex, preorder
 
 if TYPE_CHECKING:
-    from fluxres.match.chooser import Chooser
     from fluxres.syntax import jobspec_schema as schema
 
 
@@ -187,6 +186,15 @@ class Task:
     """Keys of the site (RFC 14 leaves them free)."""
 
 
+class Rule:
+    """The rule of another system that picks the units of a request: a value, equal for equal requests.
+
+    A request only carries it; :class:`fluxres.match.chooser.Chooser` says what rules do.
+    """
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """What a job asks for. Mappings in it are private copies, to be read only."""
@@ -200,7 +208,7 @@ class Request:
     constraint: Constraint | None = None
     parts: tuple[int, ...] = ()
     """Of several requests asked as one (`joined`), how many of `resources` each has; empty for one request."""
-    chooser: Chooser | None = None
+    chooser: Rule | None = None
     """The rule of another system that picks the units; `resources` is then what the request asks for as far as a jobspec can
     say.
     """
@@ -276,12 +284,12 @@ def joined(requests: Sequence[Request]) -> Request:
     return Request(vertices, attributes=attributes, constraint=first.constraint, parts=parts)
 
 
-def _chooser(attributes: Mapping[str, Any]) -> Chooser | None:
+def _chooser(attributes: Mapping[str, Any]) -> Rule | None:
     """The rule of a request that was written in the language of another system, from what its jobspec keeps of that."""
     user = attributes.get("user")
     if user is None or not isinstance(user, Mapping) or not ("asked" in user or "jqm" in user):
         return None
-    found: Chooser | None = import_module(_PEERS).chooser(user)
+    found: Rule | None = import_module(_PEERS).chooser(user)
     return found
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from fluxres import limits
 from fluxres.documents.document import excerpt, shown
+from fluxres.documents.suggestion import suggest
 from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.syntax import count as counts
 from fluxres.syntax.shape import DEFAULT_LABEL
@@ -110,8 +110,7 @@ def instead(option: str) -> str:
     """
     if option in _ELSEWHERE:
         return _ELSEWHERE[option]
-    near = get_close_matches(option[:40], _BY_SPELLING, 1, cutoff=0.75) if option.startswith("--") else []
-    return f"did you mean {near[0]}?" if near else ""
+    return suggest(option, _BY_SPELLING, cutoff=0.75) if option.startswith("--") else ""
 
 
 def parse_options(

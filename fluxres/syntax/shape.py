@@ -17,6 +17,7 @@ import orjson
 
 from fluxres import limits
 from fluxres.documents.document import Place, excerpt, shown
+from fluxres.documents.suggestion import did_you_mean
 from fluxres.errors import ErrorPlace, InputError, LimitExceeded, UsageError
 from fluxres.syntax import count as counts
 from fluxres.syntax import unit as units
@@ -152,8 +153,7 @@ class _Reader:
             hint = error.hint
             if with_unit is not None and units.dimension(with_unit[2]) is None:
                 number, unit = with_unit.groups()
-                near = units.near(unit)
-                hint = f"did you mean {near}?" if near else f"write a unit of your own in braces: {number}{{unit:{unit}}}"
+                hint = did_you_mean(units.near(unit)) or f"write a unit of your own in braces: {number}{{unit:{unit}}}"
             raise type(error)(error.message, where=_at(start), hint=hint) from None
         if count.fixed is not None and text.isdigit():
             return counts.exactly(count.fixed) if self.keep_counts else count.fixed

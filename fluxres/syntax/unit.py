@@ -13,11 +13,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
-from difflib import get_close_matches
 from fractions import Fraction
 from typing import Final
 
+from fluxres.documents import suggestion
 from fluxres.documents.document import excerpt, shown
+from fluxres.documents.suggestion import did_you_mean
 from fluxres.errors import InputError
 
 _SI: Final = {"k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
@@ -240,28 +241,24 @@ def _whole(amount: Fraction) -> int | Fraction:
     return amount.numerator if amount.denominator == 1 else amount
 
 
-def near(unit: str) -> str:
-    """The known units that an unknown one may stand for, in words; empty if there is none.
+def near(unit: str) -> list[str]:
+    """The known units that an unknown one may stand for.
 
     >>> near("gib"), near("G"), near("seats")
-    ('GiB', 'GiB or GB', '')
+    (['GiB'], ['GiB', 'GB'], [])
     """
     close = [known for known in _UNITS if known.lower() == unit.lower()] or [
         known
         for known in (f"{unit}iB", f"{unit}B")
         if known in _UNITS  # Slurm's 8G
     ]
-    return " or ".join(close or get_close_matches(unit[:16], _UNITS, 3))
+    return close or suggestion.near(unit, _UNITS, most=3)
 
 
 def _unknown(unit: str | None, from_unit: str | None, to_unit: str | None) -> InputError:
     if unit is None:
         said = from_unit or to_unit or ""
         return InputError(f"expected a unit on both sides, got {excerpt(said)} and none", where="unit")
-    close = near(unit)
-    hint = (
-        f"did you mean {close}?"
-        if close
-        else "known: bytes B … EiB, power W … EW, bandwidth B/s bit/s b/s bps, frequency Hz … EHz, time us ms s m h d"
-    )
+    known = "known: bytes B … EiB, power W … EW, bandwidth B/s bit/s b/s bps, frequency Hz … EHz, time us ms s m h d"
+    hint = did_you_mean(near(unit)) or known
     return InputError(f"expected a known unit, got {excerpt(unit)}", where="unit", hint=hint)

@@ -51,6 +51,12 @@ def test_no_topic_has_the_name_of_a_command() -> None:
     assert not {*TOPICS, "topics"} & {*COMMANDS}
 
 
+def test_other_names_of_topics_show_them(fluxres: Invoke) -> None:
+    assert {*topics.ALSO.values()} <= {*TOPICS}
+    assert not {*topics.ALSO} & {*TOPICS, *COMMANDS, "topics"}
+    assert fluxres("help", "experiments").stdout == fluxres("help", "studies").stdout
+
+
 def test_topics_are_listed(fluxres: Invoke) -> None:
     listed = re.findall(r"^  ([\w-]+)  ", fluxres("help", "topics").stdout, re.MULTILINE)
     assert listed == list(TOPICS)

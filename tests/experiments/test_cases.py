@@ -15,7 +15,8 @@ from fluxres.experiments.folder import ResultsFolder
 from fluxres.experiments.parts import levels_of
 from fluxres.experiments.study import HierarchyEntry
 from fluxres.simulation.costs import models
-from fluxres.simulation.costs.cost import Decision, Fitted, Measured
+from fluxres.simulation.costs.cost import Fitted, Measured
+from fluxres.simulation.costs.decision import Decision
 from fluxres.simulation.costs.fit import Fit
 from fluxres.simulation.metrics import Series
 from fluxres.simulation.results.numbering import UsedUnits

@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 import pytest
 
-from fluxres import __version__
+from fluxres import __version__, limits
 from fluxres.errors import InputError, UsageError
 from fluxres.experiments import campaign, comparison, job_charts, report, style
 from fluxres.experiments import page as report_page
@@ -213,6 +213,14 @@ def test_jobs_of_no_length_are_shown_as_starts_per_second(page: Write, tmp_path:
     assert "2 Gantt charts would be empty and are left out" in (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
 
 
+def test_jobs_of_no_length_beside_others_have_a_chart_of_starts(page: Write, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    both = LEVELS.replace("hierarchy.topology: [1, 4]", "workload.ensemble.run_s: [0, 60]")
+    assert both != LEVELS
+    shown = texts(figures_of(page(both.replace("baseline: {hierarchy.topology: 1}", "")), tmp_path / "a")["over-time"])
+    assert {"starts per second, log scale", "in use (%)"} <= set(shown)
+
+
 def test_power_is_drawn_over_time_with_its_limit(page: Write, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     found = figures_of(page(POWER), tmp_path / "a")
@@ -251,6 +259,8 @@ def test_paired_ratios_are_drawn_with_their_intervals() -> None:
     found = texts(comparison_chart(bars, "mean_wait_s", against="policy fcfs").svg.decode())
     assert "ratio to policy fcfs" in found
     assert {"100 ± 90", "0.5 ± 0.05"} <= set(found)
+    without = [bar._replace(ratio=None) for bar in bars]  # as of a baseline of 0
+    assert "ratio to policy fcfs" not in texts(comparison_chart(without, "mean_wait_s", against="policy fcfs").svg.decode())
     apart = [bars[0], Bar("easy", "", Estimate(1.0, None, None, 1), sure, False)]
     assert "mean wait (s), log scale" in texts(comparison_chart(apart, "mean_wait_s").svg.decode())
 
@@ -413,6 +423,18 @@ def test_jobs_that_change_their_size_have_a_chart_of_their_own(page: Write, tmp_
     (folder.runs / keys[1] / "sizes.csv").write_text("job_id,instance,time,units\n1,0,x,3\n")
     with pytest.raises(InputError, match=r"sizes\.csv:2"):
         report.write(study, folder)
+
+
+def test_charts_of_single_jobs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(limits, "CHART_JOBS_MAX", 2)
+    monkeypatch.setattr(limits, "CHART_STEPS_MAX", 4)
+    jobs = [[job_charts.Part(0.0, 1.0 + number, 1), job_charts.Part(1.0 + number, 9.0, 2)] for number in range(3)]
+    chart = job_charts.sizes(jobs, "sizes", "sizes", span=Span(0.0, 9.0))
+    assert b"first 2 of 3 jobs that changed" in chart.svg
+    times, numbers = job_charts._steps(range(100))
+    assert len(times) == len(numbers) == 5
+    assert numbers[-1] == 100
 
 
 def test_defaults_of_traces_and_estimates_go_without_saying() -> None:

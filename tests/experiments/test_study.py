@@ -77,6 +77,17 @@ def test_keys_of_values_with_special_characters_are_directory_names(page: Write)
     assert all("/" not in run.key and len(run.key) < 100 for run in found.runs)
 
 
+def test_keys_of_long_settings_keep_the_seed(page: Write) -> None:
+    found = page(BASE + "repeats: 2\nseed: 7\nvary:\n  workload.name: ['" + "y" * 100 + "', '" + "y" * 99 + "z']\n")
+    long = f"name={'y' * 75}"
+    assert [run.key for run in found.runs] == [
+        f"001-{long},seed=7",
+        f"002-{long},seed=8",
+        f"003-{long},seed=7",
+        f"004-{long},seed=8",
+    ]
+
+
 def test_values_have_short_texts() -> None:
     assert value_text({"fitted": {"start_s": 1}}) == "fitted"
     assert value_text("../clusters/quartz.yaml") == "quartz"
@@ -104,15 +115,16 @@ WRONG = [
     (
         "energy: {idle_w: 1, full_w: 2}\ncost: {launch_s: 1}\nprediction: {predictor: perfect}\n",
         "7:7",
-        "of instances only decisions may take time beside energy and prediction",
+        "only decisions may take time beside predictions",
         "leave out starts_per_node",
     ),
     (
-        "energy: {idle_w: 1, full_w: 2}\nhierarchy: {starts_per_node: 2}\n",
+        "prediction: {predictor: perfect}\nhierarchy: {starts_per_node: 2}\n",
         "7:30",
-        "of instances only decisions may take time beside energy",
+        "only decisions may take time beside predictions",
         "leave out starts_per_node",
     ),
+    ("cost: [none, {fixed_s: 1}]\n", "6:7", "expected at most one cost for each of 1 level of instances, got 2", "more levels"),
     (
         "disturbances: {on_failure: requeue}\nhierarchy: {topology: 2, balance: steal}\n",
         "7:35",

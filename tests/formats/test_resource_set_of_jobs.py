@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import HealthCheck, Phase, assume, example, given, settings
 from hypothesis import strategies as st
 
 import fluxres
@@ -18,7 +18,8 @@ from fluxres.errors import FluxresError, UsageError
 from fluxres.formats import registry
 from fluxres.formats.format import Loaded
 from fluxres.graph.accounts import ARROW
-from fluxres.graph.kinds import WAY
+from fluxres.graph.kinds import WAY, PropertyValue
+from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
 from fluxres.model import ResourceGraph, joining
 from fluxres.syntax import hostlist, idset
@@ -260,9 +261,18 @@ def test_unlinked_pool_is_not_a_node_of_any_job() -> None:
         assert r["execution"]["nodelist"] == ["node[0,2-7]"]
 
 
+def with_properties(properties: dict[str, PropertyValue]) -> Structure:
+    """Two nodes with these properties."""
+    core = Recipe("core", count=2)
+    return expand(Recipe("cluster", children=(Recipe("node", count=2, properties=properties, children=(core,)),)), origin=ORIGIN)
+
+
 @pytest.mark.parametrize("form", ["jgf", "jgf_shorthand"])
 @settings(max_examples=60, deadline=None, phases=PHASES, suppress_health_check=SLOW)
 @given(structure=structures())
+@example(structure=with_properties({"a=b": None}))
+@example(structure=with_properties({"a=b": None, "a": "c"}))
+@example(structure=with_properties({"x=1": 2}))
 def test_rule_s1_r_with_the_graph_of_an_odd_machine(form: str, structure: Structure) -> None:
     assume(errors(structure) == [])
     try:

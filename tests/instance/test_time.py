@@ -1023,6 +1023,22 @@ def test_a_job_is_canceled_when_others_free_what_it_holds(inventory: str) -> Non
     assert [call for call in runner.calls if "stop" in call] == ["stop whole: cancel", "stop later: cancel"]
 
 
+def test_the_audit_reports_a_job_that_lacks_what_others_have_freed_until_it_stops() -> None:
+    top, clock, _ = make_instance()
+    job = top.submit("slot=2/node", duration_s=100, name="job")
+    top.submit("slot=1/node", duration_s=100, name="other")
+    assert top.check() == []
+    clock.now_s = 1.0
+    top.graph.free(str(job.id))
+    top.advance()
+    assert job.state is State.CLEANUP
+    message = f"rule T1: {job.id} has not ended, and no longer holds it"
+    found = sorted((problem.where, problem.message) for problem in top.check())
+    assert found == [("top /cluster/node0", message), ("top /cluster/node1", message)]
+    top.finish(job)
+    assert top.check() == []
+
+
 def test_what_others_end_later_is_no_end_of_the_job() -> None:
     top, clock, _ = make_instance()
     job = top.submit("slot=2/node", duration_s=100, name="job")

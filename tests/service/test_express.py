@@ -29,6 +29,10 @@ class Answer(NamedTuple):
     headers: dict[bytes, bytes]
     body: bytes
 
+    def document(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.body)
+        return found
+
 
 class Side:
     """A service in this process, and how many requests its framework has answered."""

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from fluxres import limits
-from fluxres.errors import InsufficientResources, KeyReused, StoreError
+from fluxres.errors import InDoubt, InsufficientResources, KeyReused, StoreError, StoreUnreachable
 from fluxres.service.access import LOCAL
+from fluxres.service.client.addresses import address
+from fluxres.service.client.requests import post
+from fluxres.service.client.servers import Attempts, Servers
 from fluxres.service.kept import KeptAnswers
 from fluxres.service.replies import Asked, Keys
+from fluxres.store.sqlite import SqliteConnection
+from tests.service.test_express import Answer, Side
 
 
 class _Request:
@@ -84,3 +91,81 @@ def test_another_request_with_the_same_key_is_refused() -> None:
             await keys.once(asked("k", b'{"job":"j2"}'), counted([]))
 
     asyncio.run(run())
+
+
+# -- changes whose commit was not answered ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def side(tmp_path: Path) -> Iterator[Side]:
+    made = Side(tmp_path / "side", None, is_express=True)
+    made.asked("/v1/graphs/demo/allocate", {"wanted": "slot=1/core", "job": "j1"})
+    made.asked("/v1/graphs/demo/copy", {"name": "part", "job": "j1"})
+    made.asked("/v1/graphs/part/child/refresh", {})
+    yield made
+    made.site.close()
+
+
+GROWTH = {
+    "demo": ("/v1/graphs/demo/grow", {"job": "j1", "wanted": "slot=1/core"}),
+    "part": ("/v1/graphs/part/child/grow", {"wanted": "slot=1/core"}),
+}
+Commit = Callable[[SqliteConnection], None]
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, *, is_made: bool, error: type[StoreError] = InDoubt) -> pytest.MonkeyPatch:
+    commit = SqliteConnection.commit
+
+    def fail(db: SqliteConnection) -> None:
+        if is_made:
+            commit(db)
+        raise error("no answer")
+
+    monkeypatch.setattr(SqliteConnection, "commit", fail)
+    return monkeypatch
+
+
+def cores(side: Side) -> int:
+    return len(side.site.store.load("demo").allocation("j1").pools)
+
+
+def code(answer: Answer) -> str:
+    return str(answer.document().get("error", answer.status))
+
+
+@pytest.mark.parametrize("is_made", [True, False])
+@pytest.mark.parametrize("graph", GROWTH)
+def test_a_request_whose_commit_was_not_answered_is_done_once_when_it_is_sent_again(
+    side: Side, monkeypatch: pytest.MonkeyPatch, graph: str, is_made: bool
+) -> None:
+    path, body = GROWTH[graph]
+    key = {"headers": {"idempotency-key": "k1"}}
+    with monkeypatch.context() as patched:
+        failing(patched, is_made=is_made)
+        first = side.asked(path, body, **key)
+    assert (first.status, code(first), first.headers.get(b"retry-after")) == (503, "in-doubt", None)
+    with monkeypatch.context() as patched:
+        failing(patched, is_made=False, error=StoreUnreachable)
+        away = side.asked(path, body, **key)
+    assert code(away) == ("200" if is_made else "in-doubt")
+    found = side.asked(path, body, **key)
+    assert (found.status, cores(side)) == (200, 2)
+    assert side.asked(path, body, **key) == found
+    assert code(side.asked(path, {**body, "wanted": "slot=2/core"}, **key)) == "key-reused"
+    assert cores(side) == 2
+
+
+def test_a_store_that_cannot_be_reached_is_worth_another_try(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing(monkeypatch, is_made=False, error=StoreUnreachable)
+    found = side.asked(*GROWTH["demo"])
+    assert (found.status, code(found), found.headers[b"retry-after"]) == (503, "store-unreachable", b"1")
+
+
+@pytest.mark.parametrize(("key", "times"), [("k1", 3), (None, 1)])
+def test_a_client_sends_a_change_in_doubt_again_if_it_has_a_key(key: str | None, times: int) -> None:
+    at = address("http://127.0.0.1:7390")
+    attempts = Attempts(Servers([at]), post("/v1/graphs/demo/free", {"job": "j1"}, key=key), 1.0)
+    for _ in range(times - 1):
+        attempts.failed(at, InDoubt("no answer"))
+    with pytest.raises(InDoubt):
+        attempts.failed(at, InDoubt("no answer"))

@@ -16,12 +16,12 @@ import pytest
 
 import fluxres
 from fluxres import clock, limits
-from fluxres.errors import FluxresError, NotLeader, StoreError
+from fluxres.errors import FluxresError, InDoubt, NotLeader, StoreError
 from fluxres.launch import identity
 from fluxres.model import ResourceGraph
 from fluxres.service import leadership, problems
 from fluxres.service.access import Caller, Role
-from fluxres.service.kept import KeptAnswers
+from fluxres.service.kept import Keep, KeptAnswers
 from fluxres.service.leadership import Leadership
 from fluxres.service.site import Served, Site
 from fluxres.store import Store, lease, open_store, upkeep
@@ -221,7 +221,7 @@ def test_a_note_that_is_damaged_or_gone_lets_nobody_write(demo: str) -> None:
 def test_a_dump_has_neither_the_lease_nor_answers(demo: str, tmp_path: object) -> None:
     note(demo, Lease(3))
     with open_store(demo).creating("test", None) as db:
-        db.put_note(*KeptAnswers().note("ada", "k", "print", b"{}", '"1"'))
+        db.put_note(*Keep(KeptAnswers(), "ada", "k", "print")(b"{}", '"1"'))
     upkeep.dump_to(open_store(demo), file := tmp_path / "dump")
     assert b'"lease"' not in file.read_bytes()
     assert b"answer:" not in file.read_bytes()
@@ -232,7 +232,7 @@ def test_answers_are_kept_in_a_ring_and_known_to_the_next_server(monkeypatch: py
     kept, notes = KeptAnswers(), dict[str, str]()
     for number in range(5):
         body = b'{"number": %d, "text": "%s"}' % (number, b"x" * 5000 * number)
-        notes.update([kept.note("ada", f"k{number}", "print", body, f'"{number}"')])
+        notes.update([Keep(kept, "ada", f"k{number}", "print")(body, f'"{number}"')])
     following = KeptAnswers()
     following.learn({**notes, "answer:damaged": "{"})
     found = [following.find("ada", f"k{number}") for number in range(5)]
@@ -240,7 +240,7 @@ def test_answers_are_kept_in_a_ring_and_known_to_the_next_server(monkeypatch: py
     assert found[4] is not None
     assert found[4].answer() == (b'{"number": 4, "text": "%s"}' % (b"x" * 20_000), '"4"')
     assert following.find("bob", "k4") is None
-    name, _ = following.note("ada", "k5", "print", b"{}", '"5"')
+    name, _ = Keep(following, "ada", "k5", "print")(b"{}", '"5"')
     assert name in notes
     assert name == f"{lease.ANSWER}{5 % 3}"
 
@@ -270,7 +270,7 @@ def test_a_change_that_fails_while_another_server_leads_is_one_for_that_server(
     refused = list[StoreError]()
 
     def fail(_change: Any) -> Any:
-        raise StoreError("the server ended the connection")
+        raise InDoubt("the server ended the connection")
 
     async def change(keep: Any) -> str:
         try:
@@ -281,7 +281,7 @@ def test_a_change_that_fails_while_another_server_leads_is_one_for_that_server(
         return "made"
 
     async def main() -> list[str]:
-        keep = site.kept.note
+        keep = Keep(site.kept, "ada", "k", "")
         found = [await change(None)]
         monkeypatch.setattr(site.served("demo").writer, "submit", fail)
         found.append(await change(keep))
@@ -291,7 +291,7 @@ def test_a_change_that_fails_while_another_server_leads_is_one_for_that_server(
         return [*found, await change(keep), await change(None)]
 
     try:
-        assert asyncio.run(main()) == ["made", "StoreError", "NotLeader", "InDoubt"]
+        assert asyncio.run(main()) == ["made", "InDoubt", "NotLeader", "InDoubt"]
         assert site.leadership.leader == "http://second"
         assert "may have been made" in refused[-1].message
         assert "http://second" in refused[-1].hint
@@ -324,7 +324,9 @@ def test_a_server_whose_lease_is_over_learns_who_leads_also_after_a_moment(demo:
         monkeypatch.setattr(site.leadership, "supersession", supersession)
         monkeypatch.setattr(Leadership, "is_overdue", True)
         with pytest.raises(NotLeader):
-            await site.change("demo", caller, "test", None, lambda graph: graph.tag("/demo", "k"), site.kept.note)
+            await site.change(
+                "demo", caller, "test", None, lambda graph: graph.tag("/demo", "k"), Keep(site.kept, "ada", "k", "")
+            )
 
     try:
         own = site.leadership.fence.own

@@ -10,7 +10,7 @@ import pytest
 from fluxres.clock import FOREVER
 from fluxres.errors import FluxresError, InfeasibleRequest, InputError, InsufficientResources, UsageError
 from fluxres.instance import Instance
-from fluxres.instance.accounting import Account, Accounting, Partition, Qos, User, load
+from fluxres.instance.accounting import Account, Accounting, PartitionLimits, Qos, User, load
 from fluxres.instance.fair_share import FairShares
 from fluxres.simulation import Hierarchy, Submission, simulate
 from fluxres.simulation.machine import of_number, of_shape
@@ -75,7 +75,7 @@ def test_the_first_limit_in_slurms_order_decides_and_groups_all_hold() -> None:
 
 
 def test_times_of_partitions() -> None:
-    parts = {"short": Partition(max_time="10m", default_time="1m", default=True), "long": Partition(max_time=7200)}
+    parts = {"short": PartitionLimits(max_time="10m", default_time="1m", default=True), "long": PartitionLimits(max_time=7200)}
     instance = site(partitions=parts, qos={"brief": Qos(max_wall=30)})
     assert instance.submit("slot=1/node").duration_s == 60
     assert instance.submit("slot=1/node", partition="long").duration_s == 7200
@@ -90,7 +90,7 @@ def test_times_of_partitions() -> None:
 
 
 def test_a_job_beyond_its_partition_waits_if_limits_are_not_enforced_at_submission() -> None:
-    rules = Accounting(partitions={"1": Partition(max_time=5, default=True)}, enforce_part_limits=False)
+    rules = Accounting(partitions={"1": PartitionLimits(max_time=5, default=True)}, enforce_part_limits=False)
     work = [Submission(1, 0, 9 * S, 9 * S, 1), Submission(2, 0, 5 * S, 5 * S, 1)]
     result = simulate(work, 4, queue_policy="fcfs", accounting=rules)
     assert (result.left, result.metrics.jobs, dict(result.left_reasons)) == (
@@ -113,7 +113,7 @@ def test_jobs_go_to_partitions_of_the_machine(tmp_path: Path) -> None:
         "fluxres: 1\nresources: [{type: node, count: 4}]\npartitions:\n  small: {nodes: 'node[0-1]', max_time: 1m}\n"
         "  large: {nodes: 'node[0-3]', default: true}\n"
     )
-    rules = Accounting(partitions={"small": Partition(), "large": Partition(default=True)}, aliases={"1": "small"})
+    rules = Accounting(partitions={"small": PartitionLimits(), "large": PartitionLimits(default=True)}, aliases={"1": "small"})
     jobs = [Submission(n, 0, 10 * S, FOREVER, 1, queue=queue) for n, queue in enumerate(("1", "1", "1", None))]
     result = simulate(jobs, tmp_path / "m.yaml", accounting=rules, queue_policy="easy")
     assert result.schedule is not None

@@ -15,7 +15,8 @@ from fluxres import limits
 from fluxres.errors import UsageError
 from fluxres.simulation import calibration, simulator
 from fluxres.simulation.costs import seen
-from fluxres.simulation.costs.cost import Cost, Decision, Fitted, Measured, parse
+from fluxres.simulation.costs.cost import Cost, Fitted, Measured, parse
+from fluxres.simulation.costs.decision import Decision
 from fluxres.simulation.costs.fit import Fit
 from fluxres.simulation.costs.seen import Seen, Sights
 from fluxres.simulation.machine import Machine, of_shape

@@ -13,10 +13,12 @@ from fluxres.clock import FOREVER
 from fluxres.documents.source import Source
 from fluxres.errors import InfeasibleRequest, RunFailed
 from fluxres.instance import Instance, Job, Queue
-from fluxres.simulation.costs.cost import Decision, Fitted, Measured
+from fluxres.simulation.costs.cost import Fitted, Measured
 from fluxres.simulation.costs.cost import parse as cost_of
+from fluxres.simulation.costs.decision import Decision
 from fluxres.simulation.costs.fit import Fit
 from fluxres.simulation.costs.seen import Seen
+from fluxres.simulation.disturbances.external import Disturbances, ExternalEvent
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.machine import read as machine_of
 from fluxres.simulation.nesting.hierarchy import Hierarchy, fan_outs, shares
@@ -221,6 +223,15 @@ def test_decisions_with_a_cost_are_made_one_by_one() -> None:
     assert sorted(result.schedule.start) == [round((n + 1) * 0.5 * S) for n in range(10)]
     (row,) = result.instances
     assert (row.jobs, row.busy_s) == (10, 5.0)
+
+
+def test_a_job_that_ends_before_its_decision_is_complete_has_not_run() -> None:
+    work = [job(0, 0, 10, 1), job(1, 20, 10, 1)]
+    ends = Disturbances([ExternalEvent(22_000_000, "cancel", 1)])
+    result = simulate(work, of_shape("node=1"), cost=cost_of("fixed:5"), queue_policy="fcfs", disturbances=ends)
+    assert result.schedule is not None
+    assert (list(result.schedule.start), list(result.schedule.end)) == ([5_000_000, -1], [15_000_000, 22_000_000])
+    assert result.metrics.mean_wait_s == 5.0  # of the job that ran
 
 
 def test_a_limit_counts_from_the_decision() -> None:

@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -16,12 +16,13 @@ import pytest
 
 import fluxres
 from fluxres import ResourceGraph, StaleHandle, StoreBusy, StoreConflict, StoreError, UsageError
-from fluxres.clock import fixed
-from fluxres.errors import InfeasibleRequest, InputError, InsufficientResources, UnknownGraph
+from fluxres.clock import Clock, fixed
+from fluxres.errors import InDoubt, InfeasibleRequest, InputError, InsufficientResources, StoreUnreachable, UnknownGraph
 from fluxres.model import changes
 from fluxres.store import open_store
 from fluxres.store.attached import Attached
 from fluxres.store.sqlite import SqliteConnection
+from fluxres.store.store import Change
 from tests.store.conftest import KINDS
 from tests.store.graphs import change, fingerprint, machine
 
@@ -462,6 +463,29 @@ def test_rule_d1_operations_together_fail_together_if_the_commit_fails(graph: Re
     full_disk(graph, is_full=False)
     assert link_of(graph).together(tags) == [None] * 4
     assert fingerprint(stored(path)) == fingerprint(graph)
+
+
+def test_rule_d1_a_commit_in_doubt_is_said_to_be_although_the_store_cannot_be_read_again(
+    graph: ResourceGraph, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attached, commit = link_of(graph), link_of(graph)._link.commit
+
+    def unanswered(changes: Sequence[Change]) -> None:
+        commit(changes)
+        raise InDoubt("the answer was lost")
+
+    def unreachable(_clock: Clock) -> tuple[ResourceGraph, bool]:
+        raise StoreUnreachable("the store is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(attached._link, "commit", unanswered)
+        patched.setattr(attached._link, "read", unreachable)
+        found = attached.together([lambda: graph.allocate("slot/core", job="unsure"), lambda: None])
+        assert [type(one) for one in found] == [InDoubt, type(None)]
+        with pytest.raises(StoreUnreachable, match="away"):
+            graph.allocate("slot/core", job="none")
+    graph.allocate("slot/core", job="last")
+    assert graph.jobs() == stored(path).jobs() == ["unsure", "last"]
 
 
 def test_operations_together_are_made_outside_of_changes(graph: ResourceGraph) -> None:

@@ -20,7 +20,7 @@ import fluxres
 from fluxres import limits
 from fluxres.allocation.facts import Launch
 from fluxres.clock import fixed
-from fluxres.errors import FluxresError, StoreBusy, StoreConflict, StoreError, UnknownGraph
+from fluxres.errors import FluxresError, InDoubt, StoreBusy, StoreConflict, StoreError, UnknownGraph
 from fluxres.store import Store, Ticket, open_store, upkeep
 from fluxres.store.contents import Blob, GraphRow
 from fluxres.store.etcd import state as states
@@ -327,6 +327,30 @@ def test_a_commit_whose_answer_was_lost_is_made_once(url: str, store: Store, bat
     assert upkeep.check(store)[1] == []
 
 
+def test_a_commit_that_was_sent_again_after_others_had_committed_is_in_doubt(
+    url: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exchange, lost = Client._exchange, list[bytes]()
+
+    def lose(self: Client, connection: HTTPConnection, path: str, body: bytes, time_s: float, token: str) -> tuple[int, bytes]:
+        answer = exchange(self, connection, path, body, time_s, token)
+        if path == "/v3/kv/txn" and b'"MOD"' in body and not lost:
+            lost.append(body)
+            assert store.database.break_lock(os.getpid(), os.uname().nodename)
+            with store.writing(wait_s=20) as transaction:
+                transaction.graph.tag("/demo", "other")
+            raise ConnectionResetError("the answer was lost")
+        return answer
+
+    with fluxres.open(url, clock=fixed(0)) as graph:
+        graph.tag("/demo", "first")
+        monkeypatch.setattr(Client, "_exchange", lose)
+        with pytest.raises(InDoubt, match="the answer of the server was lost, and then the lock"):
+            graph.tag("/demo", "second")
+        graph.tag("/demo", "third")
+        assert graph.root.tags == store.load().root.tags == dict.fromkeys(["first", "second", "other", "third"])
+
+
 @pytest.fixture
 def link(etcd_server: Etcd, monkeypatch: pytest.MonkeyPatch) -> Iterator[Link]:
     monkeypatch.setattr(limits, "ETCD_LEASE_SECONDS", 2)
@@ -394,7 +418,7 @@ def test_a_change_that_may_be_made_or_not_is_found_out(url: str, store: Store, l
 
     with fluxres.open(there, clock=fixed(0)) as graph:
         graph.allocate("slot/core", job="first")
-        with pytest.raises(StoreError, match=r"timed out; the change may be made or not"):
+        with pytest.raises(InDoubt, match=r"timed out; the change may be made or not"):
             change(graph)
         assert store.load().jobs() == ["first", "unsure"]
         link.cut()

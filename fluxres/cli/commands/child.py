@@ -50,7 +50,7 @@ def grow(settings: Settings, name: str, asked: Asked) -> None:
                 raise
         request = asked.on(graph).request
         wanted = _named(graph, targets(graph, asked.pools)) if request is None else to_document(request)
-        paths = remote.sent(remote.child(name, settings.command).grow(wanted, policy=asked.policy))
+        paths = remote.run(remote.child(name, settings.command).grow(wanted, policy=asked.policy))
     else:
         from fluxres.store import child
 
@@ -67,7 +67,7 @@ def shrink(settings: Settings, name: str, pools: tuple[str, ...]) -> None:
     """Return pools to the parent, with everything in them. Jobs of the child must hold nothing there."""
     if (remote := server(settings)) is not None:
         part = remote.load(name)
-        paths = remote.sent(remote.child(name, settings.command).shrink(_named(part, targets(part, pools))))
+        paths = remote.run(remote.child(name, settings.command).shrink(_named(part, targets(part, pools))))
     else:
         from fluxres.store import child
 
@@ -90,7 +90,7 @@ def extend(settings: Settings, name: str, end: float | None, duration_s: float |
     if (end is None) == (duration_s is None):
         raise UsageError("expected one new end", hint="give --end T or --duration D")
     if (remote := server(settings)) is not None:
-        found = remote.sent(remote.child(name, settings.command).extend(end, duration_s=duration_s))
+        found = remote.run(remote.child(name, settings.command).extend(end, duration_s=duration_s))
     else:
         with _both(settings, name) as pair:
             found = child.extend(pair, end, duration_s)
@@ -105,7 +105,7 @@ def extend(settings: Settings, name: str, end: float | None, duration_s: float |
 def end(settings: Settings, name: str) -> None:
     """End a child: its job in the parent is freed, and its graph is removed, with its jobs and all children below it."""
     if (remote := server(settings)) is not None:
-        remote.sent(remote.child(name, settings.command).end())
+        remote.run(remote.child(name, settings.command).end())
     else:
         from fluxres.store import child
 

@@ -13,16 +13,16 @@ from fluxres.cli.program import Group
 from fluxres.cli.progress import progress
 from fluxres.cli.settings import TABLE_OUTPUTS, Settings
 from fluxres.documents.document import plural
-from fluxres.render.text import Column, table
+from fluxres.render.text import Column, table, table_width
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from fluxres.experiments.comparison import Checked, Comparison, Estimate
     from fluxres.experiments.real import Pair, Wanted
     from fluxres.experiments.study import Study
     from fluxres.launch.hierarchy import Ensemble
-    from fluxres.render.text import Style
+    from fluxres.render.text import Cells, Style
 
 NOT_AS_EXPECTED = 1
 """Exit status if a result differs from the expected value, or a run failed or refused every job."""
@@ -61,7 +61,8 @@ def run(
     read = _study(study)
     if is_real:
         _require_real(read)
-    return make_runs(settings, read, out, processes=processes, cluster=cluster, checks=checks, is_real=is_real)
+    head = [_title(read)]
+    return make_runs(settings, read, out, processes=processes, cluster=cluster, checks=checks, head=head, is_real=is_real)
 
 
 def make_runs(
@@ -168,7 +169,8 @@ def report(settings: Settings, results: Path, checks: bool) -> int:
     """Write tables, charts and the report of the runs in DIR again."""
     from fluxres.experiments.folder import ResultsFolder
 
-    return _report(settings, ResultsFolder(results).study(), results, made=0, kept=None, checks=checks)
+    study = ResultsFolder(results).study()
+    return _report(settings, study, results, made=0, kept=None, checks=checks, head=[_title(study)])
 
 
 @experiment_command.command("show", outputs=TABLE_OUTPUTS)
@@ -190,6 +192,10 @@ def show(settings: Settings, study: Path) -> None:
             "runs": [{"run": each.key, "settings": each.settings, "seed": each.seed} for each in read.runs],
         },
     )
+
+
+def _title(study: Study) -> str:
+    return study.page.title or study.page.name
 
 
 def _study(path: Path) -> Study:
@@ -271,8 +277,10 @@ def _row(found: Comparison, at: int) -> dict[str, Any]:
 
 
 def _lines(style: Style, found: Comparison, checked: list[Checked], document: dict[str, Any]) -> list[str]:
+    from fluxres.experiments.comparison import alike
+
     lines = [*compared(style, found), *_real_lines(style, found)]
-    lines += [f"{each.verdict}: {each.text}" for each in checked]
+    lines += [f"{each.verdict}: {each.text}" for each in alike(checked)]
     lines += [f"missing: {plural(len(document['missing']), 'run')}"] * bool(document["missing"])
     return [*lines, *[f"report: {document['report']}"] * bool(document["report"])]
 
@@ -302,36 +310,80 @@ def _real_lines(style: Style, found: Comparison) -> list[str]:
 
 
 def compared(style: Style, found: Comparison) -> list[str]:
-    """A table of all settings with their metrics, each with its ratio to the baseline."""
-    from fluxres.experiments.comparison import repeats_needed, sets_of
-    from fluxres.experiments.figures import FIGURES, number, scale, title
-    from fluxres.experiments.study import in_words, value_text
+    """The settings with their metrics, each with its ratio to the baseline: several tables where one would be too wide."""
+    metrics = _metrics(found)
+    lines: list[str] = []
+    for group in _fitting(style, _settings(found), metrics):
+        columns, texts = zip(*group, strict=True)
+        lines += [*[""] * bool(lines), *table(columns, [*zip(*texts, strict=True)], style=style)]
+    return [*lines, *_legend(found, metrics)]
 
-    study = found.study
-    columns = [Column(_heading(name)) for name in study.headings]
-    rows = [[*map(value_text, row.settings.values())] for row in found.rows]
-    needed = repeats_needed(found)
+
+def _settings(found: Comparison) -> list[Cells]:
+    """What varies, and the numbers of runs and of jobs where these differ from those wanted."""
+    from fluxres.experiments.comparison import repeats_needed, sets_of
+    from fluxres.experiments.figures import FIGURES, number
+    from fluxres.experiments.study import value_text
+
+    study, needed = found.study, repeats_needed(found)
+    columns: list[Cells] = [
+        (Column(_heading(name)), [value_text(value) for value in values])
+        for name, values in zip(study.headings, zip(*(row.settings.values() for row in found.rows), strict=True), strict=True)
+    ]
+    if not columns:
+        columns.append((Column("STUDY"), [study.page.name]))
     if any(len(row.runs) != needed for row in found.rows):
-        columns.append(Column("RUNS", right=True))
-        rows = [[*cells, f"{len(row.runs)}/{needed}"] for cells, row in zip(rows, found.rows, strict=True)]
+        columns.append((Column("RUNS", right=True), [f"{len(row.runs)}/{needed}" for row in found.rows]))
     for name in sets_of(found):
-        columns.append(Column(_heading(FIGURES[name].title), right=True))
-        for cells, row in zip(rows, found.rows, strict=True):
-            cells.append(number(each.mean if (each := row.figures.get(name)) else None))
-    for drop, name in zip(range(len(study.shown), 0, -1), study.shown, strict=True):
+        means = [number(each.mean if (each := row.figures.get(name)) else None) for row in found.rows]
+        columns.append((Column(_heading(FIGURES[name].title), right=True), means))
+    return columns
+
+
+def _metrics(found: Comparison) -> list[Cells]:
+    """The metrics that are shown first and have values, with confidence intervals."""
+    from fluxres.experiments.charts import spread
+    from fluxres.experiments.figures import Scale, scale, title
+
+    columns: list[Cells] = []
+    for name in found.study.shown:
         own = [row.figures.get(name) for row in found.rows]
         shown = scale(name, [each.mean for each in own if each])
-        columns.append(Column(_heading(title(name, shown)), right=True, drop=drop if drop < len(study.shown) else 0))
-        for cells, row, each in zip(rows, found.rows, own, strict=True):
-            ratio = row.ratios.get(name)
-            cells.append(shown.text(each.mean if each else None) + (f"  ×{number(float(f'{ratio.mean:.3g}'))}" if ratio else ""))
-    if not study.headings:
-        columns, rows = [Column("STUDY"), *columns], [[study.page.name, *cells] for cells in rows]
-    base = study.page.baseline
-    paired = ", run by run" if study.page.repeats > 1 else ""
-    if study.page.stop is not None:
-        paired += f"; {needed} repeats, at most {study.page.repeats}"
-    return [*table(columns, rows, style=style), *[f"×: ratio to {in_words(base, study.page.labels)}{paired}"] * bool(base)]
+        ratios = [row.ratios.get(name) for row in found.rows]
+        texts = [
+            spread(each, shown) + (f"  ×{spread(ratio, Scale(1.0, ''), digits=3)}" if ratio else "")
+            for each, ratio in zip(own, ratios, strict=True)
+        ]
+        if any(own):
+            columns.append((Column(_heading(title(name, shown)), right=True), texts))
+    return columns
+
+
+def _fitting(style: Style, settings: Sequence[Cells], metrics: Sequence[Cells]) -> Iterator[list[Cells]]:
+    """Tables: the settings with as many metrics as the terminal has room for."""
+    group = [*settings]
+    for each in metrics:
+        if len(group) > len(settings) and style.columns is not None and table_width([*group, each]) > style.columns:
+            yield group
+            group = [*settings]
+        group.append(each)
+    if metrics:
+        yield group
+
+
+def _legend(found: Comparison, metrics: Sequence[Cells]) -> list[str]:
+    """What × and intervals are, where there are any."""
+    from fluxres.experiments.comparison import repeats_needed
+    from fluxres.experiments.study import in_words
+
+    page, said = found.study.page, []
+    if page.baseline:
+        said.append(f"×: ratio to {in_words(page.baseline, page.labels)}" + ", run by run" * (page.repeats > 1))
+    if any(mark in text for _, texts in metrics for text in texts for mark in ("±", "[")):
+        said.append("± and [ ]: 95 % confidence")
+    if page.stop is not None:
+        said.append(f"{repeats_needed(found)} repeats, at most {page.repeats}")
+    return ["; ".join(said)] if said and metrics else []
 
 
 def _heading(text: str) -> str:

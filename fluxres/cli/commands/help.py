@@ -10,6 +10,7 @@ from fluxres.cli import completing
 from fluxres.cli.program import Command
 from fluxres.cli.settings import Settings
 from fluxres.cli.words import ELSEWHERE
+from fluxres.documents.suggestion import near
 from fluxres.errors import UsageError
 
 
@@ -19,9 +20,10 @@ from fluxres.errors import UsageError
 def help_command(ctx: click.Context, words: tuple[str, ...]) -> None:
     """Show help on a command or a topic; without a name, list the commands; fluxres help topics lists the topics."""
     from fluxres.cli.program import program
-    from fluxres.cli.topics import TOPICS
+    from fluxres.cli.topics import ALSO, TOPICS
 
     name = " ".join(words)
+    name = ALSO.get(name, name)
     if name == "topics":
         _list_topics()
     elif name in TOPICS:
@@ -39,13 +41,11 @@ def _command_context(top: click.Context, words: tuple[str, ...]) -> click.Contex
         command = at.command
         found = command.get_command(at, word) if isinstance(command, click.Group) else None
         if found is None:
-            from difflib import get_close_matches
-
             if (hint := ELSEWHERE.get(word)) is not None and at is top:
                 raise UsageError(f"no command or topic '{word}'", hint=hint)
             known = [*(command.list_commands(at) if isinstance(command, click.Group) else ()), *TOPICS]
-            near = get_close_matches(word, known, 1)
-            hint = f"perhaps {near[0]}; " if near else ""
+            meant = near(word, known)
+            hint = f"perhaps {meant[0]}; " if meant else ""
             raise UsageError(
                 f"no command or topic '{' '.join(words)}'",
                 hint=f"{hint}'fluxres help' lists the commands, 'fluxres help topics' the topics",

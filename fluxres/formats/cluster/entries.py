@@ -7,7 +7,6 @@ ids that the rule gives back.
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from msgspec import UNSET
 from numpy.typing import NDArray
 
 from fluxres import limits
-from fluxres.documents import typed, yaml_document
+from fluxres.documents import suggestion, typed, yaml_document
 from fluxres.documents.document import Document, Key, excerpt
 from fluxres.documents.mistakes import Mistakes
 from fluxres.errors import ErrorPlace, FluxresError, InputError, LimitExceeded
@@ -174,13 +173,13 @@ class Parts:
 
     def _meant(self, name: str, layer: Layer) -> Layer:
         """The part whose name was misspelt, so that it is read as well. Errors: InputError if no name is near."""
-        hint = typed.nearest(name, list(self._parts)) if self._parts else "there are no parts"
+        hint = suggestion.nearest(name, list(self._parts)) if self._parts else "there are no parts"
         error = InputError(f"no part {name!r}", where=layer.where("use"), hint=hint)
-        near = difflib.get_close_matches(name, self._parts, 1)
-        if not near:
+        meant = suggestion.near(name, self._parts)
+        if not meant:
             raise error
         self._mistakes.add(error)
-        return self._parts[near[0]]
+        return self._parts[meant[0]]
 
     def is_wrong(self, entry: Entry) -> bool:
         """Whether a value in it could not be read: what else seems wrong may follow from that."""

@@ -17,7 +17,7 @@ from msgspec import UNSET
 from fluxres import limits
 from fluxres.documents.document import Document, Key, shown
 from fluxres.documents.mistakes import Mistakes
-from fluxres.documents.typed import nearest
+from fluxres.documents.suggestion import nearest
 from fluxres.errors import ErrorPlace, InputError, LimitExceeded
 from fluxres.formats.cluster.schema import Cluster, PartitionEntry
 from fluxres.formats.selector import Selectors

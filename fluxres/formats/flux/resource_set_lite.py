@@ -36,6 +36,7 @@ from fluxres.formats.flux.ranks import (
     members,
     positions,
     properties_by_node,
+    property_text,
     require_path_steps,
 )
 from fluxres.formats.flux.resource_set_schema import Execution, Storage, TreePool
@@ -490,14 +491,18 @@ class Lite:
         return (f"{self.file}: {what}" + (f" (and {len(beside) - 1} more like it)" if len(beside) > 1 else ""),)
 
     def _add_properties(self, structure: Structure, nodes: NDArray[np.int64]) -> None:
-        """Add the properties of R that the nodes of the graph do not have."""
+        """Add the properties of R that the nodes of the graph do not have.
+
+        R says `a=b` both for the property `a=b` and for the value b of `a`: if the graph has either, it has what R says.
+        """
         sorts, which = properties_by_node(self._source, self._properties(), self.ranks)
         pairs, at = np.unique(np.stack([structure.kind[nodes], which]), axis=1, return_inverse=True)
         kinds = []
         for number, sort in pairs.T.tolist():
             kind = structure.kinds[number]
             known = {key for key, _ in kind.properties}
-            more = [(key, value) for key, value in sorts[sort] if key not in known]
+            said = {property_text(*pair) for pair in kind.properties} - {None}
+            more = [pair for pair in sorts[sort] if pair[0] not in known and property_text(*pair) not in said]
             described = msgspec.structs.replace(kind, properties=properties_tuple([*kind.properties, *more]))
             kinds.append(structure.kinds.intern(described))
         structure.kind[nodes] = np.array(kinds, np.int32)[at.reshape(-1)]

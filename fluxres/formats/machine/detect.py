@@ -18,7 +18,7 @@ from typing import Final
 
 from fluxres import limits
 from fluxres.documents.document import excerpt, plural
-from fluxres.documents.typed import nearest
+from fluxres.documents.suggestion import nearest
 from fluxres.errors import UsageError
 from fluxres.formats.format import Loaded
 from fluxres.formats.machine import gpus as gpu_readers

@@ -27,11 +27,10 @@ from fluxres.formats.peers.hyperqueue import request as hyperqueue_request
 from fluxres.formats.peers.hyperqueue.command_lines import words_of
 from fluxres.formats.peers.inventory import TYPES
 from fluxres.formats.peers.jqm import jobs as jqm_jobs
-from fluxres.match.chooser import Chooser
 from fluxres.match.workers import Amounts
 from fluxres.syntax import count as counts
 from fluxres.syntax import duration
-from fluxres.syntax.jobspec import Request
+from fluxres.syntax.jobspec import Request, Rule
 from fluxres.syntax.variants import CPUS, Ask, Variant, resources, type_of
 from fluxres.syntax.vertex import SLOT, Vertex, settled
 
@@ -88,7 +87,7 @@ def parse(text: str, format: str, *, types: Collection[str] = ()) -> Asked:
     return Asked(replace(found.request, attributes={"user": user}), found.left_out)
 
 
-def chooser(user: Mapping[str, Any]) -> Chooser | None:
+def chooser(user: Mapping[str, Any]) -> Rule | None:
     """The rule of a request, from the user attributes of its jobspec; None for one without.
 
     Errors: InputError for a text that is none of its system's.

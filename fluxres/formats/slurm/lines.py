@@ -17,7 +17,7 @@ from fluxres import limits
 from fluxres.documents import source_text
 from fluxres.documents.document import shown
 from fluxres.documents.source import Source
-from fluxres.documents.typed import nearest
+from fluxres.documents.suggestion import nearest
 from fluxres.errors import ErrorPlace, InputError, LimitExceeded
 from fluxres.syntax import hostlist
 

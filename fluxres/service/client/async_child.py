@@ -13,10 +13,10 @@ from fluxres.clock import Length, Time
 from fluxres.errors import FluxresError, HoldLapsed, UsageError
 from fluxres.service.client.addresses import addresses
 from fluxres.service.client.async_connection import AsyncConnection
-from fluxres.service.client.async_graph import AsyncRemoteGraph, sent
-from fluxres.service.client.calls import Call
+from fluxres.service.client.async_graph import AsyncRemoteGraph
 from fluxres.service.client.child import CHILD, RENEWALS, over
 from fluxres.service.client.child_calls import ChildCalls, begun
+from fluxres.service.client.requests import Call
 from fluxres.service.client.store import is_server
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ class Beginning:
         servers = addresses(self._url)
         connection = AsyncConnection(servers, self._token, self._timeout_s)
         try:
-            lease = await sent(connection, begun(str(servers[0]), self._graph or servers[0].graph, **self._given))
+            lease = await connection.run(begun(str(servers[0]), self._graph or servers[0].graph, **self._given))
         finally:
             connection.close()
         return AsyncRemoteChild(self._url, lease, self._token, self._timeout_s)
@@ -115,24 +115,24 @@ class AsyncRemoteChild:
 
     async def grow(self, wanted: Any, *, policy: str = "first") -> list[str]:
         """Get more of the parent: pools by name, or what a request asks for there, until the job ends; returns the paths."""
-        return await self._sent(self._calls.grow(wanted, policy=policy))
+        return await self._ask(self._calls.grow(wanted, policy=policy))
 
     async def shrink(self, wanted: Any) -> list[str]:
         """Return pools to the parent, by name, with everything in them; returns their paths."""
-        return await self._sent(self._calls.shrink(wanted))
+        return await self._ask(self._calls.shrink(wanted))
 
     async def extend(self, end: Time | None = None, *, duration_s: Length | None = None) -> float:
         """Move the end of the job in the parent; returns it in seconds, infinity for no end."""
-        return await self._sent(self._calls.extend(end, duration_s=duration_s))
+        return await self._ask(self._calls.extend(end, duration_s=duration_s))
 
     async def refresh(self) -> None:
         """Take over what the parent has changed in what the job holds."""
-        await self._sent(self._calls.refresh())
+        await self._ask(self._calls.refresh())
 
     async def renew(self) -> None:
         """Renew the lease now; a task does so several times in its life. Errors: HoldLapsed; StoreError."""
         asked = clock.stopwatch()
-        is_void = await self._sent(self._calls.renew(), is_of_lease=True)
+        is_void = await self._ask(self._calls.renew(), is_of_lease=True)
         self._until = asked + self._life_s
         if is_void:
             with suppress(FluxresError):  # its jobs end first; nothing new starts
@@ -153,12 +153,12 @@ class AsyncRemoteChild:
         try:
             if not self.is_over:
                 with suppress(HoldLapsed):
-                    await self._sent(call, is_of_lease=True)
+                    await self._ask(call, is_of_lease=True)
                 self.loss = HoldLapsed(said, where=f"graph '{self.name}'", hint=hint)
         finally:
             await self.graph.close()
 
-    async def _sent(self, call: Call[T], *, is_of_lease: bool = False) -> T:
+    async def _ask(self, call: Call[T], *, is_of_lease: bool = False) -> T:
         """What a call returns.
 
         Args:
@@ -167,7 +167,7 @@ class AsyncRemoteChild:
         if self.loss is not None:
             raise HoldLapsed(self.loss.message, where=self.loss.where, hint=self.loss.hint)
         try:
-            return await sent(self._connection, call)
+            return await self._connection.run(call)
         except HoldLapsed as loss:
             if is_of_lease:
                 self.loss = loss

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 from fluxres import limits
 from fluxres.errors import FluxresError, InDoubt, StoreError, Unavailable, UsageError
 from fluxres.service.client.addresses import Address
 from fluxres.service.client.line import Line
-from fluxres.service.client.requests import Reply, Request, common_headers, error_of
+from fluxres.service.client.requests import Call, Reply, Request, common_headers, error_of
 from fluxres.service.client.servers import PAUSE_S, Attempts, Servers, unreachable
+
+T = TypeVar("T")
 
 
 class AsyncConnection:
@@ -42,6 +45,21 @@ class AsyncConnection:
         self._idle: list[Line] = []
         self._loop = asyncio.get_running_loop()
         self.is_closed = False
+
+    async def run(self, call: Call[T]) -> T:
+        """What a call returns, with its requests sent."""
+        try:
+            request = next(call)
+            while True:
+                try:
+                    reply = await self.make(request)
+                except FluxresError as error:
+                    request = call.throw(error)
+                else:
+                    request = call.send(reply)
+        except StopIteration as end:
+            found: T = end.value
+            return found
 
     async def make(self, request: Request) -> Reply:
         """Send a request, again if the connection broke and that is safe, or to the server that leads.

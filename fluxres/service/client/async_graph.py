@@ -1,4 +1,4 @@
-"""`fluxres.aconnect`: a graph on a server for programs with asyncio, with the methods of :class:`RemoteGraph` as coroutines.
+"""`fluxres.aconnect`: a graph on a server and its instances for asyncio: the methods of `graph.py` as coroutines.
 
 Any number of tasks may share one. A task that is cancelled while it waits for an answer leaves the server to make the change or
 not; the same call with the same `idempotency_key` says which, and makes it if it was not made.
@@ -7,23 +7,24 @@ not; the same call with the same `idempotency_key` says which, and makes it if i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator
+from contextlib import aclosing, suppress
 from functools import update_wrapper
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from fluxres.errors import FluxresError, StoreError
+from fluxres.errors import StoreError
+from fluxres.instance.states import State
 from fluxres.model.values import Span
 from fluxres.service.client.addresses import addresses
 from fluxres.service.client.async_connection import AsyncConnection
 from fluxres.service.client.async_stage import AsyncRemoteStage
-from fluxres.service.client.calls import Call, Calls, chosen
+from fluxres.service.client.calls import Calls, chosen
 from fluxres.service.client.following import RESUME_S, Following
+from fluxres.service.client.instance_calls import AnyJob, InstanceCalls, concerns
+from fluxres.service.client.job import RemoteJob
+from fluxres.service.client.requests import Call
 from fluxres.service.client.values import AsyncRemoteAllocation, RemotePool
-
-if TYPE_CHECKING:
-    from fluxres.service.client.async_instance import AsyncRemoteInstance
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -35,22 +36,6 @@ def aconnect(url: str, *, graph: str | None = None, token: str | None = None, ti
     It needs h11 (``pip install h11``). The arguments and the errors are those of :func:`fluxres.connect`.
     """
     return Connecting(url, graph, token, timeout_s)
-
-
-async def sent(connection: AsyncConnection, call: Call[T]) -> T:
-    """What a call returns, with its requests sent."""
-    try:
-        request = next(call)
-        while True:
-            try:
-                reply = await connection.make(request)
-            except FluxresError as error:
-                request = call.throw(error)
-            else:
-                request = call.send(reply)
-    except StopIteration as end:
-        found: T = end.value
-        return found
 
 
 class Connecting:
@@ -75,7 +60,7 @@ class Connecting:
         servers = addresses(self._url)
         connection = AsyncConnection(servers, self._token, self._timeout_s)
         try:
-            name = await sent(connection, chosen(self._name or servers[0].graph, str(servers[0])))
+            name = await connection.run(chosen(self._name or servers[0].graph, str(servers[0])))
         except BaseException:
             connection.close()
             raise
@@ -88,7 +73,7 @@ def _awaiting(
     """The method that awaits the answers to a call."""
 
     async def method(graph: AsyncRemoteGraph, /, *given: P.args, **named: P.kwargs) -> T:
-        return await sent(graph.connection, call(graph.calls, *given, **named))
+        return await graph.connection.run(call(graph.calls, *given, **named))
 
     update_wrapper(method, call)
     return method
@@ -173,24 +158,23 @@ class AsyncRemoteGraph:
     instances = _awaiting(Calls.instances)
 
     async def create_instance(self, name: str, **given: Any) -> AsyncRemoteInstance:
-        """Begin an instance on the graph, which the server keeps: `queue_policy` and `match_policy` as of an Instance."""
-        from fluxres.service.client.async_instance import AsyncRemoteInstance
-
-        return AsyncRemoteInstance(self, await sent(self.connection, self.calls.create_instance(name, **given)))
+        """Begin an instance on the graph, which the server keeps: with arguments as of an Instance:
+        `queue_policy`, `match_policy` and `accounting`.
+        """
+        made = await self.connection.run(self.calls.create_instance(name, **given))
+        return AsyncRemoteInstance(self, made)
 
     async def instance(self, address: str) -> AsyncRemoteInstance:
         """The instance with this name, or with this address below one. Errors: UnknownJob."""
-        from fluxres.service.client.async_instance import AsyncRemoteInstance
-        from fluxres.service.client.instance_calls import InstanceCalls
-
-        return AsyncRemoteInstance(self, (await sent(self.connection, InstanceCalls(self.name, address).summary()))["address"])
+        found = await self.connection.run(InstanceCalls(self.name, address).summary())
+        return AsyncRemoteInstance(self, found["address"])
 
     async def walk(self, where: str = "/", order: str = "pre", hierarchy: str | None = None) -> AsyncIterator[RemotePool]:
         """A pool and everything below it."""
         after, is_first = None, True
         while is_first or after is not None:
             page = self.calls.page("walk", after, path=where, order=order, hierarchy=hierarchy)
-            pools, after = await sent(self.connection, page)
+            pools, after = await self.connection.run(page)
             for pool in pools:
                 yield pool
             is_first = False
@@ -203,13 +187,20 @@ class AsyncRemoteGraph:
 
         Errors: StoreError if no server can be reached for `SERVICE_RESUME_SECONDS`.
         """
+        async with aclosing(self.news(after)) as news:
+            async for event in news:
+                if event is not None:
+                    yield event
+
+    async def news(self, after: int | None = None) -> AsyncGenerator[dict[str, Any] | None]:
+        """As `events`, and None whenever a stream begins: what is asked from then on is not older."""
         following = Following(self.connection.servers, self.name, after)
         while not self.connection.is_closed:
             try:
                 async with aclosing(self.connection.stream(following.path)) as lines:
                     async for line in lines:
                         event = following.event(line)
-                        if event is not None:
+                        if event is not None or following.is_begin(line):
                             yield event
             except StoreError as error:
                 following.broke(error)
@@ -217,9 +208,96 @@ class AsyncRemoteGraph:
 
     def _allocation(self, job: str, spans: list[Span]) -> AsyncRemoteAllocation:
         async def resource_set(scheduling: bool) -> dict[str, Any]:
-            return await sent(self.connection, self.calls.resource_set(job, scheduling))
+            return await self.connection.run(self.calls.resource_set(job, scheduling))
 
         return AsyncRemoteAllocation(job, spans, None, resource_set)
 
     def _stage(self, document: dict[str, Any]) -> AsyncRemoteStage:
-        return AsyncRemoteStage(self, document)
+        return AsyncRemoteStage(document, self.commit, self.release)
+
+
+def _awaiting_of_instance(
+    call: Callable[Concatenate[InstanceCalls, P], Call[T]],
+) -> Callable[Concatenate[AsyncRemoteInstance, P], Coroutine[Any, Any, T]]:
+    """The method that awaits the answers to a call."""
+
+    async def method(instance: AsyncRemoteInstance, /, *given: P.args, **named: P.kwargs) -> T:
+        return await instance.graph.connection.run(call(instance.calls, *given, **named))
+
+    update_wrapper(method, call)
+    return method
+
+
+class AsyncRemoteInstance:
+    """An instance on a server.
+
+    Args:
+        graph: on the server.
+        address: of the instance.
+    """
+
+    def __init__(self, graph: AsyncRemoteGraph, address: str) -> None:
+        self.graph, self.address = graph, address
+        self.calls = InstanceCalls(graph.name, address)
+
+    def __repr__(self) -> str:
+        return f"<AsyncRemoteInstance {self.address} on {self.graph.name}>"
+
+    summary = _awaiting_of_instance(InstanceCalls.summary)
+    job = _awaiting_of_instance(InstanceCalls.job)
+    jobs = _awaiting_of_instance(InstanceCalls.jobs)
+    check = _awaiting_of_instance(InstanceCalls.check)
+    tree = _awaiting_of_instance(InstanceCalls.tree)
+    submit = _awaiting_of_instance(InstanceCalls.submit)
+    reserve = _awaiting_of_instance(InstanceCalls.reserve)
+    cancel = _awaiting_of_instance(InstanceCalls.cancel)
+    finish = _awaiting_of_instance(InstanceCalls.finish)
+    exception = _awaiting_of_instance(InstanceCalls.exception)
+    requeue = _awaiting_of_instance(InstanceCalls.requeue)
+    set_urgency = _awaiting_of_instance(InstanceCalls.set_urgency)
+    set_duration = _awaiting_of_instance(InstanceCalls.set_duration)
+    add_dependency = _awaiting_of_instance(InstanceCalls.add_dependency)
+    grow = _awaiting_of_instance(InstanceCalls.grow)
+    shrink = _awaiting_of_instance(InstanceCalls.shrink)
+    set_state = _awaiting_of_instance(InstanceCalls.set_state)
+    drain = _awaiting_of_instance(InstanceCalls.drain)
+    down = _awaiting_of_instance(InstanceCalls.down)
+    up = _awaiting_of_instance(InstanceCalls.up)
+    set_expiration = _awaiting_of_instance(InstanceCalls.set_expiration)
+    measure_in = _awaiting_of_instance(InstanceCalls.measure_in)
+    fail = _awaiting_of_instance(InstanceCalls.fail)
+    close = _awaiting_of_instance(InstanceCalls.close)
+
+    async def wait(self, job: AnyJob, timeout_s: float | None = None) -> RemoteJob:
+        """A job once it has ended, or as it is when the time is over; the server pushes what happens meanwhile.
+
+        Errors: UnknownJob; StoreError if no server can be reached for `SERVICE_RESUME_SECONDS`.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s), aclosing(self.graph.news()) as news:
+                async for event in news:
+                    if concerns(event, job) and (found := await self.job(job)).state is State.INACTIVE:
+                        return found
+        return await self.job(job)
+
+    async def find(self, address: str) -> AsyncRemoteInstance:
+        """An instance below this one by its address, relative or complete. Errors: UnknownJob."""
+        return AsyncRemoteInstance(self.graph, await self.graph.connection.run(self.calls.find(address)))
+
+    @property
+    def depth(self) -> int:
+        """The number of instances above this one."""
+        return self.address.count("/")
+
+    @property
+    def parent(self) -> AsyncRemoteInstance | None:
+        above = self.address.rpartition("/")[0]
+        return AsyncRemoteInstance(self.graph, above) if above else None
+
+    @property
+    def outermost(self) -> AsyncRemoteInstance:
+        return AsyncRemoteInstance(self.graph, self.address.partition("/")[0])
+
+    async def spawn(self, job: AnyJob, **given: Any) -> AsyncRemoteInstance:
+        """Begin a child on what a running job holds; it ends with the job, and the job with it."""
+        return AsyncRemoteInstance(self.graph, await self.graph.connection.run(self.calls.spawn(job, **given)))

@@ -8,10 +8,12 @@ the server refuses is raised in it. :mod:`fluxres.service.client.graph` sends th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from secrets import token_hex
-from typing import Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from msgspec import to_builtins
 
 from fluxres import clock, limits
 from fluxres.clock import Length, Time
@@ -19,7 +21,7 @@ from fluxres.errors import InfeasibleRequest, InsufficientResources, UnknownGrap
 from fluxres.model import ResourceGraph
 from fluxres.model.values import Span
 from fluxres.service.client.difference import RemoteDifference
-from fluxres.service.client.requests import Reply, Request, get, of_graph, post, send
+from fluxres.service.client.requests import Call, get, of_graph, post, send
 from fluxres.service.client.values import (
     Fetch,
     RemoteMatch,
@@ -32,10 +34,12 @@ from fluxres.service.client.values import (
     names_of,
 )
 
+if TYPE_CHECKING:
+    from fluxres.instance.accounting import Accounting
+
 T = TypeVar("T")
 A = TypeVar("A")
 S = TypeVar("S")
-Call = Generator[Request, Reply, T]
 
 
 def chosen(wanted: str | None, where: str) -> Call[str]:
@@ -45,7 +49,7 @@ def chosen(wanted: str | None, where: str) -> Call[str]:
     known = [one["graph"] for one in listed]
     if name is None or name not in known:
         said = f"no graph '{name}'" if name is not None else "no graph is in use"
-        raise UnknownGraph(said, where=where, hint=f"there is {', '.join(known) or 'none'}")
+        raise UnknownGraph(said, where=where, hint=f"there is {', '.join(known) or 'none'}", graph=name or "")
     return name
 
 
@@ -397,10 +401,20 @@ class Calls(Generic[A, S]):
         return found
 
     def create_instance(
-        self, name: str, *, queue_policy: str = "easy", match_policy: str = "first", idempotency_key: str | None = None
+        self,
+        name: str,
+        *,
+        queue_policy: str = "easy",
+        match_policy: str = "first",
+        accounting: Accounting | Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
     ) -> Call[str]:
-        """Begin an instance on the graph; returns its address. Errors: UsageError for a name that is taken."""
-        given = {"name": name, "queue_policy": queue_policy, "match_policy": match_policy}
+        """Begin an instance on the graph; returns its address.
+
+        Errors: UsageError for a name that is taken; InputError for rules of accounting that are not valid.
+        """
+        rules = to_builtins(accounting)
+        given = {"name": name, "queue_policy": queue_policy, "match_policy": match_policy, "accounting": rules}
         return str((yield from self._post("instances", given, idempotency_key))["address"])
 
     # -- changing the machine ----------------------------------------------------------------------------------------

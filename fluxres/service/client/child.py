@@ -15,10 +15,10 @@ from fluxres import clock, limits
 from fluxres.clock import Length, Time
 from fluxres.errors import FluxresError, HoldLapsed
 from fluxres.service.client.addresses import addresses
-from fluxres.service.client.calls import Call
 from fluxres.service.client.child_calls import ChildCalls, begun
 from fluxres.service.client.connection import Connection
-from fluxres.service.client.graph import RemoteGraph, sent
+from fluxres.service.client.graph import RemoteGraph
+from fluxres.service.client.requests import Call
 from fluxres.service.client.store import is_server
 from fluxres.store import child
 from fluxres.store.claims import lapsed
@@ -66,7 +66,7 @@ def begin(
     connection = Connection(servers, token, timeout_s)
     given: dict[str, Any] = {"wanted": wanted, "duration_s": duration_s, "name": name, "lease_s": lease_s}
     try:
-        lease = sent(connection, begun(str(servers[0]), graph or servers[0].graph, job=job, **given))
+        lease = connection.run(begun(str(servers[0]), graph or servers[0].graph, job=job, **given))
     finally:
         connection.close()
     return RemoteChild(url, lease, token, timeout_s)
@@ -139,24 +139,24 @@ class RemoteChild:
 
     def grow(self, wanted: Any, *, policy: str = "first") -> list[str]:
         """Get more of the parent: pools by name, or what a request asks for there, until the job ends; returns the paths."""
-        return self._sent(self._calls.grow(wanted, policy=policy))
+        return self._ask(self._calls.grow(wanted, policy=policy))
 
     def shrink(self, wanted: Any) -> list[str]:
         """Return pools to the parent, by name, with everything in them; returns their paths."""
-        return self._sent(self._calls.shrink(wanted))
+        return self._ask(self._calls.shrink(wanted))
 
     def extend(self, end: Time | None = None, *, duration_s: Length | None = None) -> float:
         """Move the end of the job in the parent; returns it in seconds, infinity for no end."""
-        return self._sent(self._calls.extend(end, duration_s=duration_s))
+        return self._ask(self._calls.extend(end, duration_s=duration_s))
 
     def refresh(self) -> None:
         """Take over what the parent has changed in what the job holds."""
-        self._sent(self._calls.refresh())
+        self._ask(self._calls.refresh())
 
     def renew(self) -> None:
         """Renew the lease now; a thread does so several times in its life. Errors: HoldLapsed; StoreError."""
         asked = clock.stopwatch()
-        is_void = self._sent(self._calls.renew(), is_of_lease=True)
+        is_void = self._ask(self._calls.renew(), is_of_lease=True)
         self._until = asked + self._life_s
         if is_void:
             with suppress(FluxresError):  # its jobs end first; nothing new starts
@@ -169,7 +169,7 @@ class RemoteChild:
         try:
             if not was_over:
                 with suppress(HoldLapsed):
-                    self._sent(self._calls.end(), is_of_lease=True)
+                    self._ask(self._calls.end(), is_of_lease=True)
                 self._was_ended = True
                 self.loss = HoldLapsed("it has ended", where=f"graph '{self.name}'", hint="begin anew")
         finally:
@@ -178,11 +178,11 @@ class RemoteChild:
     def detach(self) -> None:
         """Give the lease back, and leave the graph with its jobs, which then lasts as long as the job in the parent."""
         self._stop()
-        self._sent(self._calls.detach())
+        self._ask(self._calls.detach())
         self.loss = HoldLapsed("it was detached", where=f"graph '{self.name}'", hint="open it again")
         self._connection.close()
 
-    def _sent(self, call: Call[T], *, is_of_lease: bool = False) -> T:
+    def _ask(self, call: Call[T], *, is_of_lease: bool = False) -> T:
         """What a call returns.
 
         Args:
@@ -190,7 +190,7 @@ class RemoteChild:
         """
         self._require_lease()
         try:
-            return sent(self._connection, call)
+            return self._connection.run(call)
         except HoldLapsed as loss:
             if is_of_lease:
                 self.loss = loss

@@ -8,8 +8,8 @@ from typing import Any
 
 from fluxres import limits
 from fluxres.clock import Length, Time
-from fluxres.service.client.calls import Call, chosen, length_of, moment_of
-from fluxres.service.client.requests import of_graph, post
+from fluxres.service.client.calls import chosen, length_of, moment_of
+from fluxres.service.client.requests import Call, of_graph, post
 from fluxres.service.client.values import end_of, names_of
 
 

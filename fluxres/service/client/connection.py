@@ -10,13 +10,15 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from typing import Any
+from typing import Any, TypeVar
 
 from fluxres import clock
 from fluxres.errors import FluxresError, Unavailable
 from fluxres.service.client.addresses import Address
-from fluxres.service.client.requests import Reply, Request, common_headers, error_of, get, post
+from fluxres.service.client.requests import Call, Reply, Request, common_headers, error_of, get, post
 from fluxres.service.client.servers import PAUSE_S, Attempts, Servers, unreachable
+
+T = TypeVar("T")
 
 
 class Connection:
@@ -65,6 +67,21 @@ class Connection:
         """Ask a question, or change something; the arguments are those of `requests.post`."""
         return self.make(post(path, body, key=key, revision=revision, headers=headers))
 
+    def run(self, call: Call[T]) -> T:
+        """What a call returns, with its requests sent."""
+        try:
+            request = next(call)
+            while True:
+                try:
+                    reply = self.make(request)
+                except FluxresError as error:
+                    request = call.throw(error)
+                else:
+                    request = call.send(reply)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+
     def make(self, request: Request) -> Reply:
         """Send a request, again if the connection broke and that is safe, or to the server that leads."""
         attempts = Attempts(self.servers, request, self._timeout_s)
@@ -79,8 +96,11 @@ class Connection:
                 attempts.failed(at, error)
             clock.sleep(PAUSE_S)
 
-    def stream(self, path: str) -> Iterator[bytes]:
+    def stream(self, path: str, until_s: float | None = None) -> Iterator[bytes]:
         """The lines of an answer that does not end, over a connection of its own.
+
+        Args:
+            until_s: when it ends all the same, by the stopwatch.
 
         Errors: those of the server; StoreError if the connection breaks.
         """
@@ -91,16 +111,23 @@ class Connection:
             answer = opened.getresponse()
             if answer.status != 200:
                 raise error_of(answer.status, answer.read())
-            while line := answer.readline():
+            while line := self._line(opened, answer, until_s):
                 yield line.rstrip(b"\r\n")
         except Unavailable as error:
             self.servers.turns(at, error)
             raise
         except (OSError, HTTPException) as error:
+            if until_s is not None and clock.stopwatch() >= until_s:
+                return
             self.servers.turn(at)
             raise unreachable(at, error, self._timeout_s) from None
         finally:
             opened.close()
+
+    def _line(self, opened: HTTPConnection, answer: HTTPResponse, until_s: float | None) -> bytes:
+        if until_s is not None and opened.sock is not None:
+            opened.sock.settimeout(min(self._timeout_s, max(until_s - clock.stopwatch(), 0.001)))
+        return answer.readline()
 
     def _once(self, at: Address, request: Request) -> Reply:
         opened = self._of_thread(at)

@@ -1,7 +1,8 @@
-"""`fluxres.connect`: a graph on a server, with the methods that schedulers use.
+"""`fluxres.connect`: a graph on a server and its instances, with the methods that schedulers use.
 
-A method has the arguments of that of :class:`fluxres.ResourceGraph`, raises the same errors, and returns values with the same
-names. A change is in the journal of the server when the method returns; each is sent with an idempotency key.
+A method has the arguments of that of :class:`fluxres.ResourceGraph` or :class:`fluxres.Instance`, raises the same errors, and
+returns values with the same names. A change is in the journal of the server when the method returns; each is sent with an
+idempotency key.
 """
 
 from __future__ import annotations
@@ -9,20 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import update_wrapper
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from fluxres import clock
-from fluxres.errors import FluxresError, StoreError
+from fluxres.errors import FluxresError, StoreError, UnknownJob
+from fluxres.instance.states import State
 from fluxres.model.values import Span
 from fluxres.service.client.addresses import addresses
-from fluxres.service.client.calls import Call, Calls, chosen
+from fluxres.service.client.calls import Calls, chosen
 from fluxres.service.client.connection import Connection
 from fluxres.service.client.following import RESUME_S, Following
+from fluxres.service.client.instance_calls import AnyJob, InstanceCalls, concerns
+from fluxres.service.client.job import RemoteJob
+from fluxres.service.client.requests import Call
 from fluxres.service.client.stage import RemoteStage
 from fluxres.service.client.values import RemoteAllocation, RemotePool
-
-if TYPE_CHECKING:
-    from fluxres.service.client.instance import RemoteInstance
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -43,26 +45,10 @@ def connect(url: str, *, graph: str | None = None, token: str | None = None, tim
     servers = addresses(url)
     connection = Connection(servers, token, timeout_s)
     try:
-        return RemoteGraph(connection, sent(connection, chosen(graph or servers[0].graph, str(servers[0]))))
+        return RemoteGraph(connection, connection.run(chosen(graph or servers[0].graph, str(servers[0]))))
     except FluxresError:
         connection.close()
         raise
-
-
-def sent(connection: Connection, call: Call[T]) -> T:
-    """What a call returns, with its requests sent."""
-    try:
-        request = next(call)
-        while True:
-            try:
-                reply = connection.make(request)
-            except FluxresError as error:
-                request = call.throw(error)
-            else:
-                request = call.send(reply)
-    except StopIteration as end:
-        found: T = end.value
-        return found
 
 
 def _sending(
@@ -71,7 +57,7 @@ def _sending(
     """The method that sends the requests of a call."""
 
     def method(graph: RemoteGraph, /, *given: P.args, **named: P.kwargs) -> T:
-        return sent(graph.connection, call(graph.calls, *given, **named))
+        return graph.connection.run(call(graph.calls, *given, **named))
 
     update_wrapper(method, call)
     return method
@@ -161,24 +147,22 @@ class RemoteGraph:
     instances = _sending(Calls.instances)
 
     def create_instance(self, name: str, **given: Any) -> RemoteInstance:
-        """Begin an instance on the graph, which the server keeps: `queue_policy` and `match_policy` as of an Instance."""
-        from fluxres.service.client.instance import RemoteInstance
-
-        return RemoteInstance(self, sent(self.connection, self.calls.create_instance(name, **given)))
+        """Begin an instance on the graph, which the server keeps: with arguments as of an Instance:
+        `queue_policy`, `match_policy` and `accounting`.
+        """
+        return RemoteInstance(self, self.connection.run(self.calls.create_instance(name, **given)))
 
     def instance(self, address: str) -> RemoteInstance:
         """The instance with this name, or with this address below one. Errors: UnknownJob."""
-        from fluxres.service.client.instance import RemoteInstance
-        from fluxres.service.client.instance_calls import InstanceCalls
-
-        return RemoteInstance(self, sent(self.connection, InstanceCalls(self.name, address).summary())["address"])
+        found = self.connection.run(InstanceCalls(self.name, address).summary())
+        return RemoteInstance(self, found["address"])
 
     def walk(self, where: str = "/", order: str = "pre", hierarchy: str | None = None) -> Iterator[RemotePool]:
         """A pool and everything below it."""
         after, is_first = None, True
         while is_first or after is not None:
             page = self.calls.page("walk", after, path=where, order=order, hierarchy=hierarchy)
-            pools, after = sent(self.connection, page)
+            pools, after = self.connection.run(page)
             yield from pools
             is_first = False
 
@@ -190,25 +174,167 @@ class RemoteGraph:
         It has a connection of its own, and ends with its generator. Errors: StoreError if no server can be reached for
         `SERVICE_RESUME_SECONDS`.
         """
+        return (event for event in self.news(after) if event is not None)
+
+    def news(self, after: int | None = None, until_s: float | None = None) -> Iterator[dict[str, Any] | None]:
+        """As `events`, and None whenever a stream begins: what is asked from then on is not older.
+
+        Args:
+            until_s: when it ends, by the stopwatch.
+        """
         following = Following(self.connection.servers, self.name, after)
-        while True:
+        while until_s is None or clock.stopwatch() < until_s:
             try:
-                for line in self.connection.stream(following.path):
+                for line in self.connection.stream(following.path, until_s):
                     event = following.event(line)
-                    if event is not None:
+                    if event is not None or following.is_begin(line):
                         yield event
             except StoreError as error:
                 following.broke(error)
-            clock.sleep(RESUME_S)
+            clock.sleep(RESUME_S if until_s is None else max(0.0, min(RESUME_S, until_s - clock.stopwatch())))
 
     def _fetch(self, where: str) -> dict[str, Any]:
-        return sent(self.connection, self.calls.document(where))
+        return self.connection.run(self.calls.document(where))
 
     def _allocation(self, job: str, spans: list[Span]) -> RemoteAllocation:
         def resource_set(scheduling: bool) -> dict[str, Any]:
-            return sent(self.connection, self.calls.resource_set(job, scheduling))
+            return self.connection.run(self.calls.resource_set(job, scheduling))
 
         return RemoteAllocation(job, spans, self._fetch, resource_set)
 
     def _stage(self, document: dict[str, Any]) -> RemoteStage:
-        return RemoteStage(self, document)
+        return RemoteStage(document, self.commit, self.release)
+
+
+def _sending_of_instance(call: Callable[Concatenate[InstanceCalls, P], Call[T]]) -> Callable[Concatenate[RemoteInstance, P], T]:
+    """The method that sends the requests of a call."""
+
+    def method(instance: RemoteInstance, /, *given: P.args, **named: P.kwargs) -> T:
+        return instance.graph.connection.run(call(instance.calls, *given, **named))
+
+    update_wrapper(method, call)
+    return method
+
+
+class RemoteInstance:
+    """An instance on a server: it schedules on a graph there, and goes on when the server changes.
+
+    Args:
+        graph: on the server.
+        address: of the instance.
+    """
+
+    def __init__(self, graph: RemoteGraph, address: str) -> None:
+        self.graph, self.address = graph, address
+        self.calls = InstanceCalls(graph.name, address)
+
+    def __repr__(self) -> str:
+        return f"<RemoteInstance {self.address} on {self.graph.name}>"
+
+    summary = _sending_of_instance(InstanceCalls.summary)
+    job = _sending_of_instance(InstanceCalls.job)
+    jobs = _sending_of_instance(InstanceCalls.jobs)
+    check = _sending_of_instance(InstanceCalls.check)
+    tree = _sending_of_instance(InstanceCalls.tree)
+    submit = _sending_of_instance(InstanceCalls.submit)
+    reserve = _sending_of_instance(InstanceCalls.reserve)
+    cancel = _sending_of_instance(InstanceCalls.cancel)
+    finish = _sending_of_instance(InstanceCalls.finish)
+    exception = _sending_of_instance(InstanceCalls.exception)
+    requeue = _sending_of_instance(InstanceCalls.requeue)
+    set_urgency = _sending_of_instance(InstanceCalls.set_urgency)
+    set_duration = _sending_of_instance(InstanceCalls.set_duration)
+    add_dependency = _sending_of_instance(InstanceCalls.add_dependency)
+    grow = _sending_of_instance(InstanceCalls.grow)
+    shrink = _sending_of_instance(InstanceCalls.shrink)
+    set_state = _sending_of_instance(InstanceCalls.set_state)
+    drain = _sending_of_instance(InstanceCalls.drain)
+    down = _sending_of_instance(InstanceCalls.down)
+    up = _sending_of_instance(InstanceCalls.up)
+    set_expiration = _sending_of_instance(InstanceCalls.set_expiration)
+    measure_in = _sending_of_instance(InstanceCalls.measure_in)
+    fail = _sending_of_instance(InstanceCalls.fail)
+    close = _sending_of_instance(InstanceCalls.close)
+
+    def wait(self, job: AnyJob, timeout_s: float | None = None) -> RemoteJob:
+        """A job once it has ended, or as it is when the time is over; the server pushes what happens meanwhile.
+
+        Errors: UnknownJob; StoreError if no server can be reached for `SERVICE_RESUME_SECONDS`.
+        """
+        until_s = None if timeout_s is None else clock.stopwatch() + timeout_s
+        for event in self.graph.news(until_s=until_s):
+            if concerns(event, job) and (found := self.job(job)).state is State.INACTIVE:
+                return found
+        return self.job(job)
+
+    def find(self, address: str) -> RemoteInstance:
+        """An instance below this one by its address, relative or complete. Errors: UnknownJob."""
+        return RemoteInstance(self.graph, self.graph.connection.run(self.calls.find(address)))
+
+    def walk(self) -> Iterator[RemoteInstance]:
+        """This instance and all below it, depth first."""
+        return (RemoteInstance(self.graph, one.address) for one in self.tree())
+
+    @property
+    def depth(self) -> int:
+        """The number of instances above this one."""
+        return self.address.count("/")
+
+    @property
+    def parent(self) -> RemoteInstance | None:
+        above = self.address.rpartition("/")[0]
+        return RemoteInstance(self.graph, above) if above else None
+
+    @property
+    def outermost(self) -> RemoteInstance:
+        return RemoteInstance(self.graph, self.address.partition("/")[0])
+
+    @property
+    def job_in_parent(self) -> RemoteJob | None:
+        """The job that holds what this instance has."""
+        return None if self.parent is None else self.parent.job(self.address.rpartition("/")[2])
+
+    @property
+    def name(self) -> str:
+        return str(self.summary()["name"])
+
+    @property
+    def queue_policy(self) -> str:
+        return str(self.summary()["queue_policy"])
+
+    @property
+    def match_policy(self) -> str:
+        return str(self.summary()["match_policy"])
+
+    @property
+    def expires_at(self) -> float | None:
+        """When the instance ends, in seconds; None for never."""
+        found: float | None = self.summary()["expires"]
+        return found
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has ended."""
+        try:
+            self.summary()
+        except UnknownJob:
+            return True
+        return False
+
+    @property
+    def pending(self) -> int:
+        """The number of jobs that have no resources yet."""
+        return int(self.summary()["pending"])
+
+    @property
+    def running(self) -> int:
+        """The number of jobs that hold resources."""
+        return int(self.summary()["running"])
+
+    @property
+    def children(self) -> list[RemoteInstance]:
+        return [RemoteInstance(self.graph, address) for address in self.summary()["children"]]
+
+    def spawn(self, job: AnyJob, **given: Any) -> RemoteInstance:
+        """Begin a child on what a running job holds; it ends with the job, and the job with it."""
+        return RemoteInstance(self.graph, self.graph.connection.run(self.calls.spawn(job, **given)))

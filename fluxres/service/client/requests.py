@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Generator, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -21,6 +21,7 @@ from fluxres.errors import (
     StillHeld,
     StoreError,
     Unavailable,
+    UnknownGraph,
 )
 from fluxres.service.client.addresses import TOKEN
 
@@ -111,6 +112,11 @@ class Reply(NamedTuple):
         return msgspec.json.decode(self.body)
 
 
+T = TypeVar("T")
+Call = Generator[Request, Reply, T]
+"""What yields requests, is sent their replies, and returns what the method of a local graph returns."""
+
+
 def of_graph(graph: str, operation: str) -> str:
     """The path of an operation on a graph."""
     return f"/v1/graphs/{quote(graph, safe='')}/{operation}"
@@ -159,6 +165,8 @@ def error_of(status: int, content: bytes) -> FluxresError:
         given["reasons"] = reasons or ()
     elif issubclass(kind, StillHeld):
         given["jobs"] = facts.get("jobs") or ()
+    elif issubclass(kind, UnknownGraph):
+        given["graph"] = str(facts.get("graph") or "")
     elif issubclass(kind, NotLeader):
         given["leader"] = str(facts.get("leader") or "")
     elif issubclass(kind, Unavailable):

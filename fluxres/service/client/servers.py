@@ -91,7 +91,10 @@ class Attempts:
             if not servers.follows or stopwatch() > self._until_s or not servers.turns(at, error):
                 raise error
         elif isinstance(error, FluxresError):
-            raise error
+            self._left -= 1
+            if not (isinstance(error, InDoubt) and self._left and self._request.may_repeat):
+                raise error
+            self._was_sent = True
         else:
             self._left -= 1
             self._was_sent = self._was_sent or not isinstance(error, _BEFORE_SENDING)

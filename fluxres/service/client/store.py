@@ -31,11 +31,9 @@ from fluxres.errors import (
 from fluxres.model import ResourceGraph
 from fluxres.model.changes import expire_stages
 from fluxres.service.client.addresses import addresses
-from fluxres.service.client.calls import Call
 from fluxres.service.client.child_calls import ChildCalls
 from fluxres.service.client.connection import Connection
-from fluxres.service.client.graph import sent
-from fluxres.service.client.requests import Reply, Request, of_graph, post, send
+from fluxres.service.client.requests import Call, Reply, Request, of_graph, post, send
 from fluxres.store import Entry, GraphRow, Held, Ticket, encoding, journal, records
 from fluxres.store.claims import Standing
 from fluxres.store.files import dumps
@@ -174,7 +172,7 @@ class RemoteStore:
         standing = self.standings(name).get(name)
         if standing is None:
             if name not in (known := self.names()):
-                raise UnknownGraph(f"no graph '{name}'", hint=f"there is {', '.join(known) or 'none'}")
+                raise UnknownGraph(f"no graph '{name}'", hint=f"there is {', '.join(known) or 'none'}", graph=name)
             hint = "`copy --job` makes a graph of what a job holds"
             raise UsageError("is no part of another graph", where=f"graph '{name}'", hint=hint)
         if standing.graph is None:
@@ -186,9 +184,9 @@ class RemoteStore:
         """What can be asked for a child that somebody else works on."""
         return ChildCalls(name, command=command)
 
-    def sent(self, call: Call[T]) -> T:
+    def run(self, call: Call[T]) -> T:
         """What a call returns."""
-        return sent(self.connection, call)
+        return self.connection.run(call)
 
     def drop(self, name: str, *, command: str = "", wait_s: float | None = None) -> None:
         """Remove a graph, its snapshot and its journal."""

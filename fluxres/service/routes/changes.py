@@ -14,7 +14,8 @@ from fluxres.model import ResourceGraph, changes, reserving, targets
 from fluxres.render import documents, reservations
 from fluxres.service import answers, requests, scopes, told
 from fluxres.service.access import Caller, Role
-from fluxres.service.replies import CHILD, Asked, Keep, T, caller_of, encode, keys_of, reply, site_of
+from fluxres.service.kept import Keep
+from fluxres.service.replies import CHILD, Asked, T, caller_of, encode, keys_of, reply, site_of
 from fluxres.service.routes.questions import OfGraph
 from fluxres.store.child import gone
 

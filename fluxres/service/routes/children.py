@@ -11,7 +11,8 @@ from litestar.params import JSONBody
 
 from fluxres.clock import FOREVER, seconds
 from fluxres.service import answers, requests
-from fluxres.service.replies import CHILD, UNCONDITIONAL, Asked, Keep, T, caller_of, json, keys_of, site_of
+from fluxres.service.kept import Keep
+from fluxres.service.replies import CHILD, UNCONDITIONAL, Asked, T, caller_of, json, keys_of, site_of
 from fluxres.service.routes.changes import SCHEDULER
 from fluxres.service.routes.graphs import require_name
 from fluxres.service.routes.questions import OfGraph
@@ -36,7 +37,7 @@ async def _once(request: Asked, graph: str, kind: type[T], operation: Callable[[
             return body
 
         with child.gone(graph, mark):
-            return await site.in_store(graph, change), ""
+            return await site.in_store(graph, change, keep), ""
 
     body, _ = await keys_of(request).once(request, make)
     return json(kind, body)
@@ -102,7 +103,7 @@ async def begin(request: Asked, graph: OfGraph, data: JSONBody[requests.OpenChil
 
             return _lease(*child.begin(store, asked, command, caller.name, note))
 
-        return await site.in_store(graph, change), ""
+        return await site.in_store(graph, change, keep), ""
 
     body, _ = await keys_of(request).once(request, make)
     return json(answers.ChildLease, body, status=201)
@@ -169,7 +170,7 @@ async def _leased(
 
     async def make(keep: Keep | None) -> tuple[bytes, str]:
         with child.gone(graph, "" if is_of_lease else None):
-            return await site_of(request).in_store(graph, lambda store: change(store, keep)), ""
+            return await site_of(request).in_store(graph, lambda store: change(store, keep), keep), ""
 
     return (await keys_of(request).once(request, make))[0]
 

@@ -16,7 +16,8 @@ from fluxres.render import differences, documents
 from fluxres.service import answers, requests
 from fluxres.service.access import Role
 from fluxres.service.described import DocumentFormat, described
-from fluxres.service.replies import CHILD, Asked, Keep, T, caller_of, json, keys_of, site_of
+from fluxres.service.kept import Keep
+from fluxres.service.replies import CHILD, Asked, T, caller_of, json, keys_of, site_of
 from fluxres.service.routes.changes import change
 from fluxres.service.routes.questions import READ, OfGraph
 from fluxres.store import Entry, Store, child
@@ -166,7 +167,7 @@ async def undo(request: Asked, graph: OfGraph, data: JSONBody[requests.Undo]) ->
             return body(store.undo(graph, redo=data.redo, command=command, user=caller.name, require=require, note=note))
 
         with child.gone(graph, mark):
-            return await site.in_store(graph, operation), ""
+            return await site.in_store(graph, operation, keep), ""
 
     found, _ = await keys_of(request).once(request, make)
     return json(answers.Undone, found)

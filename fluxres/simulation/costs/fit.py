@@ -15,7 +15,8 @@ from fluxres.simulation.costs.cost import TERMS, Fitted
 from fluxres.simulation.costs.seen import Sights
 
 if TYPE_CHECKING:
-    from fluxres.simulation.costs.cost import Cost, Decision
+    from fluxres.simulation.costs.cost import Cost
+    from fluxres.simulation.costs.decision import Decision
 
 
 class Quality(NamedTuple):
@@ -55,7 +56,7 @@ class Fit:
     Args:
         cost: the wrapped model, usually `Measured`.
 
-    >>> from fluxres.simulation.costs.cost import Decision
+    >>> from fluxres.simulation.costs.decision import Decision
     >>> fit = Fit(Fitted(base_s=0.5, considered_s=0.25))
     >>> [fit.decide(Decision(tried, tried % 2, 9 - tried, 16, 0.0)) for tried in (1, 2, 3, 4)]
     [0.75, 1.0, 1.25, 1.5]

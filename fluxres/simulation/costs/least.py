@@ -15,7 +15,8 @@ from fluxres.simulation.costs.cost import Measured
 from fluxres.simulation.costs.fit import KINDS_MAX
 
 if TYPE_CHECKING:
-    from fluxres.simulation.costs.cost import Cost, Decision
+    from fluxres.simulation.costs.cost import Cost
+    from fluxres.simulation.costs.decision import Decision
     from fluxres.simulation.costs.overheads import LevelCost
 
 
@@ -28,7 +29,7 @@ class Least:
     Args:
         cost: the other one, usually `Measured`.
 
-    >>> from fluxres.simulation.costs.cost import Decision
+    >>> from fluxres.simulation.costs.decision import Decision
     >>> least = Least(Measured())
     >>> [least.decide(Decision(1, 1, 5, 16, took)) for took in (0.3, 0.2, 0.4)]
     [0.3, 0.2, 0.2]

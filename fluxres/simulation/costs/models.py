@@ -14,7 +14,7 @@ from typing import Final
 
 from fluxres.documents.suggestion import suggest
 from fluxres.errors import UsageError
-from fluxres.simulation.costs.cost import Decision
+from fluxres.simulation.costs.decision import Decision
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ def by_level(cost: Cost | LevelCost | Sequence[Cost | LevelCost | None] | None, 
 
     A cost of nothing is none, so that both give the same results.
 
-    Errors: UsageError for an empty sequence.
+    Errors: UsageError for an empty sequence, and for more costs than levels.
 
     >>> [each.decision for each in by_level([Fitted(start_s=1.0), Fitted()], 3)][1:]
     [None, None]
@@ -111,8 +111,18 @@ def by_level(cost: Cost | LevelCost | Sequence[Cost | LevelCost | None] | None, 
     given = list(cost) if isinstance(cost, Sequence) else [cost]
     if not given:
         raise UsageError("expected the cost of at least one level", where="cost")
-    found = [_of_level(each) for each in given[:levels]]
+    require_levels(len(given), levels)
+    found = [_of_level(each) for each in given]
     return found + [found[-1]] * (levels - len(found))
+
+
+def require_levels(costs: int, levels: int) -> None:
+    """Errors: UsageError for costs of levels that a hierarchy does not have."""
+    if costs > levels:
+        number = f"{levels} level{'s' * (levels > 1)} of instances"
+        raise UsageError(
+            f"expected at most one cost for each of {number}, got {costs}", where="cost", hint="use a topology with more levels"
+        )
 
 
 def _of_level(given: Cost | LevelCost | None) -> LevelCost:

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from fluxres import limits
 from fluxres.errors import UsageError
-
-if TYPE_CHECKING:
-    from fluxres.simulation.costs.cost import Decision
+from fluxres.simulation.costs.decision import Decision
 
 QUANTITIES: Final = {"size": "units of the instance", "units": "units of the job", "pools": "pools of the job"}
 """What starts differ in, and what it means."""

@@ -52,9 +52,10 @@ class _Held:
         cores: that it holds of each; None for all.
     """
 
-    __slots__ = ("cores", "energy", "is_over", "is_running", "nodes", "since", "watts")
+    __slots__ = ("cores", "energy", "is_over", "is_running", "job", "nodes", "since", "watts")
 
-    def __init__(self, nodes: Numbers, cores: Numbers | None) -> None:
+    def __init__(self, job: Job, nodes: Numbers, cores: Numbers | None) -> None:
+        self.job = job
         self.nodes = nodes
         self.cores = cores
         self.is_running = self.is_over = False
@@ -180,8 +181,6 @@ class Fleet:
         self._coming: list[_Change] = []
         self._made = 0
         self._held: dict[int, _Held] = {}
-        self._limits: dict[int, int] = {}
-        """By number of a job on units without names, the moment at which others may get them."""
         self._sharers: dict[int, set[_Held]] = {}
         self._suspends, self._resumes = Rate(self.saving.suspend_rate), Rate(self.saving.resume_rate)
         self._next = FOREVER
@@ -200,15 +199,6 @@ class Fleet:
         self.machine = machine
         self._whole = _Map(machine.graph.structure, machine.graph.structure, self.each)
 
-    def require_always_on(self) -> None:
-        """Errors: UsageError where jobs cannot change their size: nodes are switched off, or there is a cap."""
-        if self.saving.suspend_time_s is not None:
-            message = "resize_policy: a job that grows would wait for nodes that are switched off, and hold the others idle"
-            raise UsageError(message, hint="use moldable jobs, or switch no nodes off")
-        if self.cap is not None:
-            message = "resize_policy: what a job may draw below a power cap is planned at its start"
-            raise UsageError(message, hint="use moldable jobs, or no cap")
-
     # -- what the simulator says ---------------------------------------------------------------------------------------
 
     def begin(self, now: int) -> None:
@@ -220,16 +210,26 @@ class Fleet:
             self.look(now)
 
     def start(self, job: Job, now: int, earliest: int) -> int:
-        """Give a job the nodes of its claim, and switch on those that are off; returns the moment at which all are on.
+        """Give a job the nodes of its claim, and let it run as soon as all are on; returns that moment.
 
         Args:
             earliest: when it would start if all were on.
         """
+        ready = self.hold(job, now, earliest)
+        held = self._held[id(job)]
+        if ready <= now:
+            self._run(held, now)
+        else:
+            self._push(ready, _RUN, held.nodes[:0], held)
+            self._advance(now)
+        return ready
+
+    def hold(self, job: Job, now: int, earliest: int) -> int:
+        """Give a job the nodes of its claim, and switch on those that are off; returns the moment at which all are on."""
         self.begin(now)
         self._advance(now)
         nodes, cores = self._nodes_of(job, now)
-        held = self._held[id(job)] = _Held(nodes, cores)
-        self._limits[id(job)] = job.limit
+        self._held[id(job)] = _Held(job, nodes, cores)
         self._holders[nodes] += 1
         self._idle_since[nodes] = FOREVER
         returned = nodes[self._offline[nodes] != _IN_SERVICE]
@@ -239,35 +239,43 @@ class Fleet:
         asleep = nodes[((self._state[nodes] == _OFF) | (self._state[nodes] == _STOPPING)) & (self._ready_at[nodes] <= now)]
         if asleep.size:
             self._boot(asleep, earliest)
-        ready = max(int(self._ready_at[nodes].max(initial=earliest)), earliest)
-        if ready <= now:
-            self._run(held, now)
-        else:
-            self._push(ready, _RUN, nodes[:0], held)
+        return max(int(self._ready_at[nodes].max(initial=earliest)), earliest)
+
+    def run(self, job: Job, now: int) -> None:
+        """Let a job run whose nodes are on."""
+        self._advance(now)
+        self._run(self._held[id(job)], now)
+
+    def stop(self, job: Job, now: int) -> None:
+        """A job has ended; it keeps its nodes, on which nothing runs, until `end`."""
+        held = self._held.get(id(job))
+        if held is not None and held.is_running:
             self._advance(now)
-        return ready
+            self._stop(held, now)
+            self._update(held.nodes)
+            self._use = self._so_far()
 
-    def end(self, job: Job, now: int, *, has_run: bool = True) -> int:
-        """Take the nodes of a job back; returns what they consumed while it ran, in picojoules; 0 for a job without nodes.
+    def _stop(self, held: _Held, now: int) -> None:
+        held.settle(now)
+        self._load(held, -1)
+        held.is_running = False
 
-        Args:
-            has_run: whether the energy of the machine counts to this moment at least.
-        """
+    def end(self, job: Job, now: int) -> int:
+        """Take the nodes of a job back; returns what they consumed while it ran, in picojoules; 0 for a job without nodes."""
         held = self._held.pop(id(job), None)
         if held is None:
             return 0
-        del self._limits[id(job)]
         self._advance(now)
         held.is_over = True
         nodes = held.nodes
-        if held.is_running:
-            held.settle(now)
-            self._load(held, -1)
+        was_running = held.is_running
+        if was_running:
+            self._stop(held, now)
         self._holders[nodes] -= 1
         free = nodes[(self._holders[nodes] == 0) & (self._state[nodes] == _ON)]
         self._idled(free[self._offline[free] == _IN_SERVICE], now)
         self._update(nodes)
-        if has_run:
+        if was_running:
             self._use = self._so_far()
         return held.energy
 
@@ -276,7 +284,6 @@ class Fleet:
         held = self._held[id(job)]
         self._advance(now)
         held.settle(now)
-        self._limits[id(job)] = job.limit
         before = held.nodes
         if self.has_names:
             nodes, cores = self._nodes_of(job, now)
@@ -528,7 +535,7 @@ class Fleet:
     def _chosen(self, count: int, now: int) -> Numbers:
         """Units without names for a job."""
         if (missing := count - int((self._holders == 0).sum())) > 0:  # their jobs end at this moment
-            late = np.concatenate([self._held[key].nodes for key, limit in self._limits.items() if limit <= now])
+            late = np.concatenate([held.nodes for held in self._held.values() if held.job.limit <= now])
             lent = late[self._holders[late] == 1][:missing]
         else:
             lent = np.zeros(0, np.int64)

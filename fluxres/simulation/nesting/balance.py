@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from fluxres.clock import FOREVER
 from fluxres.instance.states import State
 from fluxres.simulation.nesting import periodic
+from fluxres.simulation.nesting.sites import Child
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +35,8 @@ class Family:
         awaited: how many of them have not started yet.
     """
 
-    def __init__(self, awaited: int) -> None:
+    def __init__(self, parent: Site, awaited: int) -> None:
+        self.parent = parent
         self.awaited = awaited
         self.sites: list[Site] = []
         """Those that have started and not ended, in the order of their places."""
@@ -50,10 +52,19 @@ class Family:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether no job waits or will be submitted, so that none can be moved any more."""
-        return not self.awaited and all(
-            site.upcoming is None and not (site.ingesting or len(site.instance.queue)) for site in self.sites
-        )
+        """Whether no job waits or will be submitted, so that none can be moved any more.
+
+        Instances for which there is no room are not waited for: they may wait for what these hold.
+        """
+        has_none = all(site.upcoming is None and not (site.ingesting or len(site.instance.queue)) for site in self.sites)
+        return has_none and self.awaited <= self._held_up
+
+    @property
+    def _held_up(self) -> int:
+        """The number of instances that wait for resources of their parent, which has decided."""
+        if not self.awaited or self.parent.pass_at < FOREVER:
+            return 0
+        return sum(isinstance(job.payload, Child) for job in self.parent.instance.queue)
 
 
 class Balance:

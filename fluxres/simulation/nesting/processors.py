@@ -1,9 +1,10 @@
 """The processors of all instances of a simulation, each with one task after the other, and the starts that they have ordered.
 
 A task begins when those before it are complete.  A decision is such a task: the state at its beginning decides, and its jobs are
-started when it is complete.  A job goes this way: ingest, decision, start, a slot on each of its nodes, launch; it runs; when it
-has ended: event, after which its resources are free.  The job of an instance, once launched: spawn, messages, each of which waits
-in the queue of the parent, boot; then the instance begins, and its slots are free.
+started when it is complete.  A job goes this way: ingest, decision, start, its nodes are on, a slot on each of them, launch; it
+runs; when it has ended: event, after which its resources are free.  Its nodes are switched on from the decision on.  The job of
+an instance, once launched: spawn, messages, each of which waits in the queue of the parent, boot; then the instance begins, and
+its slots are free.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 SERVED: Final = 8
 LAUNCHED: Final = 9
 KEEP: Final = 10
-"""Kinds of events beside those in `simulator`: a task is complete, a start has ended, a job is at its limit."""
+READY: Final = 12
+"""Kinds of events beside those in `simulator`: a task is complete, a start has ended, a job is at its limit, its nodes are on."""
 
 
 class Moment(Protocol):
@@ -58,6 +60,7 @@ class Run(Protocol):
     def settle(self, site: Site, *, passed: bool) -> None: ...
     def ingested(self, site: Site, job: Submission) -> None: ...
     def never(self, job: Submission) -> None: ...
+    def hold_nodes(self, job: Job) -> int: ...
     def begin(self, job: Job) -> bool: ...
     def boot_later(self, job: Job) -> None: ...
     def ended(self, job: Job, moment: int) -> None: ...
@@ -71,7 +74,7 @@ class Launch(Start):
         since: the moment at which it asked for its slots.
     """
 
-    __slots__ = ("is_booting", "is_over", "job", "since", "site")
+    __slots__ = ("is_booting", "is_over", "job", "ready", "since", "site")
 
     def __init__(self, job: Job, site: Site, nodes: list[str], since: int) -> None:
         super().__init__(nodes)
@@ -79,6 +82,8 @@ class Launch(Start):
         self.site = site
         self.since = since
         self.is_over = self.is_booting = False
+        self.ready = 0
+        """When its nodes are on."""
 
 
 class Served(NamedTuple):
@@ -162,6 +167,7 @@ class Processors:
     def _decided(self, site: Site, started: list[Job]) -> None:
         for job in started:
             if job in self.launches:
+                self.launches[job].ready = self.simulator.hold_nodes(job)
                 self.put(site, START, job)
         self.simulator.settle(site, passed=not started)
 
@@ -194,11 +200,20 @@ class Processors:
         launch = self.launches.get(job)
         if launch is None:
             return  # it was ended before
+        if launch.ready > self.simulator.clock.now:
+            self.push(launch.ready, READY, launch)
+        else:
+            self.ready(launch)
+
+    def ready(self, launch: Launch) -> None:
+        """A job has been started and its nodes are on: it asks for its slots."""
+        if launch.is_over:
+            return
         launch.since = self.simulator.clock.now
         if self.slots is None:
             self._granted(launch)
             return
-        launch.nodes = self._nodes_of(site, job)
+        launch.nodes = self._nodes_of(launch.site, launch.job)
         if self.slots.take(launch):
             self._granted(launch)
 

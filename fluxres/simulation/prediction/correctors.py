@@ -1,8 +1,8 @@
 """What a job is expected to run that has outlived what was predicted for it: the correctors of PySS.
 
 The tables are those of D. Tsafrir, Y. Etsion and D. G. Feitelson, Backfilling using system-generated predictions rather than user
-runtime estimates, IEEE Trans. Parallel Distrib. Syst. 18(6), 2007, as PySS has them (jad-darrous/predictsim,
-`common_correctors.py`).
+runtime estimates, IEEE Trans. Parallel Distrib. Syst. 18(6), 2007, as PySS has them (`common_correctors.py` of predictsim, in the
+copies jad-darrous/predictsim and dinesh121991/predictsim; the former fails at the end of its table, the latter takes the limit).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ INCREMENTS_S: Final = (0, 60, 300, 900, 1800, 3600, 7200, 18_000, 36_000, 72_000
 
 
 class Increments(Corrector):
-    """1, 5, 15, 30 minutes, 1, 2, 5, 10, 20, 50, 100 hours more than first predicted; then 100 hours more each time.
+    """1, 5, 15, 30 minutes, 1, 2, 5, 10, 20, 50, 100 hours more than first predicted; then the limit.
 
     >>> made, minute = Increments(), 60_000_000
     >>> [made.correct(10 * minute, 10**15, 0) // minute, made.correct(11 * minute, 10**15, 1) // minute]
@@ -48,7 +48,7 @@ class Increments(Corrector):
 
     def correct(self, planned: int, requested: int, number: int) -> int:
         if number + 1 >= len(INCREMENTS_S):
-            return planned + INCREMENTS_S[-1] * TICKS_PER_S
+            return requested
         return planned + (INCREMENTS_S[number + 1] - INCREMENTS_S[number]) * TICKS_PER_S
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from fluxres import limits
-from fluxres.errors import StoreError
+from fluxres.errors import InDoubt, StoreError, StoreUnreachable
 from fluxres.store.etcd import wire
 from fluxres.store.etcd.address import Address
 
@@ -54,6 +54,19 @@ class _TlsConnection(_Connection, HTTPSConnection):
     """With TLS."""
 
 
+class _Post(msgspec.Struct):
+    """A request that may be sent several times.
+
+    Attributes:
+        unsure: how often it was sent without an answer that says whether it was done.
+    """
+
+    path: str
+    body: bytes
+    timeout_s: float
+    unsure: int = 0
+
+
 class Client:
     """Sends requests.  Threads may share it; a fork of the process gets connections of its own.
 
@@ -71,22 +84,16 @@ class Client:
         self._process = os.getpid()
         self._tls = self._tls_context() if address.is_tls else None
 
-    def call(self, path: str, request: Any, kind: type[T], *, timeout_s: float | None = None, doubt: str = "") -> T:
+    def call(self, path: str, request: Any, kind: type[T], *, timeout_s: float | None = None) -> T:
         """The answer to a request.
 
-        Args:
-            doubt: added to the error if no server answers.
-
-        Errors: StoreError, as etcd refuses it, or if no server answers in time.
+        Errors: StoreError, as etcd refuses it; StoreUnreachable if no server answers in time.
         """
-        found = self._asked(path, request, kind, timeout_s, doubt)
-        if isinstance(found, wire.Failure):
-            raise translated(found, self.url)
-        return found
+        return self._answer(_post(path, request, timeout_s), kind)
 
     def call_unless(self, code: int, path: str, request: Any, kind: type[T], *, timeout_s: float | None = None) -> T | None:
         """As :meth:`call`; None if it is refused with this code."""
-        found = self._asked(path, request, kind, timeout_s, "")
+        found = self._asked(_post(path, request, timeout_s), kind)
         if isinstance(found, wire.Failure):
             if found.code == code:
                 return None
@@ -99,11 +106,24 @@ class Client:
         compare: list[wire.Comparison],
         otherwise: list[wire.Operation],
         *,
-        doubt: str = "",
+        is_commit: bool = False,
     ) -> wire.Outcome:
-        """One transaction: `operations` if all comparisons hold, else `otherwise`."""
-        request = {"compare": compare, "success": operations, "failure": otherwise}
-        return self.call("/v3/kv/txn", request, wire.Outcome, doubt=doubt)
+        """One transaction: `operations` if all comparisons hold, else `otherwise`.
+
+        Args:
+            is_commit: whether it matters if it was done although there is no answer.
+
+        Errors: those of :meth:`call`; InDoubt if a commit may have been done.
+        """
+        post = _post("/v3/kv/txn", {"compare": compare, "success": operations, "failure": otherwise})
+        try:
+            found = self._answer(post, wire.Outcome)
+        except StoreError as error:
+            if is_commit and post.unsure:
+                raise in_doubt(error.message, self.url) from error
+            raise
+        found.may_be_second = post.unsure > 0
+        return found
 
     def ask(self, operations: list[wire.Operation]) -> wire.Outcome:
         """Several operations at once."""
@@ -126,18 +146,24 @@ class Client:
 
     # -- one request -------------------------------------------------------------------------------------------------
 
-    def _asked(self, path: str, request: Any, kind: type[T], timeout_s: float | None, doubt: str) -> T | wire.Failure:
-        timeout_s = limits.ETCD_REQUEST_SECONDS if timeout_s is None else timeout_s
-        body = msgspec.json.encode(request)
+    def _answer(self, post: _Post, kind: type[T]) -> T:
+        found = self._asked(post, kind)
+        if isinstance(found, wire.Failure):
+            raise translated(found, self.url)
+        return found
+
+    def _asked(self, post: _Post, kind: type[T]) -> T | wire.Failure:
         said = ""
         for _ in range(len(self.address.servers) + _LOGINS):
             token, number = self._logged_in(), self._server
             try:
-                status, content = self._exchanged(self.address.servers[number], path, body, timeout_s, token)
+                status, content = self._exchanged(self.address.servers[number], post, token)
             except (OSError, HTTPException) as error:
                 said = _why(error)
             else:
                 found = self._read(status, content, kind)
+                if not isinstance(found, wire.Failure) or found.code not in _UNAVAILABLE:
+                    post.unsure -= 1
                 if not isinstance(found, wire.Failure):
                     return found
                 said = found.message
@@ -155,7 +181,7 @@ class Client:
                     self._server = (number + 1) % len(self.address.servers)
                     _close(self._idle)
         hint = "check the server and the address"
-        raise StoreError(f"the server cannot be reached, or does not answer: {said}{doubt}", where=self.url, hint=hint)
+        raise StoreUnreachable(f"the server cannot be reached, or does not answer: {said}", where=self.url, hint=hint)
 
     def _read(self, status: int, content: bytes, kind: type[T]) -> T | wire.Failure:
         try:
@@ -169,14 +195,17 @@ class Client:
                 f"what answers is not etcd 3.4 or later (HTTP {status}: {said})", where=self.url, hint=hint
             ) from None
 
-    def _exchanged(self, server: tuple[str, int], path: str, body: bytes, timeout_s: float, token: str) -> tuple[int, bytes]:
+    def _exchanged(self, server: tuple[str, int], post: _Post, token: str) -> tuple[int, bytes]:
         connection = self._taken()
         if connection is not None:
+            post.unsure += 1
             try:
-                return self._exchange(connection, path, body, timeout_s, token)
+                return self._exchange(connection, post.path, post.body, post.timeout_s, token)
             except _CLOSED:
                 self.close()
-        return self._exchange(self._opened(server, timeout_s), path, body, timeout_s, token)
+        connection = self._opened(server, post.timeout_s)
+        post.unsure += 1
+        return self._exchange(connection, post.path, post.body, post.timeout_s, token)
 
     def _exchange(self, connection: HTTPConnection, path: str, body: bytes, timeout_s: float, token: str) -> tuple[int, bytes]:
         try:
@@ -248,6 +277,15 @@ class Client:
             said = f"the files for TLS cannot be used: {error.strerror or error}"
             raise StoreError(said, where=self.url, hint="check the options cacert, cert and key of the address") from None
         return context
+
+
+def _post(path: str, request: Any, timeout_s: float | None = None) -> _Post:
+    return _Post(path, msgspec.json.encode(request), limits.ETCD_REQUEST_SECONDS if timeout_s is None else timeout_s)
+
+
+def in_doubt(why: str, url: str) -> InDoubt:
+    """The error of a commit that may have been made."""
+    return InDoubt(f"{why}; the change may be made or not", where=url, hint="look what is there")
 
 
 def _sent(connection: HTTPConnection, path: str, body: bytes, token: str) -> HTTPResponse:

@@ -18,9 +18,9 @@ import msgspec
 
 from fluxres import limits
 from fluxres.clock import monotonic_ns
-from fluxres.errors import StoreConflict, StoreError
+from fluxres.errors import InDoubt, StoreConflict, StoreError
 from fluxres.store.etcd import wire
-from fluxres.store.etcd.client import Client
+from fluxres.store.etcd.client import Client, in_doubt
 from fluxres.store.etcd.keys import Keys, end
 from fluxres.store.etcd.state import Head, State, head_of
 from fluxres.store.etcd.wire import Operation
@@ -156,7 +156,7 @@ class Writing(Reading):
     def commit(self, head: Head) -> State:
         """Make all changes, together with this head; returns the state with its revisions.
 
-        Errors: StoreConflict if the store has changed since it was read; StoreError if the lock was lost, and others.
+        Errors: StoreConflict if the store has changed since it was read; StoreError if the lock was lost, and others; InDoubt.
         """
         fence, head = self._fence, msgspec.structs.replace(head, commit=os.urandom(8).hex())
         if not self._fits():
@@ -167,7 +167,11 @@ class Writing(Reading):
             operations.append(wire.delete(self._pending))
         count = wire.span(self.keys.lock, end(self.keys.lock), count_only=True)
         operations = [count, wire.put(self.keys.head, msgspec.json.encode(head)), *_nested(operations)]
-        outcome = self._conditional(operations, doubt="; the change may be made or not")
+        try:
+            outcome = self._conditional(operations, is_commit=True)
+        except InDoubt:
+            fence.is_wanted = True  # it is given back at once: what is still on its way is refused then
+            raise
         if outcome.succeeded:
             revision = outcome.header.revision
             fence.is_wanted = outcome.found(0).count > 1
@@ -223,22 +227,25 @@ class Writing(Reading):
         if not outcome.succeeded:
             self._made_before(outcome, None)
 
-    def _conditional(self, operations: list[Operation], doubt: str = "") -> wire.Outcome:
+    def _conditional(self, operations: list[Operation], *, is_commit: bool = False) -> wire.Outcome:
         """Make changes if nobody else has changed the store, and the lock is held; otherwise look why not."""
         head, key = self.keys.head, self._fence.key
         conditions = [wire.is_at(head, self.state.changed_at), wire.is_made_at(key, self._fence.revision)]
-        return self.client.transact(operations, conditions, [wire.get(head), wire.get(key)], doubt=doubt)
+        return self.client.transact(operations, conditions, [wire.get(head), wire.get(key)], is_commit=is_commit)
 
     def _made_before(self, outcome: wire.Outcome, head: Head | None) -> int:
         """The revision of a commit that had been made when it was sent again.
 
-        Errors: StoreError, StoreConflict if the conditions did not hold.
+        Errors: StoreError, StoreConflict if the conditions did not hold; InDoubt if another writer has the lock by now, and has
+            committed, so that nobody can tell what became of the first one that was sent.
         """
         found = outcome.one(0)
         if found is not None and head is not None and head_of(found.value, self.client.url).commit == head.commit:
             return found.mod_revision
         if outcome.one(1) is None:
             self._fence.valid_until_ns = 0
+            if head is not None and outcome.may_be_second and found is not None and found.mod_revision != self.state.changed_at:
+                raise in_doubt("the answer of the server was lost, and then the lock of this store", self.client.url)
             raise lost(self.client.url)
         hint = "let only programs that take its lock write to the store"
         raise StoreConflict("the store was changed without its lock; nothing was changed here", where=self.client.url, hint=hint)

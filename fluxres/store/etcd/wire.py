@@ -45,11 +45,16 @@ class Answer(msgspec.Struct):
 
 
 class Outcome(msgspec.Struct):
-    """The answer to a transaction."""
+    """The answer to a transaction.
+
+    Attributes:
+        may_be_second: whether the same transaction was sent before, and its answer was lost.
+    """
 
     header: Header = msgspec.field(default_factory=Header)
     succeeded: bool = False
     responses: list[Answer] = msgspec.field(default_factory=list)
+    may_be_second: bool = False
 
     def found(self, number: int) -> Found:
         """What the range at this place of the operations found."""

@@ -11,7 +11,8 @@ from fluxres.errors import UsageError
 from fluxres.experiments import parts
 from fluxres.experiments.study import CostEntry
 from fluxres.simulation.costs import models
-from fluxres.simulation.costs.cost import Decision, parse
+from fluxres.simulation.costs.cost import parse
+from fluxres.simulation.costs.decision import Decision
 from fluxres.simulation.costs.models import MODELS, Matching, Rate
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.simulator import simulate

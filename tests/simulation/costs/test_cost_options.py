@@ -92,6 +92,8 @@ def test_several_policies_have_the_same_costs_as_each_alone(tmp_path: Path) -> N
         (("--overhead", "strat=1s"), "did you mean start?"),
         (("--overhead", "start=-1s"), "start"),
         (("--starts-per-node", "-1"), "--starts-per-node"),
+        (("--cost", "none", "--cost", "fixed:1"), "expected at most one cost for each of 1 level of instances, got 2"),
+        (("--overhead", "start=1s", "--overhead", "start=1s"), "use a topology with more levels"),
     ],
 )
 def test_wrong_costs_are_refused_with_a_way_out(words: tuple[str, str], message: str) -> None:

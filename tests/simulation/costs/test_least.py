@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from fluxres.simulation.costs import least
-from fluxres.simulation.costs.cost import Decision, Fitted, Measured
+from fluxres.simulation.costs.cost import Fitted, Measured
+from fluxres.simulation.costs.decision import Decision
 from fluxres.simulation.costs.fit import Fit
 from fluxres.simulation.costs.least import Least
 from fluxres.simulation.costs.overheads import LevelCost, Overheads

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 
-from tests.simulation.disturbances.disturbed import Booked, Disturbed, Job
+from tests.simulation.disturbances.disturbed import NEVER, Booked, Disturbed, Job
 
 MICRO = 10**6
 
@@ -70,7 +70,11 @@ class Node:
 
 @dataclass
 class Plant:
-    """Nodes with `cores` each, from `now` on."""
+    """Nodes with `cores` each, from `now` on.
+
+    Args:
+        waits: whether jobs whose nodes are on wait until they are let run.
+    """
 
     count: int
     cores: int
@@ -80,6 +84,7 @@ class Plant:
     nodes: list[Node] = field(default_factory=list)
     waiting: dict[object, list[int]] = field(default_factory=dict)
     ready: dict[object, int] = field(default_factory=dict)
+    earliest: dict[object, int] = field(default_factory=dict)
     energy: dict[object, int] = field(default_factory=dict)
     joules: dict[str, int] = field(default_factory=dict)
     times: dict[str, int] = field(default_factory=dict)
@@ -87,6 +92,7 @@ class Plant:
     boots: int = 0
     booted: list[int] = field(default_factory=list)
     stopped: list[int] = field(default_factory=list)
+    waits: bool = False
 
     def __post_init__(self) -> None:
         self.nodes = [Node(idle_since=self.now) for _ in range(self.count)]
@@ -103,22 +109,23 @@ class Plant:
                 node.state, node.boot_begin = "on", None
                 if not node.holders and not node.offline:
                     node.idle_since = self.now
-        for job in list(self.waiting):
-            if all(self.nodes[at].state == "on" for at in self.waiting[job]):
+        for job in [] if self.waits else list(self.waiting):
+            if self.earliest[job] <= self.now and all(self.nodes[at].state == "on" for at in self.waiting[job]):
                 del self.waiting[job]
                 self.ready[job] = self.now
 
-    def ready_at(self, nodes: dict[int, int]) -> int:
+    def ready_at(self, nodes: dict[int, int], earliest: int) -> int:
         """When all of them are on, once they were switched on."""
-        found = self.now
+        found = earliest
         for at in nodes:
             if self.nodes[at].boot_begin is not None:
                 found = max(found, self.nodes[at].boot_end)
         return found
 
-    def take(self, job: object, nodes: dict[int, int]) -> int:
-        """Give a job cores by node; returns when it begins."""
+    def take(self, job: object, nodes: dict[int, int], earliest: int = 0) -> int:
+        """Give a job cores by node; returns when it begins, and nodes are switched on, not before `earliest`."""
         asleep = []
+        self.earliest[job] = earliest = max(earliest, self.now)
         for at, cores in nodes.items():
             node = self.nodes[at]
             if node.offline and not node.holders:
@@ -126,7 +133,7 @@ class Plant:
             node.holders[job] = cores
             node.idle_since = None
             if node.state in ("off", "stopping") and node.boot_begin is None:
-                asleep.append((max(self.now, node.off_at if node.state == "stopping" else 0), at))
+                asleep.append((max(earliest, node.off_at if node.state == "stopping" else 0), at))
         for begin, at in sorted(asleep):
             if rate := self.rules.resume_rate:
                 begin = max([begin, *self.booted[-1:]])
@@ -136,7 +143,7 @@ class Plant:
             self.nodes[at].boot_begin, self.nodes[at].boot_end = begin, begin + self.rules.resume
         self.waiting[job] = list(nodes)
         self.energy.setdefault(job, 0)
-        found = self.ready_at(nodes)
+        found = self.ready_at(nodes, earliest)
         self.changes()
         return found
 
@@ -223,7 +230,7 @@ class Powered(Disturbed):
         self.running()
         self.plant.changes()
         self.plant.switch_off()
-        if any(job.end == self.now and job.id in self.begins for job in self.jobs):
+        if any(job.end == self.now and self.begins.get(job.id, NEVER) <= self.now for job in self.jobs):
             over = sum(
                 power > MICRO * watts
                 for at, power in enumerate(self.plant.course, self.now - len(self.plant.course))

@@ -16,7 +16,9 @@ from typing import Any
 
 from fluxres.clock import FOREVER, TICKS_PER_S
 from fluxres.instance import Job
-from fluxres.instance.accounting import Accounting, Partition, User
+from fluxres.instance.accounting import Accounting, PartitionLimits, User
+from fluxres.simulation.costs.cost import Fitted
+from fluxres.simulation.costs.overheads import LevelCost, Overheads
 from fluxres.simulation.disturbances.attempts import NOTHING_SAVED, Checkpoint
 from fluxres.simulation.disturbances.external import Disturbances, ExternalEvent
 from fluxres.simulation.energy.energy import CATEGORIES, Energy
@@ -124,13 +126,13 @@ def scheduled(seed: int) -> list[str]:
     for job in jobs:
         record = kept.jobs.get(job.id)
         consumed = oracle.plant.energy.get(job.id, 0)
-        begin = min(oracle.begins[job.id], job.end) if job.start >= 0 else -1
+        begin = oracle.begins[job.id] if job.start >= 0 and oracle.begins[job.id] <= job.end else -1
         expected: tuple[Any, ...] = (job.status, begin, job.end, sorted(job.units) if job.start >= 0 else [], job.lost, consumed)
         if record is None:
             got: tuple[Any, ...] = ("wait", -1, -1, [], job.lost, consumed)
         else:
             units = sorted(idset.parse(record.allocated())) if record.allocated() else []
-            lost = sum(each.size * (each.end - each.start) for each in record.earlier) // TICKS_PER_S
+            lost = sum(each.area for each in record.earlier) // TICKS_PER_S
             start = record.start // TICKS_PER_S if record.start >= 0 else -1
             total = (record.energy or 0) + sum(each.energy or 0 for each in record.earlier)
             got = (record.result, start, record.end // TICKS_PER_S, units, lost, total // TICKS_PER_S)
@@ -142,6 +144,12 @@ def scheduled(seed: int) -> list[str]:
         if caps and result.energy.over_cap != over * TICKS_PER_S:
             found.append(f"{caps}: expected {over} s above the cap, got {result.energy.over_cap}")
     return found
+
+
+def costs(random: Random) -> LevelCost:
+    """Random costs of instances, in whole seconds."""
+    ingest, decision, start, event, launch = (random.choice((0, 0, 0, 1, 3)) for _ in range(5))
+    return LevelCost(Fitted(start_s=float(decision)), Overheads(ingest, start, event, launch_s=launch))
 
 
 def totals(use: Any, joules: dict[str, int], times: dict[str, int], boots: int) -> list[str]:
@@ -165,17 +173,35 @@ class Recorded(Simulator):
     log: list[tuple[int, str, int, Any]]
 
     def _switch_on(self, job: Job, moment: int) -> int:
-        assert self.fleet is not None
         found = super()._switch_on(job, moment)
-        held = self.fleet._held[id(job)]
-        cores = self.fleet._cores[held.nodes] if held.cores is None else held.cores
-        self.log.append((self.clock.now, "take", id(job), dict(zip(held.nodes.tolist(), cores.tolist(), strict=True))))
-        self.log.append((self.clock.now, "ready", id(job), found))
+        if self.processors is None:
+            self._taken(job, found, moment)
+        else:
+            self.log.append((self.clock.now, "run", id(job), None))
         return found
 
-    def _record(self, job: Job, end: int, result: str) -> Any:
-        found = super()._record(job, end, result)
-        self.log.append((end, "end", id(job), (found.energy, found.start, found.end)))
+    def hold_nodes(self, job: Job) -> int:
+        found = super().hold_nodes(job)
+        if isinstance(job.payload, Submission) and not job.payload.jobs:
+            self._taken(job, found, self.clock.now)
+        return found
+
+    def _taken(self, job: Job, ready: int, earliest: int) -> None:
+        assert self.fleet is not None
+        held = self.fleet._held[id(job)]
+        cores = self.fleet._cores[held.nodes] if held.cores is None else held.cores
+        nodes = dict(zip(held.nodes.tolist(), cores.tolist(), strict=True))
+        self.log.append((self.clock.now, "take", id(job), (nodes, earliest // TICKS_PER_S)))
+        self.log.append((self.clock.now, "ready", id(job), ready))
+
+    def _end(self, what: Any) -> None:
+        if self.processors is not None and isinstance(what.payload, Submission) and not what.payload.jobs:
+            self.log.append((self.clock.now, "stop", id(what), None))
+        super()._end(what)
+
+    def _record(self, job: Job, end: int, result: str, **more: Any) -> Any:
+        found = super()._record(job, end, result, **more)
+        self.log.append((self.clock.now, "end", id(job), (found.energy, found.start, found.end)))
         return found
 
     def _external(self, what: None) -> None:
@@ -226,6 +252,11 @@ def replayed(seed: int) -> list[str]:
     accounting, lengths = None, {}
     if hierarchy is None and random.random() < 0.4:
         accounting, lengths = limited(random, jobs)
+    cost, slots = None, 0
+    if not events and random.random() < 0.4:
+        cost = [costs(random) for _ in range(1 if hierarchy is None else random.randint(1, 2))]
+        slots = random.choice((0, 0, 1, 2)) if shape != "counted" else 0
+        hierarchy = replace(hierarchy if hierarchy is not None else Hierarchy((), (policy,)), starts_per_node=slots)
     simulator = Recorded(
         machine,
         queue_policy=policy,
@@ -235,6 +266,7 @@ def replayed(seed: int) -> list[str]:
         disturbances=disturbances,
         energy=energy,
         accounting=accounting,
+        cost=cost,
     )
     simulator.log = []
     result = simulator.run(jobs)
@@ -247,7 +279,7 @@ def replayed(seed: int) -> list[str]:
         if ran != lengths:
             found.append(f"{policy} {shape} {rules}: jobs run for {ran}, expected {lengths}")
     first = jobs[0].submit // TICKS_PER_S
-    plant = Plant(size, cores, watts, rules, first)
+    plant = Plant(size, cores, watts, rules, first, waits=simulator.processors is not None)
     log = simulator.log
     for moment, what, key, value in log:
         if what == "state" and moment < jobs[0].submit:
@@ -260,18 +292,26 @@ def replayed(seed: int) -> list[str]:
             if moment != now * TICKS_PER_S:
                 continue
             if what == "take":
-                ready = plant.take(key, value)
+                ready = plant.take(key, *value)
             elif what == "ready" and ready * TICKS_PER_S != value:
                 found.append(f"{policy} {shape} {rules}: expected a start at {ready}, got {value / TICKS_PER_S}")
             elif what == "state":
                 plant.set_state(key, value)
+            elif what == "run":
+                if any(plant.nodes[at].state != "on" for at in plant.waiting[key]):
+                    found.append(f"{policy} {shape} {rules}: a job runs at {now} on nodes that are not on")
+                plant.ready[key] = now
+            elif what == "stop":
+                if plant.ready.pop(key, None) is not None:
+                    ran, sums = True, (dict(plant.joules), dict(plant.times), plant.boots)
             elif what == "end":
+                was_ready = key in plant.ready
                 consumed = plant.energy.pop(key, 0)
                 plant.give_back(key)
                 plant.changes()
                 if (value[0] or 0) != consumed * TICKS_PER_S:
                     found.append(f"{policy} {shape} {cores} cores {watts} {rules}: job consumed {consumed}, got {value[0]}")
-                if value[1] >= 0:
+                if was_ready if plant.waits else value[1] >= 0:
                     ran, sums = True, (dict(plant.joules), dict(plant.times), plant.boots)
         plant.changes()
         plant.switch_off()
@@ -288,7 +328,7 @@ def limited(random: Random, jobs: list[Submission]) -> tuple[Accounting, dict[in
         jobs[:] = [job._replace(user="ann") for job in jobs]
     else:
         unstated = min(unstated, most)
-        rules = Accounting(partitions={"p": Partition(default=True, max_time=most, default_time=unstated)})
+        rules = Accounting(partitions={"p": PartitionLimits(default=True, max_time=most, default_time=unstated)})
     limits = {job.id: unstated * TICKS_PER_S if job.limit >= FOREVER else job.limit for job in jobs}
     return rules, {job.id: min(job.run, limits[job.id]) for job in jobs if limits[job.id] <= most * TICKS_PER_S}
 

@@ -61,8 +61,8 @@ class Recorded(Simulator):
         super()._move_end(job, end)
         self._note(job)
 
-    def _record(self, job: Job, end: int, result: str) -> Any:
-        found = super()._record(job, end, result)
+    def _record(self, job: Job, end: int, result: str, **more: Any) -> Any:
+        found = super()._record(job, end, result, **more)
         self.log.append((end, "ends", job, (found.energy, found.start)))
         return found
 

@@ -17,7 +17,7 @@ from fluxres.clock import FOREVER, TICKS_PER_S
 from fluxres.errors import InputError, UsageError
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.uuids import new_origin
-from fluxres.instance.accounting import Accounting, Partition, User
+from fluxres.instance.accounting import Accounting, PartitionLimits, User
 from fluxres.model import ResourceGraph
 from fluxres.simulation.costs.cost import Fitted
 from fluxres.simulation.disturbances.external import Disturbances, ExternalEvent
@@ -251,8 +251,9 @@ def test_a_job_canceled_while_its_nodes_are_switched_on_has_not_run() -> None:
     )
     result = simulator.run([_job(1, 0, 1), _job(2, 50, 10), _job(3, 100, 1)])
     assert simulator.schedule is not None
-    rows = {job: (start / S, end / S) for job, _, start, end, _ in simulator.schedule}
-    assert rows == {1: (0, 1), 2: (55, 55), 3: (120, 121)}  # the node was on at 70 s, and off again at 75 s
+    rows = {job: (start, end / S) for job, _, start, end, _ in simulator.schedule}
+    assert rows == {1: (0, 1), 2: (-1, 55), 3: (120 * S, 121)}  # the node was on at 70 s, and off again at 75 s
+    assert (result.metrics.jobs, result.metrics.results) == (2, {"completed": 2, "canceled": 1})
     assert result.energy is not None
     assert result.energy.boots == 2
 
@@ -402,7 +403,7 @@ def test_the_command_and_a_study_give_the_same_energy(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rules", "user"),
     [
-        (Accounting(partitions={"p": Partition(default=True, default_time=5, max_time=8)}), None),
+        (Accounting(partitions={"p": PartitionLimits(default=True, default_time=5, max_time=8)}), None),
         (Accounting(users={"ann": User(max_wall=8)}), "ann"),
     ],
 )

@@ -295,7 +295,8 @@ class Oracle:
         task.is_gone = True
         self.leave_slot(task)
         if task.given is not None and not task.given.jobs:
-            self.times[task.given.id] = (task.start, self.now if task.is_heard else task.end, node.number)
+            end = self.now if task.is_heard else task.end
+            self.times[task.given.id] = (task.start if task.start <= end else -1, end, node.number)
 
     # -- one task after the other ----------------------------------------------------------------------------------------
 

@@ -34,6 +34,10 @@ def test_nested_simulations_equal_the_oracle_and_hold_nothing_twice(seed: int, i
     assert differences(seed, inventory) == []
 
 
+def test_a_job_whose_instance_ends_before_its_decision_is_complete_has_not_run() -> None:
+    assert differences(300647, "graph") == []
+
+
 @pytest.mark.parametrize("seed", [2, 29, 111, 159, 163, 300166])
 def test_elastic_instances_choose_the_same_units_on_all_inventories(seed: int) -> None:
     """`python -m tests.simulation.nesting.elastic_run` makes thousands of them."""

@@ -143,11 +143,10 @@ def test_average_fraction_and_categories() -> None:
 
 def test_increments_count_from_the_first_prediction() -> None:
     made, length = Increments(), 10 * S
-    for number in range(len(INCREMENTS_S) + 1):
+    for number, increment_s in enumerate(INCREMENTS_S[1:]):
         length = made.correct(length, FOREVER, number)
-        least = min(number + 1, len(INCREMENTS_S) - 1)
-        more = (number + 1 - least) * INCREMENTS_S[-1]
-        assert length == (10 + INCREMENTS_S[least] + more) * S
+        assert length == (10 + increment_s) * S
+    assert made.correct(length, FOREVER, len(INCREMENTS_S) - 1) == FOREVER
 
 
 def test_a_corrector_that_does_not_help_is_called_again_until_the_limit() -> None:

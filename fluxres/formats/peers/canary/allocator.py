@@ -23,7 +23,7 @@ from fluxres.formats.peers.canary.language import NODES, NodeRequest, Slots, plu
 from fluxres.formats.peers.inventory import EMPTY, FRACTIONS, NESTED
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
-from fluxres.match.chooser import COMBINATIONS_MAX, Choice, Offer, Picked, Way
+from fluxres.match.chooser import COMBINATIONS_MAX, Choice, Chooser, Offer, Picked, Way
 from fluxres.syntax.variants import type_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Checkout:
+class Checkout(Chooser):
     """The rule of a request: what a test needs on each of its nodes.
 
     The largest request chooses first, and each has a node of its own: of those with enough by totals the one where most is left,

@@ -16,7 +16,7 @@ from fluxres import limits
 from fluxres.errors import LimitExceeded
 from fluxres.formats.peers import instances
 from fluxres.formats.peers.ctest.groups import Group, expand
-from fluxres.match.chooser import Choice, Offer, Picked, Way
+from fluxres.match.chooser import Choice, Chooser, Offer, Picked, Way
 from fluxres.syntax.variants import type_of
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _moved(instances: Sequence[tuple[int, str]], at: int, taken: int, strategy: 
 
 
 @dataclass(frozen=True, slots=True)
-class Packing:
+class Packing(Chooser):
     """The rule of a request: the resource groups of a test, one for each of its processes.
 
     CTest knows one machine, so all of it comes from one node: the first that has a packing.

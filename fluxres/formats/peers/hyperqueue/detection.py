@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from fluxres.documents.document import excerpt
-from fluxres.documents.typed import nearest
+from fluxres.documents.suggestion import nearest
 from fluxres.errors import UsageError
 from fluxres.formats.machine.cgroups import Cgroups
 from fluxres.formats.machine.cpus import usable

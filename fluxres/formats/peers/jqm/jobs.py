@@ -22,7 +22,7 @@ from fluxres.formats.peers.grants import Granted
 from fluxres.formats.peers.jqm import managers as jqm
 from fluxres.formats.peers.jqm.managers import Discrete, Highlander, Rules
 from fluxres.formats.peers.jqm.pollers import Manager, Poller, pollers
-from fluxres.match.chooser import Choice, Offer, Picked, Way
+from fluxres.match.chooser import Choice, Chooser, Offer, Picked, Way
 from fluxres.syntax import count
 from fluxres.syntax.jobspec import Request
 from fluxres.syntax.vertex import Vertex, settled
@@ -40,7 +40,7 @@ _OWN: Final = ("queue", "definition", "priority", "position", "since", "highland
 
 
 @dataclass(frozen=True, slots=True)
-class Booking:
+class Booking(Chooser):
     """The rule of a request: the managers of a queue book what the job needs of each.
 
     Args:

@@ -1,0 +1,71 @@
+"""Stores in PostgreSQL: what is peculiar to them, against a real server."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+import fluxres
+from fluxres import limits
+from fluxres.clock import fixed
+from fluxres.errors import InDoubt, StoreUnreachable
+from fluxres.store import open_store
+from fluxres.store.postgresql import PostgresqlConnection
+from tests.store.graphs import machine
+from tests.store.link import Link
+from tests.store.servers import Postgresql
+
+
+@pytest.fixture
+def url(empty: Callable[[str], str]) -> str:
+    made = empty("postgresql")
+    open_store(made, clock=fixed(0)).put("demo", machine())
+    return made
+
+
+@pytest.fixture
+def link(url: str, postgresql_server: Postgresql) -> Iterator[Link]:
+    made = Link(postgresql_server.port)
+    yield made
+    made.close()
+
+
+def test_rule_d1_a_commit_without_an_answer_is_in_doubt_and_what_was_not_sent_is_not(
+    url: str, link: Link, postgresql_server: Postgresql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute = PostgresqlConnection.execute
+
+    def lose(self: PostgresqlConnection, statement: str, *parameters: Any) -> Any:
+        if statement == "COMMIT":
+            link.is_deaf = True
+            threading.Timer(0.2, link.cut).start()
+        return execute(self, statement, *parameters)
+
+    with fluxres.open(url.replace(str(postgresql_server.port), str(link.port)), clock=fixed(0)) as graph:
+        graph.allocate("slot/core", job="first")
+        with monkeypatch.context() as patched:
+            patched.setattr(PostgresqlConnection, "execute", lose)
+            with pytest.raises(InDoubt, match="the change may be made or not"):
+                graph.allocate("slot/core", job="unsure")
+        with pytest.raises(StoreUnreachable, match="cannot be reached, or ended the connection"):
+            graph.allocate("slot/core", job="none")
+        link.heal()
+        graph.allocate("slot/core", job="last")
+        assert graph.jobs() == open_store(url, clock=fixed(0)).load().jobs() == ["first", "unsure", "last"]
+
+
+@pytest.mark.parametrize(
+    ("option", "expected_ms"), [("", 1000 * limits.POSTGRESQL_DEAD_SECONDS), ("?tcp_user_timeout=5000", 5000)]
+)
+def test_a_connection_to_a_server_that_is_cut_off_ends(url: str, option: str, expected_ms: int) -> None:
+    db = open_store(url + option).database.attach("full")
+    assert isinstance(db, PostgresqlConnection)
+    with closing(db), socket.socket(fileno=os.dup(db.db.pgconn.socket)) as connected:
+        assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == expected_ms
+        assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == limits.POSTGRESQL_DEAD_SECONDS // 4
