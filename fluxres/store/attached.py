@@ -34,8 +34,9 @@ from fluxres.model.resource_graph import ResourceGraph
 from fluxres.store import encoding, journal, mailbox, records
 from fluxres.store.database import Durability
 from fluxres.store.lock import Notify
-from fluxres.store.store import WEIGHT_MAX, Change, Store, open_store
+from fluxres.store.store import Store, open_store
 from fluxres.store.url import is_store_url
+from fluxres.store.writing import WEIGHT_MAX, Change
 
 T = TypeVar("T")
 

@@ -33,7 +33,8 @@ from fluxres.store import changes as documents
 from fluxres.store.changes import Mark, Pending
 from fluxres.store.disk import write_whole
 from fluxres.store.encoding import RecordColumns
-from fluxres.store.store import Position, Saved, Store
+from fluxres.store.rows import Saved
+from fluxres.store.store import Position, Store
 from fluxres.store.url import is_store_url
 from fluxres.syntax.moment import EPOCH_FROM_S
 

@@ -22,7 +22,7 @@ from fluxres.model import changes
 from fluxres.store import open_store
 from fluxres.store.attached import Attached
 from fluxres.store.sqlite import SqliteConnection
-from fluxres.store.store import Change
+from fluxres.store.writing import Change
 from tests.store.conftest import KINDS
 from tests.store.graphs import change, fingerprint, machine
 
