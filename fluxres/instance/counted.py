@@ -122,6 +122,9 @@ class CountedInventory:
     def reserve(self, key: int, ask: int, duration: int, now: int) -> int | None:
         if not self.is_up:
             return None
+        kept, rows = self._reserved.get(key), self._rows
+        if kept is not None and rows is not None and self._is_fitted(kept, ask, duration, now):
+            return self._fit_again(kept, rows, duration, now)
         self.unreserve(key)
         if not self._reserved and not self.ahead:
             return self._reserve_first(key, ask, duration, now)
@@ -129,10 +132,29 @@ class CountedInventory:
         start = rows.earliest(ask, duration)
         if start is None:
             return None
-        end = min(start + duration, FOREVER)
-        rows.change(start, end, -ask)
-        self._reserved[key] = Hold(key, start, end, ask)
+        self._put(Hold(key, start, min(start + duration, FOREVER), ask), rows)
         return start
+
+    def _is_fitted(self, kept: Hold, ask: int, duration: int, now: int) -> bool:
+        return kept.start >= now and kept.end == min(kept.start + duration, FOREVER) and kept.count == ask
+
+    def _fit_again(self, kept: Hold, rows: AvailableCounts, duration: int, now: int) -> int:
+        """Move a reservation to the earliest start, beside all others; it needs no room where it is already."""
+        freed = rows.freed_since(kept.key)
+        if freed > now:
+            start = rows.earliest(kept.count, duration, min(freed, kept.start), kept.start)
+            if start is not None:
+                self.unreserve(kept.key)
+                self._put(Hold(kept.key, start, min(start + duration, FOREVER), kept.count), rows)
+                return start
+        rows.note_fitted(kept.key)
+        return kept.start
+
+    def _put(self, hold: Hold, rows: AvailableCounts) -> None:
+        self._rows = rows
+        rows.change(hold.start, hold.end, -hold.count)
+        rows.note_fitted(hold.key)
+        self._reserved[hold.key] = hold
 
     def places(self) -> dict[int, Hold]:
         return dict(self._reserved)
@@ -187,6 +209,8 @@ class CountedInventory:
         if ask > self.free or not self.is_up:
             return None
         del self._reserved[key]
+        if self._rows is not None:
+            self._rows.forget(key)
         self._drop_rows()
         hold = Hold(key, now, end, ask)
         self.free -= ask
@@ -198,6 +222,8 @@ class CountedInventory:
         if reserved is not None:
             if self._rows is not None:
                 self._rows.change(reserved.start, reserved.end, reserved.count)
+                self._rows.note_freed(reserved.end)
+                self._rows.forget(key)
             self._drop_rows()
 
     def _drop_rows(self) -> None:
@@ -253,6 +279,7 @@ class CountedInventory:
             self.free += claim.count
             if self._rows is not None:
                 self._rows.change(now, claim.end, claim.count)
+                self._rows.note_freed(claim.end)
             elif self._reserved:
                 (only,) = self._reserved.values()
                 if only.start < claim.end:

@@ -160,20 +160,44 @@ class NamedInventory:
     # -- reserving ---------------------------------------------------------------------------------------------------
 
     def reserve(self, key: int, ask: int, duration: int, now: int) -> int | None:
-        self.unreserve(key)
+        kept = self._reserved.get(key)
+        if kept is None:
+            self.unreserve(key)  # by number, perhaps
+        elif self._is_still_earliest(kept, ask, duration, now):
+            return kept.start
+        else:
+            self._take_out(kept)
         found = (
             self._earliest_alone(ask, now)
             if not self._reserved and not self.ahead
             else self._all_rows(now).earliest(ask, duration, self._usable, self._choose)
         )
+        rows = self._rows
+        if rows is not None and kept is not None and found != (kept.start, kept.units):
+            rows.note_freed(kept.end)
         if found is None:
             self._drop_rows()
             return None
         start, units = found
         hold = self._reserved[key] = Hold(key, start, min(start + duration, FOREVER), ask, units)
-        if self._rows is not None:
-            self._rows.take(start, hold.end, units)
+        if rows is not None:
+            rows.take(start, hold.end, units)
+            rows.note_fitted(key)
         return start
+
+    def _is_still_earliest(self, kept: Hold, ask: int, duration: int, now: int) -> bool:
+        """Whether a search would surely find the same pools at the same start again.
+
+        What was freed since the last one is over before that start, and leaves too little for an earlier one.
+        """
+        rows = self._rows
+        if rows is None or kept.start < now or kept.end != min(kept.start + duration, FOREVER) or kept.count != ask:
+            return False
+        freed = rows.freed_since(kept.key)
+        if freed > now and (freed > kept.start or rows.may_begin(ask, duration, freed, kept.start)):
+            return False
+        rows.note_fitted(kept.key)
+        return True
 
     def places(self) -> dict[int, Hold]:
         """Pools by key; without a reservation by number."""
@@ -245,6 +269,8 @@ class NamedInventory:
         if reserved.units & ~(self.free & self._usable):
             return None
         del self._reserved[key]
+        if self._rows is not None:
+            self._rows.forget(key)
         self._drop_rows()
         self._mark_held(reserved)
         return reserved
@@ -252,11 +278,18 @@ class NamedInventory:
     def unreserve(self, key: int) -> None:
         if self._shadow is not None and self._shadow[2] == key:
             self._shadow = None
-        reserved = self._reserved.pop(key, None)
+        reserved = self._reserved.get(key)
         if reserved is not None:
+            self._take_out(reserved)
             if self._rows is not None:
-                self._rows.give(reserved.start, reserved.end, reserved.units)
-            self._drop_rows()
+                self._rows.note_freed(reserved.end)
+                self._rows.forget(key)
+
+    def _take_out(self, reserved: Hold) -> None:
+        del self._reserved[reserved.key]
+        if self._rows is not None:
+            self._rows.give(reserved.start, reserved.end, reserved.units)
+        self._drop_rows()
 
     def _drop_rows(self) -> None:
         if not self._reserved:
@@ -337,6 +370,7 @@ class NamedInventory:
             self.free_count += count
             if self._rows is not None:
                 self._rows.give(now, claim.end, claim.units)
+                self._rows.note_freed(claim.end)
             shadow = self._shadow
             if shadow is not None and shadow[0] < claim.end:
                 self._shadow = (shadow[0], shadow[1] + count, shadow[2])

@@ -670,7 +670,7 @@ class Queue:
         while head < end and jobs[head].state is not waits:
             head += 1
         self._head = head
-        if head > 64 and 2 * head > end:
+        if 8 * head > end:  # jobs that have started would stay in memory
             del jobs[:head]
             self._head = 0
         if len(jobs) - self._head > 2 * self._count + 64:

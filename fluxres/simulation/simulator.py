@@ -235,6 +235,8 @@ class Result:
 # -- the simulator ------------------------------------------------------------------------------------------------------
 
 _SHOWN_EVERY = 1024
+_ENDS_OUT_OF_ORDER: Final = (exclusions.OVERHEADS, exclusions.EVENTS, exclusions.PREEMPTION, exclusions.RESIZING)
+"""Features with which records come later than the ends of all that jobs held."""
 _AHEAD_LEAST = 64
 
 
@@ -337,7 +339,7 @@ class Simulator:
         )
         self.instance.measure_in(self.machine.unit)
         self.schedule = Schedule() if keep else None
-        self.running = RunningMetrics(self.machine.count)
+        self.running = RunningMetrics(self.machine.count, is_ordered=self.features.isdisjoint(_ENDS_OUT_OF_ORDER))
         self.losses = LossSink()
         self.predictions = ErrorSink()
         own = (self.running, self.losses, *([self.schedule] if self.schedule is not None else ()))

@@ -171,6 +171,9 @@ def _text(source: Source) -> str:
     text = os.fspath(source) if isinstance(source, str | os.PathLike) else source
     if not isinstance(text, str):
         raise UsageError(f"expected a path or the URL of a store, got {type(source).__name__}", hint="such as 'cluster.yaml'")
+    if text.startswith(("http://", "https://")):
+        hint = "`fluxres.connect` is for servers; commands take one as --store"
+        raise UsageError("is a server, and not a file or a store", where=text, hint=hint)
     return text
 
 
