@@ -319,6 +319,8 @@ CASE: Final = "case"
 _KEY_LENGTH: Final = 80
 """Of the settings in the name of a directory; more are cut."""
 _FILE: Final = re.compile(r"\.(ya?ml|json|xml|graphml|swf|csv)(\.(gz|zst|xz))?\Z")
+_FOLDER: Final = re.compile(r"(?<![^:,=])[^:,=]*/(?=[^/:,=]+\.(?:py|ya?ml|json|swf)(?:\.(?:gz|zst|xz))?(?:[:,]|\Z))")
+"""The folder of a file that a text names: a study and its copy with the results, which has absolute paths, say the same."""
 _PLAIN: Final = re.compile(r"[^A-Za-z0-9._=,+-]+")
 
 
@@ -495,6 +497,8 @@ def value_text(value: object) -> str:
 
     >>> value_text(["easy", "fcfs"]), value_text(True), value_text({"file": "data/KTH.swf"}), value_text({"fixed_s": 0.02})
     ('easy+fcfs', 'true', 'KTH', 'fixed_s=0.02')
+    >>> value_text("mine/fair.py:Fair:age=2"), value_text("node=36/core=32"), value_text("resample:file=/data/KTH.swf,weeks=4")
+    ('fair.py:Fair:age=2', 'node=36/core=32', 'resample:file=KTH.swf,weeks=4')
     """
     if isinstance(value, dict):
         for name in ("name", "file"):
@@ -507,7 +511,7 @@ def value_text(value: object) -> str:
     if value is None or isinstance(value, bool):
         return shown(value)
     text = str(value)
-    return Path(text).name.split(".")[0] if _FILE.search(text) else text
+    return Path(text).name.split(".")[0] if _FILE.search(text) and "=" not in text else _FOLDER.sub("", text)
 
 
 def default_of(field: msgspec.structs.FieldInfo) -> object:
