@@ -527,6 +527,7 @@ class Link:
     def read(self, clock: Clock) -> tuple[ResourceGraph, bool]:
         """The stored graph, and whether its shape is still that of the last read."""
         if self.is_lost:
+            self._rows.db.close()
             self._rows.db = self._database.attach(self._durability)
         with self._snapshot() as rows:
             row = self._current(rows)
