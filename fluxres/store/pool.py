@@ -63,6 +63,8 @@ class Pool:
             raise StoreBusy(said, where=self._url, hint="try again")
         try:
             with self._guard:
+                if self._idle and self._idle[-1].is_ended:
+                    _close(self._taken_idle())
                 found = self._idle.pop() if self._idle else None
             return self._connect() if found is None else found
         except BaseException:

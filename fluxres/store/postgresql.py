@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -105,6 +106,15 @@ class PostgresqlConnection(SqlConnection):
     @property
     def is_lost(self) -> bool:
         return self.db.closed
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the server has ended it while nobody asked: there is something to read, the end."""
+        if self.db.closed:
+            return True
+        asked = select.poll()
+        asked.register(self.db.fileno(), select.POLLIN)
+        return bool(asked.poll(0))
 
     @property
     def in_transaction(self) -> bool:
