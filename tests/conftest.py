@@ -5,6 +5,7 @@ The options are here and not in `tests/conformance`, because pytest reads option
 
 from __future__ import annotations
 
+import gc
 import linecache
 import os
 import signal
@@ -51,13 +52,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """The number of processes for `--numprocesses=auto`: one more than cores for a complete run, else only this one.
+    """The number of processes for `--numprocesses=auto`: two more than cores for a complete run, else only this one.
 
     Tests of programs and servers wait for these for more than half of their time.  Runs of a few files end before other
     processes have started, and tests that measure or print must run here.
     """
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and "not bench" in config.option.markexpr
-    return len(os.sched_getaffinity(0)) + 1 if whole else 0
+    return len(os.sched_getaffinity(0)) + 2 if whole else 0
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long tests first: one that begins last would leave the other processes idle."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+def pytest_collection_finish() -> None:
+    """The items of a complete run are a million objects, through which each full collection would go again."""
+    gc.collect()
+    gc.freeze()
 
 
 LONGEST_ID = 72

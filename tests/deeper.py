@@ -1,6 +1,7 @@
-"""A pytest option for more examples: `--deeper 10` runs ten times as many of each Hypothesis test and state machine.
+"""A pytest option for the number of examples: `--deeper 10` runs ten times as many of each Hypothesis test and state machine.
 
-Almost every test sets its own number of examples, therefore a Hypothesis profile would not reach them.
+Almost every test sets its own number of examples, therefore a Hypothesis profile would not reach them. By default a run tries
+half of them, with another seed each time; a campaign tries ten times as many.
 """
 
 from __future__ import annotations
@@ -10,24 +11,35 @@ import unittest
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
+TIMES = 0.5
+FEW = 20
+"""Tests with no more examples than this keep all of them."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--deeper",
         metavar="TIMES",
-        type=int,
-        default=1,
-        help="how many times the examples of each Hypothesis test and state machine",
+        type=float,
+        default=TIMES,
+        help=f"how many times the examples of each Hypothesis test and state machine (default: {TIMES})",
     )
+
+
+@pytest.fixture
+def deeper(request: pytest.FixtureRequest) -> float:
+    """The option, for tests that try random cases without Hypothesis."""
+    times: float = request.config.getoption("deeper")
+    return times
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     times = config.getoption("deeper")
-    if times != 1:
-        # One function is several items if it has parameters.
-        for owner, attribute in {place for item in items for place in _settings_of(item)}:
-            found = getattr(owner, attribute)
-            setattr(owner, attribute, settings(found, max_examples=times * found.max_examples))
+    # One function is several items if it has parameters.
+    for owner, attribute in {place for item in items for place in _settings_of(item)}:
+        found = getattr(owner, attribute)
+        few = min(FEW, found.max_examples)
+        setattr(owner, attribute, settings(found, max_examples=max(few, round(times * found.max_examples))))
 
 
 def _settings_of(item: pytest.Item) -> list[tuple[object, str]]:

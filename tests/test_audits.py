@@ -410,8 +410,8 @@ def a_level_that_miscounts_what_is_used_below(g: ResourceGraph, source: Random) 
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_check_names_the_rule_and_the_pool(name: str) -> None:
-    for seed in range(STATES):
+def test_check_names_the_rule_and_the_pool(name: str, deeper: float) -> None:
+    for seed in range(round(STATES * deeper)):
         source = Random(seed)
         graph = state(source)
         assert graph.check() == []
@@ -481,8 +481,8 @@ def a_draw_for_a_pool_that_is_not_there(g: ResourceGraph, source: Random) -> Nam
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_rule_f2_check_names_the_supplier_of_a_draw_without_consumer(name: str) -> None:
-    for seed in range(STATES):
+def test_rule_f2_check_names_the_supplier_of_a_draw_without_consumer(name: str, deeper: float) -> None:
+    for seed in range(round(STATES * deeper)):
         source = Random(seed)
         graph = supplied(source)
         assert graph.check() == []
@@ -754,8 +754,8 @@ def a_rule_that_the_graph_of_a_child_breaks(tree: Tree, source: Random) -> Named
 
 
 @pytest.mark.parametrize("name", TREES)
-def test_check_names_the_rule_the_instance_and_the_pool(name: str) -> None:
-    for seed in range(STATES):
+def test_check_names_the_rule_the_instance_and_the_pool(name: str, deeper: float) -> None:
+    for seed in range(round(STATES * deeper)):
         source = Random(seed)
         tree = Tree(source)
         assert tree.top.check() == []
@@ -983,8 +983,8 @@ def a_waiting_job_that_holds_what_is_not_reserved(busy: Busy, source: Random) ->
 
 
 @pytest.mark.parametrize("name", BUSY)
-def test_rule_j1_and_t1_check_names_the_instance_and_the_job_or_the_pool(name: str) -> None:
-    for seed in range(STATES):
+def test_rule_j1_and_t1_check_names_the_instance_and_the_job_or_the_pool(name: str, deeper: float) -> None:
+    for seed in range(round(STATES * deeper)):
         source = Random(seed)
         busy = Busy(source)
         assert busy.top.check() == []

@@ -1,4 +1,4 @@
-"""`--deeper`: every kind of Hypothesis test runs a multiple of its examples, a plain test runs once."""
+"""`--deeper`: every kind of Hypothesis test runs a multiple of its examples, half by default, a plain test runs once."""
 
 from __future__ import annotations
 
@@ -50,6 +50,12 @@ TestMachine = Machine.TestCase
 TestMachine.settings = settings(max_examples=3, stateful_step_count=2, database=None)
 
 
+@settings(max_examples=60, database=None)
+@given(wide)
+def test_many(n):
+    runs["many"] += 1
+
+
 def test_plain():
     runs["plain"] += 1
 
@@ -59,14 +65,14 @@ def test_counts():
 """
 
 
-@pytest.mark.parametrize("times", [1, 3])
-def test_every_hypothesis_test_runs_a_multiple_of_its_examples(pytester: pytest.Pytester, times: int) -> None:
+@pytest.mark.parametrize("times", [None, 1, 3])
+def test_every_hypothesis_test_runs_a_multiple_of_its_examples(pytester: pytest.Pytester, times: int | None) -> None:
     once = {"own": 7, "a": 5, "b": 5, "method": 4, "machine": 3}
-    counts = {name: count * times for name, count in once.items()} | {"plain": 1}
+    counts = {name: count * (times or 1) for name, count in once.items()} | {"many": 60 * times if times else 30, "plain": 1}
     pytester.makepyfile(INNER.replace("{counts}", str(counts)))
-    option = [] if times == 1 else ["--deeper", str(times)]
+    option = [] if times is None else ["--deeper", str(times)]
     found = pytester.runpytest_inprocess("-p", "tests.deeper", "-p", "no:cacheprovider", *option)
-    found.assert_outcomes(passed=7)
+    found.assert_outcomes(passed=8)
 
 
 def test_busy_machine_fails_no_test() -> None:

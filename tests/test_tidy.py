@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -26,17 +27,6 @@ NEVER_RAISED = {"FluxresError"}  # the base class: raised errors are more specif
 
 
 @cache
-def nodes() -> list[tuple[Path, ast.AST]]:
-    """Every node of every module."""
-    return [(path, node) for path in MODULES for node in ast.walk(ast.parse(TEXTS[path], str(path)))]
-
-
-@cache
-def calls() -> list[tuple[Path, ast.Call]]:
-    return [(path, node) for path, node in nodes() if isinstance(node, ast.Call)]
-
-
-@cache
 def words(path: Path) -> set[str]:
     return set(re.findall(r"\w+", TEXTS[path]))
 
@@ -55,31 +45,67 @@ def called(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
-def test_every_module_has_a_docstring() -> None:
-    trees = [(path, node) for path, node in nodes() if isinstance(node, ast.Module)]
-    assert len(trees) == len(MODULES)
-    assert [place(path) for path, tree in trees if not ast.get_docstring(tree)] == []
-
-
-def test_only_commands_print() -> None:
-    assert [place(path, call) for path, call in calls() if called(call) == "print" and not in_cli(path)] == []
-
-
 def imports_time(node: ast.AST) -> bool:
     if isinstance(node, ast.Import):
         return any(alias.name == "time" for alias in node.names)
     return isinstance(node, ast.ImportFrom) and node.module == "time"
 
 
+@dataclass
+class Found:
+    """What one walk through the syntax trees of all modules finds; the trees are too large to keep.
+
+    Attributes:
+        called: the last names of the functions that modules other than errors.py call.
+    """
+
+    undocumented: list[str] = field(default_factory=list)
+    prints: list[str] = field(default_factory=list)
+    time_imports: list[str] = field(default_factory=list)
+    clocks_read: list[str] = field(default_factory=list)
+    called: set[str] = field(default_factory=set)
+
+
+@cache
+def found() -> Found:
+    made = Found()
+    for path in MODULES:
+        tree = ast.parse(TEXTS[path], str(path))
+        if not ast.get_docstring(tree):
+            made.undocumented.append(place(path))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                note_call(made, path, node)
+            elif imports_time(node) and path != PACKAGE / "clock.py":
+                made.time_imports.append(place(path, node))
+    return made
+
+
+def note_call(made: Found, path: Path, call: ast.Call) -> None:
+    name = called(call)
+    if path.name != "errors.py":
+        made.called.add(name)
+    if name == "print" and not in_cli(path):
+        made.prints.append(place(path, call))
+    is_clock = name in ("now", "utcnow", "today") and READS_A_CLOCK.search(ast.unparse(call.func))
+    if is_clock and path != PACKAGE / "clock.py":
+        made.clocks_read.append(place(path, call))
+
+
+def test_every_module_has_a_docstring() -> None:
+    assert found().undocumented == []
+
+
+def test_only_commands_print() -> None:
+    assert found().prints == []
+
+
 def test_only_the_clock_reads_time() -> None:
-    others = [path for path in MODULES if path != PACKAGE / "clock.py"]
-    imported = [place(path, node) for path, node in nodes() if imports_time(node) and path in others]
-    read = [
-        place(path, call)
-        for path, call in calls()
-        if called(call) in ("now", "utcnow", "today") and READS_A_CLOCK.search(ast.unparse(call.func)) and path in others
-    ]
-    assert (imported, read) == ([], [])
+    assert (found().time_imports, found().clocks_read) == ([], [])
+
+
+def test_every_error_is_raised_somewhere() -> None:
+    assert {error.__name__ for error in STATUS} - found().called == NEVER_RAISED
 
 
 def test_nothing_is_left_unfinished() -> None:
@@ -98,9 +124,3 @@ def test_every_bound_is_checked_and_hit_by_a_test(bound: str) -> None:
     tests = [path for path in TESTS if path not in general and bound in words(path)]
     assert holders, f"no module holds {bound}"
     assert tests, f"no test names {bound}"
-
-
-@pytest.mark.parametrize("error", [error.__name__ for error in STATUS])
-def test_every_error_is_raised_somewhere(error: str) -> None:
-    raised = any(called(call) == error for path, call in calls() if path.name != "errors.py")
-    assert raised != (error in NEVER_RAISED)

@@ -52,7 +52,7 @@ def test_the_specs_name_the_tests_that_hold_them() -> None:
 def test_every_rule_has_a_test_of_its_name() -> None:
     text = (SPECS / "rules.md").read_text(encoding="utf-8")
     rules = re.findall(r"^## ([A-Z]\d) ", text, re.MULTILINE)
-    names = [function.name for function in traceability.functions(TESTS)]
+    names = [function.name for function in traceability.functions(TESTS, "def test_rule_")]
     later = {"N1"}  # nesting is not built yet
     without = [rule for rule in rules if not any(re.match(rf"test_rule_{rule.lower()}(_|$)", name) for name in names)]
     assert " ".join(rules) == "A1 A2 A3 A4 A5 A6 A7 A8 F1 F2 F3 C1 M1 S1 N1 T1 T2 J1 P1 P2 H1 H2 D1 E1"

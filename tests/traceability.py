@@ -70,10 +70,11 @@ def required(specs: Path) -> list[Requirement]:
     return [requirement for name in SPECS if (specs / name).exists() for requirement in read(specs / name).requirements]
 
 
-def functions(tests: Path) -> Iterator[ast.FunctionDef]:
-    """Every function below a folder of tests."""
+def functions(tests: Path, text: str) -> Iterator[ast.FunctionDef]:
+    """Every function of the files below a folder of tests that contain a text."""
     for path in sorted(tests.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+        source = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(source, str(path))) if text in source else ():
             if isinstance(node, ast.FunctionDef):
                 yield node
 
@@ -81,7 +82,7 @@ def functions(tests: Path) -> Iterator[ast.FunctionDef]:
 def marked(tests: Path) -> dict[str, list[str]]:
     """Requirement id -> names of the test functions that carry it as `@pytest.mark.rfc(id, …)`."""
     holders: dict[str, list[str]] = defaultdict(list)
-    for function in functions(tests):
+    for function in functions(tests, "mark.rfc"):
         for decorator in function.decorator_list:
             if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "pytest.mark.rfc":
                 for argument in decorator.args:

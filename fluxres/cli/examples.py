@@ -194,7 +194,11 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         Example("Run them, or what is left of them", "fluxres experiment run study.yaml --out results"),
         Example("Write the report again", "fluxres experiment report results"),
     ),
-    "instance": (Example("Jobs of a model, in real time", "fluxres instance run ensemble:jobs=4,run=0.1s --machine 2"),),
+    "instance": (
+        Example("Begin a scheduler on the graph in use", "fluxres instance create main --queue-policy fairshare"),
+        Example("List the schedulers of the graph", "fluxres instance list"),
+        Example("Jobs of a model, in real time", "fluxres instance run ensemble:jobs=4,run=0.1s --machine 2"),
+    ),
     "hierarchy": (
         Example("The instances of two topologies, without running them", "fluxres hierarchy -N 16 -c 8 -T 2 -T 2x2 --dry-run"),
         Example("Compare one instance with two below it", "fluxres hierarchy -N 4 -c 4 -T 2 -J 64 --job sleep:0.01"),

@@ -64,7 +64,7 @@ COMMANDS: Final = {
     "simulate": "Simulate a workload on a machine.",
     "workload": "Convert a workload, or write the jobs of a model.",
     "experiment": "Run the simulations described by a study, and compare them.",
-    "instance": "Run the jobs of a workload in one instance, in real time.",
+    "instance": "Keep schedulers with queues on a graph, or run a workload in one.",
     "hierarchy": "Run jobs in nested instances, each a separate process.",
     "convert": "Convert a file from one format to another.",
     "formats": "List the file formats.",

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta, Struct
+from msgspec.json import encode
 
 from fluxres import limits
 from fluxres.documents import typed, yaml_document
@@ -249,6 +250,11 @@ def load(source: str | Path | bytes) -> Accounting:
     """
     document = yaml_document.load(source)
     return typed.convert(document, Accounting).require_valid(document)
+
+
+def of(values: Mapping[str, Any]) -> Accounting:
+    """The rules in a mapping, as a file has them. Errors: InputError."""
+    return load(encode(values))
 
 
 def _problems(rules: Accounting) -> Iterator[tuple[tuple[Key, ...], str]]:

@@ -11,13 +11,17 @@ Algorithm".)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import inf, log
 from typing import Final
 
 from fluxres.instance.accounting import ROOT, Accounting
 
 _NO_RULES: Final = Accounting()
+Account = tuple[str, str | None]
+"""An account and a user of it."""
+Used = tuple[float, int, float]
+"""What a user had used at a moment, the units that its jobs held then, and that moment in seconds."""
 
 
 class Usage:
@@ -81,7 +85,7 @@ class FairShares:
         self.half_life_s = half_life_s
         self.root = Node(None, 1, is_user=False)
         self._accounts: dict[str, Node] = {ROOT: self.root}
-        self._users: dict[tuple[str, str | None], Node] = {}
+        self._users: dict[Account, Node] = {}
         self._ranks: tuple[float, dict[Node, float]] | None = None
         for name in self.rules.accounts:
             self._account(name)
@@ -110,6 +114,28 @@ class FairShares:
         while at is not None:
             at.usage.charge(change, now_s, self.half_life_s)
             at = at.above
+        self._ranks = None
+
+    def used_by(self, user: str | None, account: str | None) -> tuple[Account, Used]:
+        """To whom the jobs of a user in an account are charged, and what has been used there."""
+        one = self._user(user, account).usage
+        return (self.rules.account_of(user, account), user), (one.amount, one.rate, one.since_s)
+
+    def used(self) -> dict[Account, Used]:
+        """What each user has used."""
+        return {key: (one.usage.amount, one.usage.rate, one.usage.since_s) for key, one in self._users.items()}
+
+    def resume(self, known: Mapping[Account, Used]) -> None:
+        """Go on with what users have used by an earlier instance; that of accounts is the sum."""
+        for (account, user), (amount, rate, since_s) in known.items():
+            at: Node | None = self._user(user, account)
+            while at is not None:
+                usage, other = at.usage, Usage()
+                other.amount, other.rate, other.since_s = amount, rate, since_s
+                now_s = max(usage.since_s, since_s)
+                usage.amount = usage.at(now_s, self.half_life_s) + other.at(now_s, self.half_life_s)
+                usage.rate, usage.since_s = usage.rate + rate, now_s
+                at = at.above
         self._ranks = None
 
     def _known(self, user: str | None, account: str | None) -> Node | None:

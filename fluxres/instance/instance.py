@@ -134,7 +134,8 @@ class Instance(Tabular):
     """Whether the job in the parent has finished, and only waits for this instance to close."""
     external_jobs: frozenset[str] = frozenset()
     """The names of jobs of others that hold something in the graph; this instance does not use them for its own jobs."""
-    _measure: str | None = None
+    measure: str | None = None
+    """The type in whose units sizes were asked for; None for the default of the inventory."""
     announced = FOREVER
     """When the next event is due, as announced to the Timekeeper."""
 
@@ -456,10 +457,10 @@ class Instance(Tabular):
             raise StaleHandle("this instance is ending")
         if (wanted is None) == (pools is None):
             raise UsageError("expected a request or pools", where=self.address)
-        one = Request(parse_shape(f"slot=1/{self._measure or 'node'}")) if wanted is None else as_request(wanted)
+        one = Request(parse_shape(f"slot=1/{self.measure or 'node'}")) if wanted is None else as_request(wanted)
         if pools is None:
             ask = self._ask(one)
-        elif self.is_adaptive and not self._jobs and self._measure is not None:
+        elif self.is_adaptive and not self._jobs and self.measure is not None:
             self._adapt(one)
         job = Job(self, self._new_id(now), one, length, now, URGENCY_DEFAULT, name, user, payload)
         job.is_booking = True
@@ -495,9 +496,13 @@ class Instance(Tabular):
         self._adapt(None)
         return self.inventory.reserve_pools_ahead(number, vertices, start, end, self.now)
 
-    def _begin_ahead(self, job: Job) -> None:
-        """Start the job of an advance reservation, or try again soon if a job that is late holds some of it."""
-        self._free_lapsed(self.now)
+    def _begin_ahead(self, job: Job, moment: int) -> None:
+        """Start the job of an advance reservation, or try again soon if a job that is late holds some of it.
+
+        Args:
+            moment: at which that was due; limits after it are still to be handled.
+        """
+        self._free_lapsed(moment)
         claim = self.inventory.begin_ahead(job.number, self.now)
         if claim is None:
             self._wait_until(self.now + ticks(OVERTIME_S), job)
@@ -547,9 +552,9 @@ class Instance(Tabular):
         before.clear()
         self.queue.reservations_dropped()
         if not self._jobs and request is not None:
-            self.inventory = fastest(self._graph, self.match_policy, request, self._measure)
+            self.inventory = fastest(self._graph, self.match_policy, request, self.measure)
             return
-        made = GraphInventory(self._graph, self.match_policy, self._measure)
+        made = GraphInventory(self._graph, self.match_policy, self.measure)
         for job in self._jobs.values():
             job.ask = job.request  # without a check: it was feasible when it was submitted
             if job.sizes is not None:
@@ -1244,11 +1249,12 @@ class Instance(Tabular):
 
     def _end_wait(self) -> None:
         """Handle the begin time of a job."""
-        job = self._jobs.get(heappop(self._timers)[1])
+        moment, number = heappop(self._timers)
+        job = self._jobs.get(number)
         if job is None or job.state is not State.DEPEND:
             return
         if job.number in self.inventory.ahead:
-            self._begin_ahead(job)
+            self._begin_ahead(job, moment)
         elif self.dependencies.due(job, self.now):
             self._depend(job)
 
@@ -1398,7 +1404,7 @@ class Instance(Tabular):
     @writing
     def measure_in(self, type_name: str | None) -> None:
         """Measure the size of jobs in units of a type; default: in cores, or in what the inventory allocates."""
-        self._measure = type_name
+        self.measure = type_name
         self.inventory.measure_in(type_name)
 
     @writing
@@ -1528,7 +1534,7 @@ class Instance(Tabular):
             passes=passes,
         )
 
-    def make_child(
+    def make_child(  # noqa: PLR0913 - one option each
         self,
         found: Job,
         now: int,
@@ -1541,10 +1547,15 @@ class Instance(Tabular):
         sink: Callable[[Job], None] | None = None,
         events: Callable[[Job, JobEvent], None] | bool | None = None,
         passes: str | None = None,
+        is_again: bool = False,
     ) -> Instance:
-        """`spawn` after `enter`, for a running job without a child."""
+        """`spawn` after `enter`, for a running job without a child.
+
+        Args:
+            is_again: its child was there before, and may have returned everything.
+        """
         self.holdings.record_job(found)
-        graph = joining.copy_job(self._graph, fluid.encode(found.number), now, linked=True)
+        graph = joining.copy_job(self._graph, fluid.encode(found.number), now, linked=True, may_be_empty=is_again)
         graph.lock = self.lock  # a change in one instance may affect all above it
         upstream = graph.records.upstream = ParentSupply(found, graph)
         upstream.refresh()
@@ -1562,23 +1573,25 @@ class Instance(Tabular):
             passes=passes if passes is not None else self.passes,
         )
         child.write_lock = self.write_lock
-        child.measure_in(self._measure)
-        if (linked := graph.structure.accounts.linked) is not None and linked.any():
-            self.time.has_suppliers = True
+        child.measure_in(self.measure)
         upstream.on_change = child._note_elsewhere
         is_first = not self._children
         found.child = self._children[found.number] = child
         self.holdings.suppliers[found.number] = upstream
         child._join(self, found)
+        child._note_suppliers()
         if is_first:
             pool_states.remember(self.holdings)
         return child
 
-    def resume(self, jobs: Iterable[tuple[Job, Hold | None, list[tuple[str, int]], list[Dependency]]]) -> None:
+    def resume(
+        self, jobs: Iterable[tuple[Job, Hold | None, list[tuple[str, int]], list[Dependency]]], expires: int = FOREVER
+    ) -> None:
         """Take over the jobs of an earlier instance on this graph, in their states, before anything else is done.
 
         Args:
-            jobs: each with its claim and what it holds if it runs, and the dependencies that it waits for.
+            jobs: each with its claim and what it holds if it runs or is reserved ahead, and the dependencies that it waits for.
+            expires: what `set_expiration` set, in ticks.
         """
         known = sorted(jobs, key=lambda one: (one[0].state is not State.INACTIVE, one[0].number))
         for job, hold, pools, _ in known:
@@ -1591,7 +1604,18 @@ class Instance(Tabular):
             self._jobs[job.number], job.ask = job, job.request
             if hold is not None:
                 assert isinstance(self.inventory, GraphInventory)
-                job.claim = self.inventory.adopt(job.number, hold, pools, is_disputed=False)
+                is_running = job.state in states.RUNNING
+                claim = self.inventory.adopt(job.number, hold, pools, is_disputed=False, is_running=is_running)
+                claim.count = hold.count
+                if is_running:
+                    job.claim = claim
+                else:
+                    self.inventory.ahead[job.number] = claim
+                    self._wait_until(hold.start, job)
+            if self.ledger is not None and not job.is_booking:
+                self.ledger.submitted(job)
+                if job.claim is not None:
+                    self.ledger.started(job)
         for job, _, _, waits_for in known:
             for dependency in waits_for:
                 self.dependencies.add(job, dependency, self._jobs, self.time.now)
@@ -1602,6 +1626,8 @@ class Instance(Tabular):
                 if job.urgency != URGENCY_HELD:
                     self.queue.add(job)
         self.now = self.time.now
+        self.expires_given = expires
+        self._expire_at(min(expires, self.expires))
         self._refresh()
         self.announce(self.next_event())
         self.owe_pass()
@@ -1669,7 +1695,13 @@ class Instance(Tabular):
                 return parts.grow_interchangeably(self, upstream, parent, ask)
             return parts.grow(self, upstream, wanted, parent.match_policy)
         finally:
+            self._note_suppliers()
             self._follow_up()
+
+    def _note_suppliers(self) -> None:
+        """Note that a child draws from suppliers that it shares with others."""
+        linked = self._graph.structure.accounts.linked
+        self.time.has_suppliers = self.time.has_suppliers or (linked is not None and bool(linked.any()))
 
     @writing
     def shrink(self, wanted: Targets) -> list[str]:

@@ -20,14 +20,15 @@ its package has an entry point of that name in `fluxres.queue_policies`.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable, Mapping
 from functools import partial
 from operator import attrgetter
 from typing import Final
 
 from fluxres.clock import Length, length_s
 from fluxres.errors import UsageError
-from fluxres.instance.fair_share import FairShares
-from fluxres.instance.job import PRIORITY_MAX, URGENCY_EXPEDITED, Job
+from fluxres.instance.fair_share import Account, FairShares, Used
+from fluxres.instance.job import PRIORITY_MAX, URGENCY_EXPEDITED, Job, Limiter
 from fluxres.instance.queue import Queue, QueuePolicy
 from fluxres.syntax.registry import Registry
 
@@ -295,6 +296,20 @@ class Multifactor(Easy):
             limiter = job.instance.limiter
             self._shares = FairShares(None if limiter is None else limiter.rules, self.half_life_s)
         return self._shares
+
+    def resume(self, limiter: Limiter | None, running: Iterable[Job], used: Mapping[Account, Used]) -> None:
+        """Go on with the running jobs of an earlier instance, and with what users have used there."""
+        self._sizes = {job.number: job.size for job in running}
+        self._shares = FairShares(None if limiter is None else limiter.rules, self.half_life_s)
+        self._shares.resume(used)
+
+    def used_by(self, job: Job) -> tuple[Account, Used]:
+        """To whom a job is charged, and what that user has used."""
+        return self.shares_of(job).used_by(job.user, job.account)
+
+    def used(self) -> dict[Account, Used]:
+        """What each user has used, by account."""
+        return {} if self._shares is None else self._shares.used()
 
     def started(self, job: Job, now_s: float) -> None:
         """Charge the user of a job from now on."""

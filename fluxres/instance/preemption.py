@@ -19,7 +19,7 @@ from fluxres.instance.job import Job, Scheduler
 from fluxres.instance.states import State
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 PREEMPT: Final = "preempt"
 """Type of the exception of a preempted job."""
@@ -36,6 +36,22 @@ class Owner(Scheduler, Protocol):
     def raise_exception(self, job: Job, kind: str, severity: int, note: str) -> None: ...
 
     def requeue_job(self, job: Job, kind: str, note: str) -> None: ...
+
+
+class Preempted(NamedTuple):
+    """A job that makes room for another one, by number.
+
+    Args:
+        started, due, mode, note: as of `Taken`; the start is -1 once its attempt has ended.
+        cause: the number of the job for which it was chosen; 0 for none that waits.
+    """
+
+    number: int
+    started: int
+    due: int
+    mode: str
+    note: str
+    cause: int
 
 
 class Taken(NamedTuple):
@@ -74,6 +90,27 @@ class Preemption:
         """By number of a chosen job, the waiting job for which it was chosen."""
         self._wakeup = -1
         """When jobs stop being exempt, if a pass is due then."""
+
+    def state(self) -> tuple[Preempted, ...]:
+        """What a later instance has to know."""
+        numbers = [number for number in {**self._taken, **self._for} if number in self._instance.running_jobs]
+        found = []
+        for number in sorted(numbers):
+            taken, cause = self._taken.get(number), self._for.get(number)
+            if taken is None or not taken.is_there:
+                taken = Taken(self._instance.running_jobs[number], -1, 0, "", "")
+            found.append(Preempted(number, *taken[1:], 0 if cause is None else cause.number))
+        return tuple(found)
+
+    def resume(self, state: Sequence[Preempted]) -> None:
+        """Go on with what an earlier instance began."""
+        jobs = self._instance.running_jobs
+        for number, started, due, mode, note, cause in state:
+            if cause in jobs:
+                self._for[number] = jobs[cause]
+            if started >= 0 and number in jobs:
+                self._taken[number] = Taken(jobs[number], started, due, mode, note)
+                self._instance.wake_at(due)
 
     def obstacle(self, job: Job) -> str | None:
         """Why a job that was preempted does not start yet."""
@@ -191,6 +228,9 @@ class Preemption:
         job, mode, note = taken.job, taken.mode, taken.note
         if job.state is not State.RUN:
             return  # it is being stopped
+        if job.child is not None:
+            del self._taken[job.number]  # it became an instance meanwhile, and these are not preempted
+            return
         if mode == REQUEUE:
             self._instance.requeue_job(job, PREEMPT, note)
         else:

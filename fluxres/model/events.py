@@ -365,15 +365,19 @@ def _seconds(tick: int | None) -> float | None:
 
 
 def _apply_state(graph: ResourceGraph, e: Event) -> None:
+    if not e["pools"]:
+        return  # of a version that accepted none
     graph.set_state(e["pools"], e["state"], reason=e.get("reason"), user=e.get("user"), since=_seconds(e.get("since")))
 
 
 def _apply_tag(graph: ResourceGraph, e: Event) -> None:
-    graph.tag(e["pools"], e["key"], e["value"])
+    if e["pools"]:
+        graph.tag(e["pools"], e["key"], e["value"])
 
 
 def _apply_untag(graph: ResourceGraph, e: Event) -> None:
-    graph.untag(e["pools"], e["key"])
+    if e["pools"]:
+        graph.untag(e["pools"], e["key"])
 
 
 def _apply_merge(graph: ResourceGraph, e: Event) -> None:
@@ -404,8 +408,9 @@ def _apply_remove_edge(graph: ResourceGraph, e: Event) -> None:
     graph.remove_edge(*_ends(e), relation=e["relation"])
 
 
-def _apply_instance(_graph: ResourceGraph, _e: Event) -> None:
+def _apply_instance(graph: ResourceGraph, e: Event) -> None:
     """What it allocated or freed has events of its own."""
+    graph.changed_instances.add(e["instance"])
 
 
 _APPLY: dict[str, Callable[[ResourceGraph, Event], None]] = {

@@ -78,10 +78,11 @@ def copy(graph: ResourceGraph, v: int, moment: int) -> ResourceGraph:
     return _made(graph, made)
 
 
-def copy_job(graph: ResourceGraph, job: str, moment: int, *, linked: bool = False) -> ResourceGraph:
+def copy_job(graph: ResourceGraph, job: str, moment: int, *, linked: bool = False, may_be_empty: bool = False) -> ResourceGraph:
     """What a job holds at a moment, as a new graph with nothing allocated.
 
     Args:
+        may_be_empty: if it holds nothing, copy the root as a pass-through pool: a child instance may have returned everything.
         linked: copy for a child instance. The suppliers of the job's pools are copied as pass-through pools that give units on
             request, and both ends of each edge of which the job holds units are copied. Otherwise only edges between copied
             pools are copied, as in R.
@@ -89,7 +90,11 @@ def copy_job(graph: ResourceGraph, job: str, moment: int, *, linked: bool = Fals
     Errors: UnknownJob; InsufficientResources when it holds nothing then; UsageError for a maintenance reservation.
     """
     changes.refuse_reservation(graph, job)
-    size = _units_held(graph, job, moment, linked=linked)
+    is_empty = may_be_empty and not graph.records.is_holder(job)
+    size = np.zeros(graph.structure.n, np.int64) if is_empty else _units_held(graph, job, moment, linked=linked)
+    if is_empty or (may_be_empty and not size.any()):
+        root = np.arange(graph.structure.n) == 0
+        return _made(graph, surgery.extract_many(graph.structure, size > 0, size, root)[0])
     if not size.any():
         raise InsufficientResources(
             f"job '{job}' holds nothing at this moment",

@@ -490,6 +490,7 @@ class Instance(_Answer):
     pools: int
     pending: int
     running: int
+    expires: float | None
     job: str | None
     children: list[str]
 
@@ -507,13 +508,21 @@ class JobException(_Answer):
 
 
 class InstanceJob(_Answer):
-    """A job of an instance. Times that are not known, and ends that never come, are null."""
+    """A job of an instance. Times that are not known, and ends that never come, are null.
+
+    `limit_reached` is the limit of the accounting that keeps it waiting; one that `is_booking` was reserved ahead.
+    """
 
     id: str
     state: str
     result: str | None
     name: str | None
     user: str | None
+    account: str | None
+    qos: str | None
+    partition: str | None
+    limit_reached: str
+    is_booking: bool
     urgency: int
     priority: int
     duration: float | None

@@ -1,8 +1,9 @@
 """The events of a graph, as they are written to its journal, for all who follow them.
 
 The journal is the source: an event has the number there, is told only when it is on disk, and those of other processes are told
-as well. One thread reads it for all streams of a graph, woken by each change here and otherwise four times a second. A stream
-keeps the number of the last event that it has sent, so a slow one costs no memory, and one that was cut begins where it ended.
+as well. One thread makes the text for all streams of a graph. It gets the changes of this process from their commits, and reads
+the journal if numbers are missing between them, and otherwise four times a second. A stream keeps the number of the last event
+that it has sent, so a slow one costs no memory, and one that was cut begins where it ended.
 
 A graph of the same name that was created later counts from 1 again. So the id of an event names the graph, too, and no stream
 goes on with the events of another one.
@@ -13,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Final
@@ -24,11 +25,12 @@ from fluxres import limits
 from fluxres.clock import stopwatch
 from fluxres.errors import FluxresError, StaleHandle, StoreConflict
 from fluxres.service.thread_names import show_name
-from fluxres.store import Entry, Position, Store
+from fluxres.store import Entry, Position, Store, journal
+from fluxres.store.writing import Change
 
 _LOOK_EVERY_S: Final = 0.25
 _REST_S: Final = 0.02
-"""Between two looks: under load, one reading of the journal tells of the changes of all this time."""
+"""Between two looks: under load, one look tells of the changes of all this time."""
 _KEPT: Final = 2_000
 """Latest events in memory; a stream that is further behind reads the journal itself."""
 _COMMENT_EVERY_S: Final = 15.0
@@ -59,6 +61,8 @@ class Feed:
         self._uid, self._last = "", 0
         self._recent: deque[Told] = deque(maxlen=_KEPT)
         self._following: dict[int, list[Told]] = {}
+        self._committed: list[tuple[int, Change]] = []
+        self._must_read = False
         self._lock = threading.Lock()
         self._news = threading.Event()
         self._thread: threading.Thread | None = None
@@ -67,8 +71,25 @@ class Feed:
         self._is_closed = False
         self._end = threading.Event()
 
+    def committed(self, first: int, changes: Sequence[Change]) -> None:
+        """These changes are in the journal now; called in the order of their numbers.
+
+        Args:
+            first: number of the first event.
+        """
+        if self._thread is None:  # nobody follows
+            return
+        with self._lock:
+            for change in changes:
+                self._committed.append((first, change))
+                first += len(change.bodies)
+            if len(self._committed) > _KEPT:  # reading the journal is late, and will find them
+                self._committed.clear()
+        self._news.set()
+
     def wake(self) -> None:
-        """There may be something new in the journal."""
+        """There may be something of others in the journal."""
+        self._must_read = True
         self._news.set()
 
     def close(self) -> None:
@@ -143,6 +164,7 @@ class Feed:
             self._uid, self._last = at.uid, at.seq
             self._thread = threading.Thread(target=self._run, name=f"fluxres-feed-{self._name}", daemon=True)
             self._thread.start()
+        self.wake()  # for what was committed since
 
     def _require_written(self, number: int) -> None:
         """Refuse a number that the journal has not reached: nothing would be told until then.
@@ -163,16 +185,11 @@ class Feed:
         while not self._is_closed:
             self._news.wait(_LOOK_EVERY_S)
             self._news.clear()
-            found: list[Entry] = []
             try:
-                found = self._store.log_after(Position(self._uid, self._last), self._name, _KEPT)
-            except StoreConflict:  # another graph of this name: the streams of this one are over
+                found = self._look()
+            except StoreConflict:  # the streams of this graph are over
                 self.close()
                 return
-            except FluxresError:  # in a store that is busy or gone there is nothing new
-                pass
-            if len(found) == _KEPT:
-                self._news.set()  # there may be more
             if found:
                 with self._lock:
                     self._recent.extend(map(self._told, found))
@@ -183,6 +200,33 @@ class Feed:
                 if self._loop is not None and not self._loop.is_closed():
                     self._loop.call_soon_threadsafe(self._tell)
             self._end.wait(_REST_S)
+
+    def _look(self) -> list[Entry]:
+        """The events since the last look.  Errors: StoreConflict if there is another graph of this name."""
+        must_read, self._must_read = self._must_read, False
+        with self._lock:
+            committed, self._committed = self._committed, []
+        found: list[Entry] = []
+        last = self._last
+        for first, change in committed:
+            for number, body in enumerate(change.bodies, first):
+                if number == last + 1:
+                    found.append(journal.entry_of(number, change.time, change.command, body))
+                    last = number
+                elif number > last:  # those between are of another process
+                    must_read = True
+        if found and not must_read:
+            return found
+        found = []
+        try:
+            found = self._store.log_after(Position(self._uid, self._last), self._name, _KEPT)
+        except StoreConflict:
+            raise
+        except FluxresError:  # in a store that is busy or gone there is nothing new
+            pass
+        if len(found) == _KEPT:
+            self.wake()  # there may be more
+        return found
 
     def _told(self, entry: Entry) -> Told:
         """An event as RFC 18 has it, a timestamp, a name and a context, as an event of a stream."""

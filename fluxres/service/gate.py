@@ -19,6 +19,7 @@ from fluxres.clock import stopwatch
 from fluxres.errors import FluxresError, Forbidden, LimitExceeded, Unavailable, UsageError
 from fluxres.service import problems
 from fluxres.service.access import Access
+from fluxres.service.connection import CONNECTION, Connection
 from fluxres.service.loopback import is_loopback
 from fluxres.service.metrics import Metrics
 from fluxres.service.rates import Rates
@@ -64,11 +65,13 @@ class Gate:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         begun = stopwatch()
-        answer = _Answer(send)
+        connection: Connection | None = scope.get(CONNECTION)
+        answer = Answer(send, scope, connection)
         try:
-            headers = {key: value.decode("latin-1") for key, value in scope["headers"]}
+            headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
+            scope["fluxres.headers"] = headers
             self._admit(scope, headers)
-            body = _Body(receive, _bound(scope), headers.get(b"content-length"))
+            body = Body(receive, scope, connection, headers.get("content-length"))
             receiving.set(body)
             await self.app(scope, body, answer)
         except FluxresError as error:
@@ -87,9 +90,9 @@ class Gate:
                 facts = {"method": scope["method"], "path": scope["path"], "status": answer.status, "ms": round(took * 1000, 3)}
                 _log.info("%s", json.dumps(facts), extra={"facts": facts | {"by": getattr(caller, "name", None)}})
 
-    def _admit(self, scope: Scope, headers: dict[bytes, str]) -> None:
+    def _admit(self, scope: Scope, headers: dict[str, str]) -> None:
         """Errors: Forbidden, Unauthorized, Unavailable, RateExceeded; UsageError."""
-        origin, host = headers.get(b"origin"), headers.get(b"host", "")
+        origin, host = headers.get("origin"), headers.get("host", "")
         if origin is not None and _netloc(origin) != host.lower():
             raise Forbidden(f"requests from pages of {origin:.80} are not answered")
         name = _hostname(host)
@@ -100,8 +103,8 @@ class Gate:
             return
         if self.is_draining:
             raise Unavailable("the service is stopping", retry_after_s=10)
-        caller = self.access.caller(headers.get(b"authorization"))
-        if self.access.is_open and (user := headers.get(b"fluxres-user")):
+        caller = self.access.caller(headers.get("authorization"))
+        if self.access.is_open and (user := headers.get("fluxres-user")):
             caller = _named(caller, user)
         self._rates.admit(caller)
         scope["fluxres.caller"] = caller
@@ -143,15 +146,20 @@ def _bound(scope: Scope) -> int:
     return limits.SERVICE_DOCUMENT_BYTES_MAX if is_document else limits.SERVICE_BODY_BYTES_MAX
 
 
-class _Body:
+class Body:
     """Receives the body of a request, within bounds of size and time. Errors: LimitExceeded."""
 
-    def __init__(self, receive: Receive, bound: int, length: str | None) -> None:
-        self._receive, self._bound = receive, bound
+    def __init__(self, receive: Receive, scope: Scope, connection: Connection | None, length: str | None) -> None:
+        bound = _bound(scope)
+        self._receive, self._scope, self._connection, self._bound = receive, scope, connection, bound
         self._left, self._is_done = bound, False
         self._until = asyncio.get_running_loop().time() + limits.SERVICE_BODY_SECONDS_MAX
         if length is not None and length.isdecimal() and int(length) > bound:
             raise self._too_long()
+
+    def whole(self) -> bytes | None:
+        """All of it, which can still be received; None if it comes in pieces."""
+        return None if self._connection is None else self._connection.body(self._scope, self._bound)
 
     async def __call__(self) -> Message:
         if self._is_done:
@@ -177,33 +185,39 @@ def _is_closed(error: RuntimeError) -> bool:
     return "handler is closed" in str(error)
 
 
-class _Answer:
-    """Sends an answer, and drops a client that does not take it."""
+class Answer:
+    """Sends an answer, its head with the first part of its body, and drops a client that does not take it."""
 
-    def __init__(self, send: Send) -> None:
-        self._send_on = send
-        self._is_first = False
-        self._is_gone = False
+    def __init__(self, send: Send, scope: Scope, connection: Connection | None) -> None:
+        self._send_on, self._scope, self._connection = send, scope, connection
+        self._head: Message | None = None
+        self._has_begun = self._is_gone = False
         self.status = 0
 
     async def __call__(self, message: Message) -> None:
-        begins = message["type"] == "http.response.start"
-        if begins:
-            self.status = message["status"]
-        is_first, self._is_first = self._is_first and not begins, begins
-        if is_first:
-            await self._send(message)  # only what was sent before makes a client slow, and the beginning has waited for that
+        if message["type"] == "http.response.start":
+            self._head, self.status = message, message["status"]
+            return
+        if self._head is not None and not message.get("more_body", False) and self._at_once(self._head, message.get("body", b"")):
+            self._head, self._has_begun = None, True
             return
         try:
             await within(limits.SERVICE_SEND_SECONDS_MAX, self._send(message))
         except TimeoutError:
             raise ConnectionAbortedError("the client does not read") from None
 
+    def _at_once(self, head: Message, body: bytes) -> bool:
+        return self._connection is not None and self._connection.answer(self._scope, head, body)
+
     async def _send(self, message: Message) -> None:
-        """Send a message, or nothing to a client that has gone."""
+        """Send a part of the body, or nothing to a client that has gone."""
         if self._is_gone:
             return
+        self._has_begun = True
         try:
+            if self._head is not None:
+                head, self._head = self._head, None
+                await self._send_on(head)
             await self._send_on(message)
         except RuntimeError as error:
             if not _is_closed(error):
@@ -213,7 +227,7 @@ class _Answer:
 
     async def problem(self, error: FluxresError) -> None:
         """Answer with a problem, unless an answer has begun."""
-        if self.status:
+        if self._has_begun:
             return
         status, body = problems.status_of(error), problems.body(error)
         headers = {"content-type": problems.MEDIA_TYPE, **problems.headers(error)}

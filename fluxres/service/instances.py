@@ -17,7 +17,10 @@ from fluxres import limits
 from fluxres.allocation.records import Records
 from fluxres.errors import LimitExceeded, UnknownJob, UsageError
 from fluxres.instance import Instance, recording, saved
+from fluxres.instance.accounting import Accounting
+from fluxres.instance.fair_share import Account, Used
 from fluxres.instance.job import Job, JobEvent
+from fluxres.instance.policy import Multifactor
 from fluxres.instance.saved import SavedInstance, SavedJob
 from fluxres.model import ResourceGraph, changes, events
 from fluxres.store import Store
@@ -29,6 +32,8 @@ Way = tuple[int, ...]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _TIME: Final = "advance"
+_ACCOUNTING: Final = "accounting"
+_USED: Final = "used "
 
 
 class _Running:
@@ -39,6 +44,7 @@ class _Running:
         records: of the graph, with which it agrees.
         epoch: of the lead under which it was read.
         known: the numbers of the jobs that the store has, by way.
+        notes: the further notes that the store has: what users have used, and jobs of children that are instances themselves.
         touched: the jobs that changed since then, and their events.
         due: when time has to pass next, in seconds; None for never.
     """
@@ -49,6 +55,7 @@ class _Running:
         self.records: Records | None = None
         self.epoch = epoch
         self.known: dict[Way, set[int]] = {}
+        self.notes: dict[tuple[Way, str], str] = {}
         self.touched: dict[Way, dict[int, Job]] = {}
         self.told: list[events.Event] = []
         self.due: float | None = 0.0
@@ -68,14 +75,18 @@ class Instances:
 
     Args:
         store: of the graph.
-        epoch: returns that of the lead of this server.
+        graph: attached to it.
+        epoch: returns that of the lead of this server; a command leads nothing, and has always the same.
     """
 
-    def __init__(self, store: Store, graph: str, epoch: Callable[[], int]) -> None:
-        self._store, self._graph, self._epoch = store, graph, epoch
+    def __init__(self, store: Store, graph: ResourceGraph, epoch: Callable[[], int]) -> None:
+        self._store, self._graph, self._whole, self._epoch = store, graph.name, graph, epoch
+        graph.changed_instances.clear()
         self._running: dict[str, _Running] = {}
         self._read_in = -1
         """The epoch in which the names in the store were last read."""
+        self._records: Records | None = None
+        """Of the graph at that time: if it was read again, other processes may have begun or ended instances."""
         self._prefix = ""
 
     def names(self) -> list[str]:
@@ -84,10 +95,22 @@ class Instances:
             for name in list(self._running):
                 self._forget(name)
             self._running = {}
-            for name in self._stored(""):
-                self._running.setdefault(name.partition(":")[0].partition("/")[0], _Running(self._epoch()))
+            self._known_in_store()
             self._read_in = self._epoch()
+        elif self._records is not self._whole.records:
+            self._known_in_store()
+        self._records = self._whole.records
+        if self._whole.changed_instances:  # by another process
+            changed, self._whole.changed_instances = self._whole.changed_instances, set()
+            for name in changed & self._running.keys():
+                self._forget(name)
+                del self._running[name]
+            self._known_in_store()
         return list(self._running)
+
+    def _known_in_store(self) -> None:
+        for name in self._stored(""):
+            self._running.setdefault(name.partition(":")[0].partition("/")[0], _Running(self._epoch()))
 
     def due(self, now_s: float) -> list[str]:
         """Those for which time has to pass, or that have not seen a change of others."""
@@ -95,7 +118,7 @@ class Instances:
             name
             for name, one in list(self._running.items())
             if one.kept is None or (one.due is not None and one.due <= now_s) or one.top.has_unseen_changes
-        ]
+        ] + [name for name in list(self._whole.changed_instances) if name not in self._running]
 
     def next_due(self) -> float | None:
         """When time has to pass next for one of them."""
@@ -103,7 +126,9 @@ class Instances:
 
     # -- operations, within a change of the graph ----------------------------------------------------------------------
 
-    def create(self, graph: ResourceGraph, name: str, queue_policy: str, match_policy: str) -> Instance:
+    def create(
+        self, graph: ResourceGraph, name: str, queue_policy: str, match_policy: str, accounting: Accounting | None = None
+    ) -> Instance:
         """Begin an instance. Errors: UsageError for a name that is taken; LimitExceeded; those of an Instance."""
         if _NAME.fullmatch(name) is None:
             raise UsageError(f"no name of an instance: {name!r:.80}", hint="letters, digits, and any of . _ -")
@@ -115,7 +140,13 @@ class Instances:
             self._current(graph, other)  # so that both make different job ids
         one = _Running(self._epoch())
         policy = saved.require_policy(queue_policy)
-        one.top = Instance(graph, queue_policy=policy, match_policy=match_policy, name=name, events=one.note)
+        one.top = Instance(
+            graph, queue_policy=policy, match_policy=match_policy, name=name, events=one.note, accounting=accounting
+        )
+        if accounting is not None:
+            assert graph.attachment is not None
+            self._stored("")  # for the prefix
+            graph.attachment.note(f"{self._prefix}{name}:{_ACCOUNTING}", msgspec.json.encode(accounting).decode())
         self._save(graph, one, name, "create")
         self._running[name] = one
         return one.top
@@ -154,7 +185,11 @@ class Instances:
         one = self._running[name]
         if one.kept is None or one.records is not graph.records:
             self._forget(name)
-            one = self._running[name] = self._read(graph, name)
+            try:
+                one = self._running[name] = self._read(graph, name)
+            except KeyError:  # another process has closed it
+                del self._running[name]
+                return self._current(graph, name)
         return one
 
     def _forget(self, name: str) -> None:
@@ -177,16 +212,23 @@ class Instances:
     def _read(self, graph: ResourceGraph, name: str) -> _Running:
         assert graph.attachment is not None
         graph.attachment.flush()  # what is made together with this is not in the store yet
-        one, jobs = _Running(self._epoch()), dict[Way, list[SavedJob]]()
+        one, jobs, usage = _Running(self._epoch()), dict[Way, list[SavedJob]](), dict[Way, dict[Account, Used]]()
         notes = self._stored(name)
+        kept = msgspec.json.decode(notes.pop(f"{name}:"), type=SavedInstance)
+        rules = notes.pop(f"{name}:{_ACCOUNTING}", None)
         for key, text in notes.items():
-            place, _, number = key.partition(":")
-            if number:
-                way = tuple(map(int, place.split("/")[1:]))
+            place, _, what = key.partition(":")
+            way = tuple(map(int, place.split("/")[1:]))
+            if what.startswith(_USED):
+                one.notes[way, what] = text
+                account, user, amount, rate, since_s = msgspec.json.decode(text, type=tuple[str, str | None, float, int, float])
+                usage.setdefault(way, {})[account, user] = amount, rate, since_s
+            else:
                 jobs.setdefault(way, []).append(msgspec.json.decode(text, type=SavedJob))
-        one.kept = msgspec.json.decode(notes[f"{name}:"], type=SavedInstance)
         one.known = {way: {job.number for job in known} for way, known in jobs.items()}
-        one.top = saved.restored(graph, one.kept, jobs, one.note)
+        accounting = None if rules is None else msgspec.json.decode(rules, type=Accounting)
+        one.top = saved.restored(graph, kept, jobs, one.note, accounting, usage)
+        one.kept = kept
         one.records = graph.records
         return one
 
@@ -198,6 +240,8 @@ class Instances:
         is_same = one.kept is not None and msgspec.structs.replace(kept, now=one.kept.now) == one.kept
         if notes or one.told or not is_same or one.top.is_closed:
             notes[f"{name}:"] = None if one.top.is_closed else msgspec.json.encode(kept).decode()
+            if one.top.is_closed and one.top.ledger is not None:
+                notes[f"{name}:{_ACCOUNTING}"] = None
             self._write(graph, one, notes, events.instance(name, what or _TIME, one.told))
             one.kept = kept
         one.touched, one.told = {}, []
@@ -211,12 +255,30 @@ class Instances:
             if way in there:
                 notes |= {_key(one, way, number): _text(job) for number, job in touched.items()}
                 one.known.setdefault(way, set()).update(touched)
+        notes |= self._further(one, there)
         for way, known in list(one.known.items()):
             if way not in there or len(known) > there[way].jobs_kept:
                 kept = {job.number for job in there[way].jobs()} if way in there else set[int]()
                 notes |= dict.fromkeys(_key(one, way, number) for number in known - kept)
                 one.known[way] = known & kept
         one.known = {way: known for way, known in one.known.items() if way in there}
+        return notes
+
+    def _further(self, one: _Running, there: dict[Way, Instance]) -> dict[str, str | None]:
+        """The further notes that changed: no event tells of a job that got more for its child, nor of what a user has used."""
+        found = dict[tuple[Way, str], str]()
+        for way, each in there.items():
+            if way:
+                found |= {(way, str(job.number)): _text(job) for child in each.children if (job := child.job_in_parent)}
+            if isinstance(each.policy, Multifactor):
+                for job in one.touched.get(way, {}).values():
+                    whose, amounts = each.policy.used_by(job)
+                    name = _USED + msgspec.json.encode(whose).decode()
+                    found[way, name] = msgspec.json.encode((*whose, *amounts)).decode()
+        notes: dict[str, str | None] = {_key(one, *key): text for key, text in found.items() if one.notes.get(key) != text}
+        used = {key: text for key, text in one.notes.items() if key[1].startswith(_USED)}
+        notes |= {_key(one, *key): None for key in used if key[0] not in there}
+        one.notes = {key: text for key, text in used.items() if key[0] in there} | found
         return notes
 
     def _write(self, graph: ResourceGraph, one: _Running, notes: dict[str, str | None], event: events.Event) -> None:
@@ -233,7 +295,7 @@ def _way(instance: Instance) -> Way:
     return () if parent is None or job is None else (*_way(parent), job.number)
 
 
-def _key(one: _Running, way: Way, number: int) -> str:
+def _key(one: _Running, way: Way, number: int | str) -> str:
     return f"{'/'.join([one.top.name, *map(str, way)])}:{number}"
 
 

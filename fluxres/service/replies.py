@@ -63,7 +63,7 @@ class Direct:
     def __init__(self, app: object, scope: Scope, body: bytes) -> None:
         self.app, self.scope, self._body = app, scope, body
         self.route_handler, self.path_params = scope["route_handler"], scope["path_params"]
-        self.headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
+        self.headers: dict[str, str] = scope["fluxres.headers"]
 
     async def body(self) -> bytes:
         return self._body

@@ -340,11 +340,15 @@ class Events(Body):
 
 
 class CreateInstance(Body):
-    """A new instance on the graph: the name, and how it chooses jobs and pools."""
+    """A new instance on the graph: the name, and how it chooses jobs and pools.
+
+    `accounting` has partitions, QOS, accounts and users with limits, as in a file (specs/accounting.md).
+    """
 
     name: str
     queue_policy: str = "easy"
     match_policy: str = "first"
+    accounting: dict[str, Any] | None = None
 
 
 class InInstance(Body):
@@ -363,7 +367,47 @@ class Submit(InInstance):
     user: str | None = None
     dependencies: list[str] = []
     payload: Any = None
+    account: str | None = None
+    qos: str | None = None
     partition: str | None = None
+
+
+class ReserveAhead(InInstance):
+    """A job that starts at a given time, on what no other job gets until its end: what a request wants, or these pools."""
+
+    start_s: Moment
+    duration_s: Length
+    wanted: str | dict[str, Any] | None = None
+    pools: Pools | None = None
+    name: str | None = None
+    user: str | None = None
+    payload: Any = None
+
+
+class SetPoolState(InInstance):
+    """Pools of an instance get a state, here and below; down ends the jobs on them, or lets them wait again."""
+
+    where: Pools
+    state: str
+    requeue: bool = False
+
+
+class SetExpiration(InInstance):
+    """When an instance ends with its jobs; null is when its job ends."""
+
+    at_s: Moment | None = None
+
+
+class MeasureIn(InInstance):
+    """The type in whose units the size of jobs is measured; null is the default."""
+
+    type_name: str | None = None
+
+
+class FailInstance(InInstance):
+    """A child that ends with its job as failed, and why."""
+
+    note: str = ""
 
 
 class OfJob(InInstance):

@@ -32,6 +32,7 @@ from fluxres.service.app import make
 from fluxres.service.client import child as remote
 from fluxres.service.client.addresses import addresses
 from fluxres.service.client.store import is_server
+from fluxres.service.connection import Connection
 from fluxres.service.gate import Gate
 from fluxres.service.leadership import Leadership
 from fluxres.service.log import Lines
@@ -120,7 +121,7 @@ def serve(store: str | None, access: Access, listening: Listening, tell: Callabl
 
     Args:
         store: its URL; the default one if None.
-        tell: called with the address once it listens, and with who leads the store.
+        tell: called with the address once it listens, with the host name for all addresses, and with who leads the store.
 
     Errors: StoreError for an address that is in use or not of this machine; StoreBusy for a store that another server leads, if
     this one may not stand by; UsageError for a certificate.
@@ -146,6 +147,7 @@ def serve(store: str | None, access: Access, listening: Listening, tell: Callabl
             timeout_keep_alive=75,
             timeout_graceful_shutdown=round(limits.SERVICE_DRAIN_SECONDS),
             ws="none",
+            http=Connection,
             proxy_headers=False,
             ssl_certfile=listening.certificate,
             ssl_keyfile=listening.key,
@@ -158,7 +160,7 @@ def serve(store: str | None, access: Access, listening: Listening, tell: Callabl
             signal.signal(signal.SIGHUP, lambda *_: _read_again(access, listening, config.ssl))
         leadership = site.leadership
         leadership.begin(reached, is_open=access.is_open, may_stand_by=listening.may_stand_by)
-        server = _Server(config, gate, site, lambda: tell(address, leadership))
+        server = _Server(config, gate, site, lambda: tell(reached if listening.host in _WILDCARDS else address, leadership))
         if child is not None:
             child.on_loss = server.end
         with suppress(KeyboardInterrupt):
@@ -196,6 +198,8 @@ def _read_again(access: Access, listening: Listening, used: ssl.SSLContext | Non
             context.load_cert_chain(listening.certificate, listening.key)
     except OSError as error:
         _log.error("the certificate stays as it is: %s", _refused(error, listening))
+    else:
+        _log.info("the certificate was read again: %s", listening.certificate)
 
 
 def _refused(error: OSError, listening: Listening) -> UsageError:
@@ -266,5 +270,5 @@ def _log_to_stderr(*, is_json: bool, is_verbose: bool) -> None:
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]
         logger.propagate = False
-        logger.setLevel(logging.WARNING)
+        logger.setLevel(logging.INFO if name == "fluxres.service" else logging.WARNING)
     logging.getLogger("fluxres.service.access").setLevel(logging.INFO if is_verbose else logging.WARNING)

@@ -1,7 +1,8 @@
 """What stands between a graph and its journal while a request is served.
 
 Each change of a graph tells its event before it is made (`fluxres.model.changes`), and an error there prevents it. So this one
-place refuses what a token does not allow, whichever operation it is, and from here on the time limit of the request is over.
+place refuses what a token does not allow, whichever operation it is, and from here on the time limit of the request is over. (Not
+yet when stages are dropped that have expired: any change begins with that.)
 """
 
 from __future__ import annotations
@@ -76,8 +77,8 @@ class Tap(PatientSink):
             return
         if request.caller.paths is not None:
             _require_within(self._graph, event(), request.caller)
-        if request.limit is not None:
-            request.limit.spare()
+        if request.limit is not None and not (self._graph.records.stages and _is_over(self._graph, event())):
+            request.limit.spare()  # not yet where a change begins by dropping expired stages
 
 
 def _require_within(graph: ResourceGraph, event: Event, caller: Caller) -> None:

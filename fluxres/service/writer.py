@@ -3,6 +3,10 @@
 Requests that arrive while others are committed wait, and are made together then: one turn at the store, one transaction and one
 wait for the disk, and one message to the event loop for all of them. A thread for each would cost more than the changes, since
 each of them would have to get the interpreter lock several times.
+
+Clients that send their next change as soon as they have an answer come in waves. Those who wait when a commit ends would be one
+wave, and those who are answered then the next one, each with a commit of its own. So the writer lets them come together: it waits
+a little for as many changes as there were in the commit and waiting at its end.
 """
 
 from __future__ import annotations
@@ -12,12 +16,15 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
+from fluxres.clock import stopwatch
 from fluxres.errors import Unavailable
 from fluxres.model.attachment import Attachment
 from fluxres.service.thread_names import show_name
 
 TOGETHER_MAX: Final = 64
 """Changes of one commit, so that the first one does not wait long for the others."""
+_PATIENCE_S: Final = 0.005
+"""The longest wait for changes that are expected, whatever a commit takes."""
 
 Answer = asyncio.Future[Any]
 
@@ -27,15 +34,15 @@ class Writer:
 
     Args:
         attachment: of the graph.
-        done: called after each commit.
     """
 
-    def __init__(self, attachment: Attachment, done: Callable[[], None], name: str) -> None:
-        self._attachment, self._done = attachment, done
+    def __init__(self, attachment: Attachment, name: str) -> None:
+        self._attachment = attachment
         self._waiting: list[tuple[Callable[[], Any], Answer]] = []
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._is_closed = False
+        self._expected, self._patience_s = 1, 0.0
         self._thread = threading.Thread(target=self._run, name=f"fluxres-write-{name}", daemon=True)
         self._thread.start()
 
@@ -46,7 +53,7 @@ class Writer:
             if self._is_closed:
                 raise Unavailable("the graph was replaced just now", hint="send the request again", retry_after_s=1)
             self._waiting.append((change, answer))
-            if len(self._waiting) == 1:
+            if len(self._waiting) in (1, self._expected):
                 self._work.notify()
         return answer
 
@@ -61,19 +68,27 @@ class Writer:
         show_name()
         while work := self._next():
             found: list[Any]
+            begun = stopwatch()
             try:
                 found = self._attachment.together([change for change, _ in work])
             except Exception as error:  # noqa: BLE001 - each of them waits for an answer
                 found = [error] * len(work)
-            self._done()
+            self._expect(len(work), stopwatch() - begun)
             answers = [answer for _, answer in work]
             loop = answers[0].get_loop()
             if not loop.is_closed():
                 loop.call_soon_threadsafe(_settle, answers, found)
 
+    def _expect(self, answered: int, took_s: float) -> None:
+        """Expect the next change of each client that is answered now, beside those that wait, for half the time of a commit."""
+        with self._lock:
+            self._expected = min(answered + len(self._waiting), TOGETHER_MAX)
+            self._patience_s = min(took_s / 2, _PATIENCE_S)
+
     def _next(self) -> list[tuple[Callable[[], Any], Answer]]:
         with self._lock:
             self._work.wait_for(lambda: self._waiting or self._is_closed)
+            self._work.wait_for(lambda: len(self._waiting) >= self._expected or self._is_closed, self._patience_s)
             work = self._waiting[:TOGETHER_MAX]
             del self._waiting[:TOGETHER_MAX]
             return work

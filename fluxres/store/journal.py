@@ -55,6 +55,16 @@ BY: Final = "by"
 """The field of a stored event that names the user who caused it."""
 
 
+def entry_of(seq: int, time: float, command: str, stored: bytes) -> Entry:
+    """A line of the journal from an event as stored.
+
+    Errors: StoreError.
+    """
+    event = event_of(stored)
+    user = event.pop(BY, "")
+    return Entry(seq, time, command, event, user if isinstance(user, str) else "")
+
+
 def body(event: Event, user: str | None = None) -> bytes:
     """An event as stored, without the other graph of a merge, which the snapshot written with it contains.
 

@@ -1,8 +1,8 @@
 """What the documents show is what happens: their commands are run, and their output is compared.
 
-- A ```` ```console ```` block holds commands after `$ ` (continued after `> `) and their output. All blocks of a document run
-  in order, in one folder that has `data/` as a clone has it, with a store of its own. `...` in the output stands for
-  anything. A command has to succeed unless the next one is `echo $?`.
+- A ```` ```console ```` block holds commands after `$ ` (continued after `> `) and their output. All blocks of a section run
+  in order, in one folder that has `data/` as a clone has it, with a store of its own; `-m slow` runs all sections in one.
+  `...` in the output stands for anything. A command has to succeed unless the next one is `echo $?`.
 - A ```` ```pycon ```` block is a doctest; the blocks of a document share their names.
 - A ```` ```sh ```` block is for the reader's machine (it creates a venv, say). It is only parsed.
 """
@@ -35,9 +35,12 @@ COMMAND_SECONDS_MAX = 900
 
 @dataclass(frozen=True)
 class Block:
+    """A block of a document, below the last heading of the second level."""
+
     language: str
     line: int
     text: str
+    section: str
 
 
 @dataclass(frozen=True)
@@ -49,8 +52,18 @@ class Command:
 
 def blocks(document: Path) -> list[Block]:
     text = document.read_text(encoding="utf-8")
-    fenced = re.finditer(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    return [Block(match[1], text[: match.start(2)].count("\n") + 1, match[2]) for match in fenced]
+    fenced = re.finditer(r"^```(\w+)\n(.*?)^```$|^## ([^\n]+)$", text, re.MULTILINE | re.DOTALL)
+    found, section = list[Block](), ""
+    for match in fenced:
+        section = match[3] or section
+        if match[1]:
+            found.append(Block(match[1], text[: match.start(2)].count("\n") + 1, match[2], section))
+    return found
+
+
+def sections(document: Path) -> list[str]:
+    """Those with commands."""
+    return list(dict.fromkeys(block.section for block in blocks(document) if block.language == "console"))
 
 
 def commands(block: Block) -> list[Command]:
@@ -121,8 +134,11 @@ def run(command: str, status: int = 0) -> subprocess.CompletedProcess[str]:
 
 
 @contextmanager
-def servers(programs: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, int], subprocess.CompletedProcess[str]]]:
+def servers(
+    clone: Path, document: Path, monkeypatch: pytest.MonkeyPatch, section: str | None = None
+) -> Iterator[Callable[[str, int], subprocess.CompletedProcess[str]]]:
     """Runs commands with servers of their own in place of those of a document: etcd on its usual port, and PostgreSQL."""
+    programs = clone.parent / "home" / "bin"
     places = {}
     etcd = find_etcd("etcd")
     if etcd is not None:
@@ -135,8 +151,9 @@ def servers(programs: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         monkeypatch.setenv("ETCD_INITIAL_CLUSTER", f"default=http://{peer}")
         places["127.0.0.1:2379"] = client
     with ExitStack() as stack:
-        if has_postgresql():
-            places["postgresql://ada@db.site/cluster"] = stack.enter_context(postgresql()).url
+        shown = "postgresql://ada@db.site/cluster"
+        if has_postgresql() and any(shown in command.text for command in console(document, section)):
+            places[shown] = stack.enter_context(postgresql()).url
 
         def at_places(command: str, status: int = 0) -> subprocess.CompletedProcess[str]:
             for shown, real in places.items():
@@ -165,10 +182,18 @@ def run_on_terminal(command: str, status: int = 0) -> subprocess.CompletedProces
     return subprocess.CompletedProcess(line, running.wait(COMMAND_SECONDS_MAX), read.decode().replace("\r\n", "\n"))
 
 
-def check_commands(document: Path, run: Callable[[str, int], subprocess.CompletedProcess[str]] = run) -> None:
+def console(document: Path, section: str | None = None) -> list[Command]:
+    """The commands of a document, or of one of its sections."""
+    shown = [block for block in blocks(document) if block.language == "console" and section in (None, block.section)]
+    return [command for block in shown for command in commands(block)]
+
+
+def check_commands(
+    document: Path, run: Callable[[str, int], subprocess.CompletedProcess[str]] = run, section: str | None = None
+) -> None:
     """Compare the output of each command with the document, or put it there if UPDATE_GOLDEN is set."""
     status = 0
-    shown = [command for block in blocks(document) if block.language == "console" for command in commands(block)]
+    shown = console(document, section)
     missing = [" etcd://"] * (find_etcd("etcd") is None) + [" postgresql://"] * (not has_postgresql())
     shown = [command for command in shown if not any(server in command.text for server in missing)]
     for number, command in enumerate(shown, 1):
@@ -196,12 +221,35 @@ def check_doctests(document: Path) -> None:
             assert not report, "".join(report)
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_commands_do_what_the_document_shows(document: Path, clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if document.name == "README.md":  # its console begins after the first line of the page, which ends by loading the demo
+def begin(document: Path) -> None:
+    """The console of the README begins after the first line of the page, which ends by loading the demo."""
+    if document.name == "README.md":
         assert run(blocks(document)[0].text.rpartition("&& .venv/bin/")[2]).returncode == 0
-        assert run("fluxres allocate node0 --job j1 && fluxres copy /demo --as part").returncode == 0  # as by an earlier reader
-    with servers(clone.parent / "home" / "bin", monkeypatch) as run_there:
+
+
+def follow_an_earlier_reader() -> None:
+    assert run("fluxres allocate node0 --job j1 && fluxres copy /demo --as part").returncode == 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("document", "section"), [(document, section) for document in DOCUMENTS for section in sections(document)]
+)
+def test_commands_do_what_the_document_shows(document: Path, section: str, clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(document)
+    if section == "Five minutes":
+        follow_an_earlier_reader()
+    with servers(clone, document, monkeypatch, section) as run_there:
+        check_commands(document, run_there, section)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_all_commands_of_a_document_work_one_after_another(document: Path, clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(document)
+    if document.name == "README.md":
+        follow_an_earlier_reader()
+    with servers(clone, document, monkeypatch) as run_there:
         check_commands(document, run_there)
 
 

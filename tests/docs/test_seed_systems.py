@@ -57,7 +57,8 @@ def _is_there(word: str) -> bool:
         place, name = name, "…"
     among = [file for file in files() if place in ("", "…") or file.as_posix().endswith(f"/{place}")]
     start = name.removesuffix("…")
-    return any(one.startswith(start) if start != name else one == name for file in among for one in names_of(file))
+    mention = (file for file in among if start in file.read_text(encoding="utf-8"))
+    return any(one.startswith(start) if start != name else one == name for file in mention for one in names_of(file))
 
 
 @pytest.mark.parametrize("table", range(len(HELD)))

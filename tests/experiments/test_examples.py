@@ -40,19 +40,6 @@ def test_small_part_of_an_example_runs(path: Path, tmp_path: Path) -> None:
     assert ended.failed == {}
 
 
-def test_scheduler_levels_meet_their_expectations(tmp_path: Path) -> None:
-    path = ROOT / "data" / "experiments" / "levels.yaml"
-    document = yaml_document.load(path)
-    values: Any = document.values
-    values["cases"] = {"assumed": {}}
-    values["expect"] = [each for each in values["expect"] if each.get("of", {}).get("case", "assumed") == "assumed"]
-    found = study.of_document(document, path.parent)
-    assert campaign.run(found, tmp_path / "a").made == 3
-    checked = comparison.check(comparison.compare(found, ResultsFolder(tmp_path / "a")))
-    assert [each.text for each in checked if not each.holds] == []
-    assert sum(each.is_guard for each in checked) == 7
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example_meets_its_expectations(path: Path, tmp_path: Path) -> None:

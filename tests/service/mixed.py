@@ -1,4 +1,4 @@
-"""What else changes a store while clients do: an instance, a child that works through the servers, and a program on the store itself.
+"""What else changes a store while clients do: an instance, a child that works through the servers, and a program on the store.
 
 Each knows what must be there in the end, since a request that was answered is done, and none is done twice. A campaign
 (`tests.service.kills --standby --mixed`) lets them work while servers are killed and stopped.

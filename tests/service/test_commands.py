@@ -146,3 +146,81 @@ def test_wrong_addresses_are_refused(url: str) -> None:
     result = CliRunner().invoke(program, ["--store", url, "jobs"])
     assert result.exit_code == 2
     assert "secret" not in result.output
+
+
+@pytest.mark.parametrize("where", ["store", "server"])
+def test_instances_are_kept_for_commands(where: str, tmp_path: Path) -> None:
+    store = demo_store(tmp_path)
+    if where == "server":
+        with running(store) as server:
+            _use_instances(server.url, tmp_path)
+    else:
+        _use_instances(store, tmp_path)
+    with fluxres.open(store) as graph:
+        assert graph.jobs() == []
+
+
+def _use_instances(store: str, folder: Path) -> None:
+    rules = folder / "site.yaml"
+    rules.write_text("users: {ada: {max_jobs: 1}}\n")
+
+    def do(line: str, status: int = 0) -> str:
+        result = CliRunner().invoke(program, ["--store", store, "instance", *shlex.split(line)])
+        assert result.exit_code == status, result.output
+        return result.output.rstrip("\n")
+
+    assert "the graph has no instance" in do("submit slot=1/node", 2)
+    assert do(f"create main -Q fcfs --accounting {rules}") == "main schedules by fcfs"
+    assert "there is an instance 'main' already" in do("create main", 2)
+    first = do("submit slot=6/node --duration 1h --user ada --name first")
+    second = do("submit slot=1/node --user ada")
+    third = do(f"submit -N1 --dependency afterany:{first} --user bob")
+    assert "there are only 8" in do("submit slot=9/node", 3)
+    assert "match policy of its own" in do("submit slot=1/node -M low", 2)
+    jobs = {one["id"]: one for one in json.loads(do("queue --json"))["jobs"]}
+    assert [jobs[one]["state"] for one in (first, second, third)] == ["RUN", "SCHED", "DEPEND"]
+    lines = do("queue main").splitlines()
+    assert lines[0].split()[:4] == ["JOB", "USER", "NAME", "STATE"]
+    assert lines[1].endswith("/demo/rack0/node0, /demo/rack0/node1 and 4 more")
+    assert lines[2].endswith("user ada: max_jobs is 1")
+    assert lines[3].endswith(f"afterany:{first}")
+    assert do("list").splitlines()[1].split() == ["main", "fcfs", "first", "1", "2"]
+    assert f"id {first}".split() == do(f"show {first}").splitlines()[0].split()
+    assert do(f"finish {first}") == f"{first}: completed"
+    assert do(f"wait {first}") == f"{first}: completed"
+    assert do(f"cancel {second} {third} --note late") == f"{second}: canceled\n{third}: canceled"
+    assert f"{first}: completed\n{second}: canceled" in do(f"wait {first} {second}", 5)
+    assert do("queue -a").count("late") == 2
+    assert do("queue") == "fluxres: no jobs"
+    limited = do("submit slot=8/node --duration 0.3s")
+    assert f"{limited}: timeout" in do(f"wait {limited}", 5).splitlines()
+    do("create other")
+    do("submit slot=1/node -i other")
+    assert "name one with --instance: main, other" in do("submit slot=1/node", 2)
+    assert do("drop main") == "main has ended"
+    assert do("drop other") == "other has ended"
+    assert do("list") == "fluxres: no instances"
+    assert "no instance 'main'" in do("drop main", 2)
+
+
+def test_a_job_has_the_command_that_allocated_to_it_first(alone: str) -> None:
+    def do(*words: str) -> str:
+        result = CliRunner().invoke(program, ["--store", alone, *words])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    do("allocate", "slot=1/node", "--job", "j1", "--user", "old")
+    do("free", "j1")
+    do("allocate", "slot=2/node", "--job", "j1", "--user", "new")
+    do("grow", "j1", "slot=1/node")
+    do("shrink", "j1", "slot=1/node")
+    command = json.loads(do("jobs", "j1", "--json"))["command"]
+    assert command.endswith("allocate slot=2/node --job j1 --user new")
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "https://host/x"])
+def test_a_server_is_no_file(url: str, tmp_path: Path) -> None:
+    with pytest.raises(fluxres.UsageError, match=r"is a server, and not a file or a store \(`fluxres.connect` is for servers"):
+        fluxres.load(url)
+    with pytest.raises(fluxres.UsageError, match="is a server"):
+        fluxres.save(fluxres.load(DEMO), url)

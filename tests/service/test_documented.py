@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 
 from fluxres import limits
 from fluxres.service.access import Role
@@ -14,6 +15,7 @@ from tests.traceability import ROOT
 TEXT = (ROOT / "specs" / "service.md").read_text(encoding="utf-8")
 
 
+@cache
 def paths() -> dict[str, dict[str, object]]:
     found: dict[str, dict[str, object]] = json.loads(openapi.FILE.read_text(encoding="utf-8"))["paths"]
     return found

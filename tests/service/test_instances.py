@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
@@ -19,7 +20,9 @@ import pytest
 import fluxres
 from fluxres import limits
 from fluxres.errors import UsageError
-from fluxres.instance import State
+from fluxres.instance import State, accounting
+from fluxres.service.client.async_graph import AsyncRemoteInstance
+from fluxres.service.client.graph import RemoteInstance
 from fluxres.service.client.requests import Request, of_graph, post
 from fluxres.service.instances import Instances
 from fluxres.store import open_store
@@ -167,6 +170,106 @@ def test_children_schedule_what_a_job_holds(begin: Begin) -> None:
     assert top.check() == []
 
 
+def test_a_reservation_starts_at_its_time_and_others_keep_off(begin: Begin) -> None:
+    top = begin(queue_policy="easy")
+    now = time.time()
+    ahead = top.reserve("slot=6/node", start_s=now + 3600, duration_s=600, name="window", user="ada", payload=[1])
+    assert (ahead.state, ahead.is_booking, ahead.name, ahead.user, ahead.payload) == (State.DEPEND, True, "window", "ada", [1])
+    short, long = top.submit("slot=6/node", duration_s=600), top.submit("slot=4/node", duration_s=7200)
+    assert [one.state for one in (short, long)] == [State.RUN, State.SCHED]
+    top.cancel(ahead.id)
+    near = top.reserve(pools=["/demo/rack1/node3"], start_s=time.time() + 0.3, duration_s=60)
+    time.sleep(0.5)
+    if isinstance(top, fluxres.Instance):
+        top.advance()
+    assert top.job(near.id).state is State.RUN
+    assert top.job(near.id).pools == [("/demo/rack1/node3", 1)]
+    for wrong in (
+        {"wanted": "slot=6/node", "start_s": now - 5},
+        {"start_s": now + 5},
+        {"wanted": "slot=9/node", "start_s": now + 5},
+    ):
+        with pytest.raises((UsageError, fluxres.InfeasibleRequest)):
+            top.reserve(**wrong, duration_s=5)
+    with pytest.raises(fluxres.InsufficientResources):
+        top.reserve("slot=8/node", start_s=time.time() + 1, duration_s=5)
+    assert top.check() == []
+
+
+SITE = accounting.Accounting(
+    users={"ann": accounting.User(account="optics"), "bob": accounting.User(max_jobs=1)},
+    accounts={"physics": accounting.Account(fairshare=3), "optics": accounting.Account(parent="physics", grp_size=16)},
+    qos={"normal": accounting.Qos(max_wall="1h"), "high": accounting.Qos(priority=9, max_submit_jobs=1)},
+)
+
+
+def test_accounting_limits_and_orders_jobs(begin: Begin) -> None:
+    top = begin(queue_policy="priority:qos=1000000", accounting=SITE)
+    first = top.submit("slot=1/node", user="bob", duration_s=60)
+    second = top.submit("slot=1/node", user="bob", duration_s=60)
+    assert (first.account, first.qos, first.state, first.limit_reached) == ("root", "normal", State.RUN, "")
+    assert (second.state, second.limit_reached) == (State.SCHED, "user bob: max_jobs is 1")
+    whole = top.submit("slot=2/node", user="ann", duration_s=60)
+    other = top.submit("slot=1/node", user="ann", duration_s=60)
+    assert (whole.account, other.limit_reached) == ("optics", "account optics: grp_size is 16")
+    urgent = top.submit("slot=8/node", user="eve", qos="high", account="physics", duration_s=60)
+    assert (urgent.qos, urgent.account) == ("high", "physics")
+    assert urgent.priority > other.priority
+    with pytest.raises(fluxres.InsufficientResources, match="max_submit_jobs"):
+        top.submit("slot=1/node", user="eve", qos="high", duration_s=60)
+    with pytest.raises(fluxres.InfeasibleRequest, match="max_wall"):
+        top.submit("slot=1/node", user="eve", duration_s=7200)
+    with pytest.raises(fluxres.InfeasibleRequest, match="no QOS low"):
+        top.submit("slot=1/node", user="eve", qos="low", duration_s=60)
+    top.finish(first.id)
+    assert top.job(second.id).state is State.SCHED  # the urgent one has the next pools
+    top.cancel(urgent.id)
+    assert top.job(second.id).state is State.RUN
+    assert top.check() == []
+
+
+def test_pools_out_of_service_end_jobs_also_in_children(begin: Begin) -> None:
+    top = begin()
+    first, second = top.submit("slot=2/node"), top.submit("slot=2/node")
+    part = top.spawn(first.id, name="part")
+    inner = part.submit("slot=1/node")
+    top.down("/demo/rack0/node0")
+    assert part.job(inner.id).result == "failed"
+    top.drain(["/demo/rack0/node1"])
+    assert part.submit("slot=1/core").state is State.SCHED
+    top.up("/demo/rack0/node[0-1]")
+    assert [job.state for job in part.jobs("active")] == [State.RUN]
+    before = list(second.pools)
+    top.set_state("/demo/rack0/node2", "down", requeue=True)
+    assert top.job(second.id).state is State.RUN
+    assert top.job(second.id).pools != before
+    assert top.check() == []
+
+
+def test_instances_expire_fail_and_are_found(begin: Begin) -> None:
+    top = begin()
+    first, second = top.submit("slot=2/node"), top.submit("slot=2/node")
+    part, other = top.spawn(first.id, name="part"), top.spawn(second.id)
+    assert (part.depth, part.parent.address, part.outermost.address) == (1, "main", "main")
+    assert [top.find(name).address for name in (str(first.id), f"main/{first.id}")] == [part.address] * 2
+    with pytest.raises(fluxres.UnknownJob):
+        top.find("ƒ9")
+    assert [(one.address, one.depth, one.queue_policy) for one in top.tree()] == [
+        ("main", 0, top.tree()[0].queue_policy),
+        (part.address, 1, top.tree()[0].queue_policy),
+        (other.address, 1, top.tree()[0].queue_policy),
+    ]
+    other.fail("lost")
+    assert (top.job(second.id).result, top.job(second.id).exceptions[0].note) == ("failed", "lost")
+    part.set_expiration(time.time() + 0.3)
+    time.sleep(0.5)
+    if isinstance(top, fluxres.Instance):
+        top.advance()
+    assert top.job(first.id).result == "timeout"
+    top.measure_in("node")
+    assert top.submit("slot=3/node").size == 3
+
+
 WRONG: list[Callable[[Any], object]] = [
     lambda i: i.submit("slot=9/node"),
     lambda i: i.submit("slot="),
@@ -179,6 +282,11 @@ WRONG: list[Callable[[Any], object]] = [
     lambda i: i.job("x y"),
     lambda i: i.spawn("ƒ9"),
     lambda i: i.grow("slot=1/node"),
+    lambda i: i.fail(),
+    lambda i: i.set_state("/demo/rack7", "down"),
+    lambda i: i.set_state("/demo/rack0", "asleep"),
+    lambda i: i.reserve("slot=1/node", start_s=0, duration_s=5),
+    lambda i: i.set_expiration("yesterdays"),
 ]
 
 
@@ -190,6 +298,86 @@ def test_errors_are_those_of_a_local_instance(begin: Begin, wrong: Callable[[Any
     with pytest.raises(type(expected.value)):
         wrong(top)
     assert top.jobs() == []
+
+
+def _public(kind: type) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+LOCAL = frozenset(
+    [
+        "advance",
+        "next_due",
+        "schedule",
+        "resize",
+        "resize_job",
+        "replan",
+        "shrink_idle",
+        "can_hold",
+        "has_room",
+        "submit_request",
+        "finish_running",
+        "do_next",
+        "show",
+        "to_arrow",
+        "to_pandas",
+        "to_polars",
+    ]
+)
+"""Methods that only a local instance has; specs/service.md says why."""
+INSIDE = frozenset(
+    [
+        "announce",
+        "announce_late",
+        "announced",
+        "drop_reservations",
+        "enter",
+        "expires",
+        "expires_given",
+        "external_jobs",
+        "has_unseen_changes",
+        "is_active",
+        "is_behind",
+        "is_ending",
+        "jobs_kept",
+        "make_child",
+        "make_owed_pass",
+        "measure",
+        "next_event",
+        "next_wakeup",
+        "owe_pass",
+        "raise_exception",
+        "reacquire",
+        "refresh_if_changed",
+        "requeue_job",
+        "resume",
+        "running_job",
+        "running_jobs",
+        "settle_moment",
+        "shut",
+        "start_job",
+        "supplies_returned",
+        "supply_changed",
+        "take_offer",
+        "use_graph",
+        "wake_at",
+    ]
+)
+"""What the parts of an instance use of each other."""
+
+
+def test_a_remote_instance_has_the_methods_of_a_local_one() -> None:
+    local, remote, awaiting = map(_public, (fluxres.Instance, RemoteInstance, AsyncRemoteInstance))
+    assert local - remote - {"graph", "address"} == LOCAL | INSIDE
+    attributes = "children expires_at is_closed job_in_parent match_policy name pending queue_policy running walk"
+    assert remote - awaiting == set(attributes.split())  # with asyncio they are in `summary()` and `tree()`
+    for named in remote & local:
+        ours, theirs = (getattr(kind, named) for kind in (RemoteInstance, fluxres.Instance))
+        if callable(ours) and named != "spawn":
+            given = set(inspect.signature(ours).parameters) - {"instance", "idempotency_key"}
+            known = set(inspect.signature(theirs).parameters)
+            assert given - known <= {"job", "self", "state"}, named  # `jobs(state)` names one of them
+            assert known - given <= {"self", "sizes", "is_malleable", "kind", "wanted"}, named
 
 
 # -- what a server keeps -------------------------------------------------------------------------------------------------
@@ -300,27 +488,103 @@ def test_names_in_instances_have_bounds(shared: Server, given: dict[str, str]) -
 POWER = {
     "fluxres": 1,
     "name": "demo",
-    "resources": [{"type": "node", "count": 3}, {"type": "pdu", "size": 1000}],
+    "resources": [{"type": "node", "count": 3, "with": [{"type": "core", "count": 4}]}],
+    "graphs": {
+        "power": {
+            "pools": [{"type": "power", "basename": "pdu", "size": 1000, "unit": "W"}],
+            "edges": [{"from": "power:/pdu", "to": "/demo/node[0-2]"}],
+        }
+    },
 }
 
 
-def test_a_child_that_is_refused_leaves_nothing(tmp_path: Path) -> None:
+def test_what_a_killed_server_kept_of_reservations_accounting_and_supplies(tmp_path: Path) -> None:
     url = f"sqlite://{tmp_path}/site.db"
     fluxres.save(fluxres.load(POWER), url)
+    with running(url) as server:
+        with fluxres.connect(server.url) as graph:
+            top = graph.create_instance("main", queue_policy="fairshare", accounting=SITE)
+            jobs = [top.submit("slot=1/node", user=user, duration_s=600) for user in ("bob", "ann", "bob")]
+            top.reserve("slot=3/node", start_s=time.time() + 3600, duration_s=60, name="window")
+            part = top.spawn(jobs[0])
+            inner = part.submit("slot=1/[core=1;power=300]", duration_s=60)
+            waits = part.submit("slot=1/[core=1;power=800]", duration_s=60)
+            deeper = part.spawn(inner)
+            part.drain("/demo/node0/core1")
+            part.set_expiration(time.time() + 300)
+            before = described(top), described(part), graph.summary()["types"], part.summary(), deeper.summary()
+            assert [job.state for job in (inner, waits)] == [State.RUN, State.SCHED]
+        server.process.kill()
+        server.process.wait()
     with running(url) as server, fluxres.connect(server.url) as graph:
-        graph.add_edge("/demo/pdu", "/demo/node0", "power", relation="supplies", hierarchy=True)
+        top, part, deeper = (graph.instance(one.address) for one in (top, part, deeper))
+        assert (described(top), described(part), graph.summary()["types"], part.summary(), deeper.summary()) == before
+        assert (top.check(), graph.check()) == ([], [])
+        assert top.submit("slot=1/node", user="bob", duration_s=60).limit_reached == "user bob: max_jobs is 1"
+        part.finish(inner)
+        assert part.job(waits).state is State.RUN
+        top.close()
+        assert (graph.jobs(), graph.instances()) == ([], [])
+        assert graph.available().paths()
+    with open_store(url).reading("demo") as rows:
+        assert [name for name in rows.db.notes() if name.startswith("instance:")] == []
+
+
+def test_waits_are_pushed(shared: Server) -> None:
+    name = f"g{next(_names)}"
+    shared.connection().make(Request("POST", f"/v1/graphs?name={name}", json.dumps(DEMO).encode()))
+    with fluxres.connect(shared.url, graph=name) as graph:
         top = graph.create_instance("main")
-        job = top.submit("slot/node")
-        for _ in range(2):
-            with pytest.raises(UsageError, match="is supplied by pools that it shares"):
-                top.spawn(job)
-        assert (len(graph.instances()), top.job(job).child, top.check()) == (1, None, [])
+        job, limited = top.submit("slot=1/node"), top.submit("slot=1/node", duration_s=0.5)
+        assert top.wait(job, timeout_s=0.3).state is State.RUN
+
+        def end() -> None:
+            with fluxres.connect(shared.url, graph=name) as mine:
+                mine.instance("main").finish(job, 256)
+
+        ending = threading.Timer(0.3, end)
+        ending.start()
+        assert top.wait(job.id, timeout_s=30).result == "failed"
+        ending.join()
+        assert top.wait(limited).result == "timeout"
+        assert top.wait(limited).result == "timeout"
+        with pytest.raises(fluxres.UnknownJob):
+            top.wait("ƒ9", timeout_s=5)
+        asked = top.submit("slot=1/node", duration_s=0.5)
+    with awaited(shared.url, name) as other:
+        same = Begun(other._run(other._inside.instance("main")), other._loop.run_until_complete)
+        assert same.wait(asked.id, timeout_s=0.05).state in (State.RUN, State.INACTIVE)
+        assert same.wait(asked.id).result == "timeout"
+
+
+def test_another_process_changes_an_instance_that_a_server_keeps(tmp_path: Path) -> None:
+    url = demo_store(tmp_path)
+    with running(url) as server, fluxres.connect(server.url) as graph:
+        top = graph.create_instance("main")
+        job = top.submit("slot=8/node", duration_s=600)
+        waits = top.submit("slot=1/node", duration_s=600)
+        with attach(url) as mine:
+            kept = Instances(open_store(url), mine, lambda: 0)
+            with mine.batch():
+                kept.operate(mine, "main", "finish", lambda one: one.finish(str(job.id)))
+                kept.create(mine, "second", "fcfs", "first")
+                kept.operate(mine, "second", "submit", lambda one: one.submit("slot=2/node"))
+        assert [top.job(one.id).state for one in (job, waits)] == [State.INACTIVE, State.RUN]
+        assert [one["address"] for one in graph.instances()] == ["main", "second"]
+        with attach(url) as mine:
+            kept = Instances(open_store(url), mine, lambda: 0)
+            with mine.batch():
+                kept.operate(mine, "second", "close", lambda one: one.close())
+        assert [one["address"] for one in graph.instances()] == ["main"]
+        assert graph.jobs() == [waits.id]
+        time.sleep(0.5)
+        assert "WARNING" not in server.stop()[1]
 
 
 def test_a_refusal_forgets_nothing_that_was_made_together_with_it(tmp_path: Path) -> None:
     url = demo_store(tmp_path)
     with attach(url) as graph:
-        instances = Instances(open_store(url), "demo", lambda: 1)
+        instances = Instances(open_store(url), graph, lambda: 1)
 
         def within(operation: Callable[[fluxres.Instance], Any]) -> Callable[[], Any]:
             def make() -> Any:
@@ -511,7 +775,7 @@ def test_an_instance_is_for_tokens_of_all_of_the_graph(tmp_path: Path) -> None:
                 graph.instance("main").submit("slot=1/node")
 
 
-@pytest.mark.parametrize("policy", ["priority", "fairshare", "policies.py:Mine", "nothing", "hybrid:width=3"])
+@pytest.mark.parametrize("policy", ["hyperqueue", "canary", "policies.py:Mine", "nothing", "hybrid:width=3"])
 def test_only_policies_without_a_memory_are_kept(shared: Server, policy: str) -> None:
     name = f"g{next(_names)}"
     shared.connection().make(Request("POST", f"/v1/graphs?name={name}", json.dumps(DEMO).encode()))
@@ -591,7 +855,7 @@ def test_an_instance_has_so_many_jobs_and_no_more(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(limits, "SERVICE_INSTANCE_JOBS_MAX", 3)
     url = demo_store(tmp_path)
     with attach(url) as graph:
-        kept = Instances(open_store(url), "demo", lambda: 1)
+        kept = Instances(open_store(url), graph, lambda: 1)
         with graph.batch():
             kept.create(graph, "main", "fcfs", "first")
         for _ in range(3):

@@ -108,6 +108,7 @@ rm -rf /var/lib/fluxres
 """
 
 
+@pytest.mark.long
 def test_the_steps_of_the_container_file_make_a_service(installed: Installed) -> None:
     file, token = Containerfile.read(), "container-0123456789"
     (installed.shared / "demo.json").write_text(json.dumps(DEMO))
@@ -218,6 +219,7 @@ wrong options: failed, 0 restarts, status 2
 """.splitlines()
 
 
+@pytest.mark.long
 def test_the_unit_runs_under_systemd(installed: Installed) -> None:
     require_systemd()
     shared = installed.shared

@@ -23,6 +23,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield found
 
 
+@pytest.mark.long
 def test_answers_to_any_request_are_as_documented(shared: Server) -> None:
     report = Report()
     campaign(shared.url, REQUESTS, report, seed=1)

@@ -1,29 +1,250 @@
-"""`fluxres instance`: one instance, in real time."""
+"""`fluxres instance`: schedulers that a store keeps, and one that runs a workload in real time."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from fluxres import limits
 from fluxres.cli import completing
-from fluxres.cli.output import answer
+from fluxres.cli.arguments import Asked, RequestCommand
+from fluxres.cli.kept import keeper, one_of
+from fluxres.cli.output import answer, note
 from fluxres.cli.program import Group
-from fluxres.cli.settings import TABLE_OUTPUTS, Duration, Settings, inventory_option
+from fluxres.cli.settings import PLAIN_OUTPUTS, TABLE_OUTPUTS, Duration, Settings, inventory_option
 from fluxres.cli.stores import reading
 from fluxres.documents.document import listed
 from fluxres.errors import RunFailed, UsageError
-from fluxres.render.text import Column, Style, table
+from fluxres.render.text import Column, Style, table, when
 
 if TYPE_CHECKING:
     from fluxres.launch.session import Ran
 
+_instance: Final = click.option(
+    "-i", "--instance", "name", metavar="NAME", help="The instance, or main/JOB for one below. Default: the only one."
+)
+_queue_policy: Final = click.option(
+    "-Q",
+    "--queue-policy",
+    metavar="P",
+    default="easy",
+    show_default=True,
+    shell_complete=completing.queue_policy,
+    help="Queue policy: the order in which jobs start.",
+)
+_match_policy: Final = click.option(
+    "-M",
+    "--match-policy",
+    metavar="P",
+    default="first",
+    show_default=True,
+    shell_complete=completing.match_policy,
+    help="Match policy: the pools to prefer.",
+)
 
-@click.group("instance", cls=Group)
+
+@click.group("instance", cls=Group, outputs=TABLE_OUTPUTS)
 def instance_command() -> None:
-    """Run the jobs of a workload in one instance, in real time."""
+    """Keep schedulers on a graph of the store: submit jobs to their queues. Or run a workload in one.
+
+    An instance outlives the commands: its jobs start as resources get free, by its queue policy, and end at their limits.
+    Whoever runs the jobs reports their end with `finish`. With a server (--store http://…, or one on the same store) that happens
+    at once, otherwise when the next command asks the instance.
+    """
+
+
+@instance_command.command("create", outputs=PLAIN_OUTPUTS)
+@click.argument("name")
+@_queue_policy
+@_match_policy
+@click.option(
+    "--accounting", metavar="FILE", shell_complete=completing.file, help="Partitions, QOS, accounts and users with limits."
+)
+@click.pass_obj
+def create(settings: Settings, name: str, queue_policy: str, match_policy: str, accounting: str | None) -> None:
+    """Begin an instance on the graph."""
+    from fluxres.instance import accounting as rules
+
+    found = None if accounting is None else rules.load(accounting)
+    with keeper(settings) as kept:
+        made = kept.create(name, queue_policy, match_policy, found)
+    answer(settings, document=lambda: made, lines=lambda _style: [f"{name} schedules by {made['queue_policy']}"])
+
+
+@instance_command.command("list", outputs=TABLE_OUTPUTS)
+@click.pass_obj
+def list_instances(settings: Settings) -> None:
+    """List the instances of the graph, with those on their jobs."""
+    with keeper(settings) as kept:
+        found = kept.instances()
+    if not found and settings.has_table:
+        note("no instances")
+    columns = [
+        Column("INSTANCE"),
+        Column("POLICY"),
+        Column("MATCH"),
+        Column("RUNNING", right=True),
+        Column("PENDING", right=True),
+        Column("ENDS"),
+    ]
+    _answer_rows(settings, columns, [_instance_cells(one) for one in found], {"instances": found})
+
+
+def _instance_cells(one: dict[str, Any]) -> list[str]:
+    ends = "" if one["expires"] is None else when(one["expires"])
+    return [one["address"], one["queue_policy"], one["match_policy"], str(one["running"]), str(one["pending"]), ends]
+
+
+def _answer_rows(settings: Settings, columns: list[Column], rows: list[list[str]], document: dict[str, Any]) -> None:
+    answer(settings, document=lambda: document, lines=lambda style: table(columns, rows, style=style) if rows else [])
+
+
+@instance_command.command("submit", cls=RequestCommand, outputs=PLAIN_OUTPUTS)
+@click.argument("words", nargs=-1, metavar="REQUEST", shell_complete=completing.pool)
+@_instance
+@click.option("--duration", type=Duration(), metavar="D", help="Limit of the job. Default: that of the request, else none.")
+@click.option("--name", "job_name", metavar="NAME", help="Name of the job, for lists and singleton.")
+@click.option("--user", metavar="U", help="User of the job. Default: the user who runs the command.")
+@click.option("--urgency", type=click.IntRange(0, 31), metavar="N", default=16, show_default=True, help="0 holds the job.")
+@click.option("--dependency", "dependencies", multiple=True, metavar="D", help="What it waits for: afterok:JOB, begin-time:T, ….")
+@click.option("--account", metavar="A", help="Account to charge, with accounting.")
+@click.option("--qos", metavar="Q", help="QOS of the job, with accounting.")
+@click.pass_obj
+def submit(
+    settings: Settings, /, asked: Asked, name: str | None, job_name: str | None, duration: float | None, **given: Any
+) -> None:
+    """Submit a job, and print its id. It starts at once or waits in the queue."""
+    from fluxres.syntax.jobspec import to_document
+
+    with keeper(settings) as kept:
+        address = one_of(kept, name)
+        request = asked.on(kept.graph()).request
+        if request is None:
+            raise UsageError("an instance needs a request", hint="such as slot=4/node, or -N4")
+        if asked.policy != "first":
+            raise UsageError("the instance has a match policy of its own", where="--match-policy", hint="leave it out")
+        about = {**given, "dependencies": list(given["dependencies"]), "name": job_name}
+        made = kept.submit(address, to_document(request), {**about, "duration_s": duration})
+    answer(settings, document=lambda: made, lines=lambda _style: [made["id"]])
+
+
+@instance_command.command("queue", outputs=TABLE_OUTPUTS)
+@click.argument("name", required=False)
+@click.option("-a", "--all", "has_all", is_flag=True, help="Also the latest jobs that have ended.")
+@click.pass_obj
+def queue(settings: Settings, name: str | None, has_all: bool) -> None:
+    """List the jobs of an instance that run or wait, and what for."""
+    with keeper(settings) as kept:
+        found = kept.jobs(one_of(kept, name), None if has_all else "active")
+    if not found and settings.has_table:
+        note("no jobs")
+    columns = [
+        Column("JOB", role=lambda _text: "job"),
+        Column("USER"),
+        Column("NAME", drop=1),
+        Column("STATE"),
+        Column("START", drop=2),
+        Column("ENDS", drop=3),
+        Column("SIZE", right=True),
+        Column("HOLDS / WAITS FOR"),
+    ]
+    _answer_rows(settings, columns, [_job_cells(one) for one in found], {"jobs": found})
+
+
+def _job_cells(one: dict[str, Any]) -> list[str]:
+    start = one["started"] if one["started"] is not None else one["reserved"]
+    ends = one["finished"] if one["finished"] is not None else one["ends"]
+    cells = [one["id"], one["user"] or "", one["name"] or "", one["result"] or one["state"]]
+    return [*cells, *("" if moment is None else when(moment) for moment in (start, ends)), str(one["size"]), _why(one)]
+
+
+def _why(one: dict[str, Any]) -> str:
+    """What a job holds, or why it does not run."""
+    if one["pools"]:
+        return listed([pool["path"] for pool in one["pools"]], 2)
+    if one["state"] == "DEPEND":
+        return ", ".join(one["dependencies"])
+    if one["state"] != "SCHED":
+        return str(one["exceptions"][0]["note"]) if one["exceptions"] else ""
+    return "held" if one["urgency"] == 0 else one["limit_reached"] or "resources"
+
+
+@instance_command.command("show", outputs=PLAIN_OUTPUTS)
+@click.argument("job")
+@_instance
+@click.pass_obj
+def show(settings: Settings, job: str, name: str | None) -> None:
+    """Show everything about a job of an instance."""
+    with keeper(settings) as kept:
+        found = kept.job(one_of(kept, name), job)
+
+    def lines(style: Style) -> list[str]:
+        shown = {**found, "pools": [f"{pool['path']}={pool['amount']}" for pool in found["pools"]]}
+        shown["exceptions"] = [f"{one['type']} ({one['severity']}): {one['note']}" for one in found["exceptions"]]
+        for key in ("submitted", "reserved", "started", "ends", "finished"):
+            shown[key] = None if found[key] is None else when(found[key])
+        facts = {key: ", ".join(value) if isinstance(value, list) else value for key, value in shown.items()}
+        rows = [[key, str(value)] for key, value in facts.items() if value not in (None, "", False)]
+        return table([Column("KEY"), Column("VALUE")], rows, header=False, style=style)
+
+    answer(settings, document=lambda: found, lines=lines)
+
+
+@instance_command.command("cancel", outputs=PLAIN_OUTPUTS)
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@_instance
+@click.option("--note", "why", metavar="TEXT", default="", help="Why, for its exception.")
+@click.pass_obj
+def cancel(settings: Settings, jobs: tuple[str, ...], name: str | None, why: str) -> None:
+    """End jobs that wait or run."""
+    with keeper(settings) as kept:
+        address = one_of(kept, name)
+        found = [kept.cancel(address, job, why) for job in jobs]
+    _answer_jobs(settings, found)
+
+
+@instance_command.command("finish", outputs=PLAIN_OUTPUTS)
+@click.argument("job")
+@_instance
+@click.option("--status", type=int, metavar="N", default=0, show_default=True, help="Wait status of the job; 0 is success.")
+@click.pass_obj
+def finish(settings: Settings, job: str, name: str | None, status: int) -> None:
+    """Report the end of a job that runs: what it holds is free then."""
+    with keeper(settings) as kept:
+        found = [kept.finish(one_of(kept, name), job, status)]
+    _answer_jobs(settings, found)
+
+
+@instance_command.command("wait", outputs=PLAIN_OUTPUTS)
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@_instance
+@click.pass_obj
+def wait(settings: Settings, jobs: tuple[str, ...], name: str | None) -> None:
+    """Wait until jobs have ended. Ends with status 5 if one did not complete."""
+    with keeper(settings) as kept:
+        address = one_of(kept, name)
+        found = [kept.wait(address, job) for job in jobs]
+    _answer_jobs(settings, found)
+    bad = [one["id"] for one in found if one["result"] != "completed"]
+    if bad:
+        raise RunFailed(f"{len(bad)} of {len(found)} jobs did not complete", where=listed(bad))
+
+
+@instance_command.command("drop", outputs=PLAIN_OUTPUTS)
+@click.argument("name")
+@click.pass_obj
+def drop(settings: Settings, name: str) -> None:
+    """End an instance: its jobs are canceled, and what they hold is free. NAME may be main/JOB for one below."""
+    with keeper(settings) as kept:
+        kept.close(name)
+    answer(settings, document=lambda: {"closed": name}, lines=lambda _style: [f"{name} has ended"])
+
+
+def _answer_jobs(settings: Settings, found: list[dict[str, Any]]) -> None:
+    said = [f"{one['id']}: {one['result'] or one['state']}" for one in found]
+    answer(settings, document=lambda: {"jobs": found}, lines=lambda _style: said)
 
 
 @instance_command.command("run", outputs=TABLE_OUTPUTS)
@@ -34,24 +255,8 @@ def instance_command() -> None:
     shell_complete=completing.machine,
     help="A machine from a file, URL, shape or number. Default: the graph in use.",
 )
-@click.option(
-    "-Q",
-    "--queue-policy",
-    metavar="P",
-    default="easy",
-    show_default=True,
-    shell_complete=completing.queue_policy,
-    help="Queue policy: the order in which jobs start.",
-)
-@click.option(
-    "-M",
-    "--match-policy",
-    metavar="P",
-    default="first",
-    show_default=True,
-    shell_complete=completing.match_policy,
-    help="Match policy: the pools to prefer.",
-)
+@_queue_policy
+@_match_policy
 @inventory_option
 @click.option(
     "--grace", type=Duration(), metavar="D", help=f"Time from SIGTERM to SIGKILL. Default: {limits.GRACE_SECONDS_DEFAULT:g}."

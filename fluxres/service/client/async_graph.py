@@ -7,20 +7,22 @@ not; the same call with the same `idempotency_key` says which, and makes it if i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator
+from contextlib import aclosing, suppress
 from functools import update_wrapper
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from fluxres.errors import StoreError
+from fluxres.instance.states import State
 from fluxres.model.values import Span
 from fluxres.service.client.addresses import addresses
 from fluxres.service.client.async_connection import AsyncConnection
 from fluxres.service.client.async_stage import AsyncRemoteStage
 from fluxres.service.client.calls import Calls, chosen
 from fluxres.service.client.following import RESUME_S, Following
-from fluxres.service.client.instance_calls import AnyJob, InstanceCalls
+from fluxres.service.client.instance_calls import AnyJob, InstanceCalls, concerns
+from fluxres.service.client.job import RemoteJob
 from fluxres.service.client.requests import Call
 from fluxres.service.client.values import AsyncRemoteAllocation, RemotePool
 
@@ -156,7 +158,9 @@ class AsyncRemoteGraph:
     instances = _awaiting(Calls.instances)
 
     async def create_instance(self, name: str, **given: Any) -> AsyncRemoteInstance:
-        """Begin an instance on the graph, which the server keeps: `queue_policy` and `match_policy` as of an Instance."""
+        """Begin an instance on the graph, which the server keeps: with arguments as of an Instance:
+        `queue_policy`, `match_policy` and `accounting`.
+        """
         made = await self.connection.run(self.calls.create_instance(name, **given))
         return AsyncRemoteInstance(self, made)
 
@@ -183,13 +187,20 @@ class AsyncRemoteGraph:
 
         Errors: StoreError if no server can be reached for `SERVICE_RESUME_SECONDS`.
         """
+        async with aclosing(self.news(after)) as news:
+            async for event in news:
+                if event is not None:
+                    yield event
+
+    async def news(self, after: int | None = None) -> AsyncGenerator[dict[str, Any] | None]:
+        """As `events`, and None whenever a stream begins: what is asked from then on is not older."""
         following = Following(self.connection.servers, self.name, after)
         while not self.connection.is_closed:
             try:
                 async with aclosing(self.connection.stream(following.path)) as lines:
                     async for line in lines:
                         event = following.event(line)
-                        if event is not None:
+                        if event is not None or following.is_begin(line):
                             yield event
             except StoreError as error:
                 following.broke(error)
@@ -236,7 +247,9 @@ class AsyncRemoteInstance:
     job = _awaiting_of_instance(InstanceCalls.job)
     jobs = _awaiting_of_instance(InstanceCalls.jobs)
     check = _awaiting_of_instance(InstanceCalls.check)
+    tree = _awaiting_of_instance(InstanceCalls.tree)
     submit = _awaiting_of_instance(InstanceCalls.submit)
+    reserve = _awaiting_of_instance(InstanceCalls.reserve)
     cancel = _awaiting_of_instance(InstanceCalls.cancel)
     finish = _awaiting_of_instance(InstanceCalls.finish)
     exception = _awaiting_of_instance(InstanceCalls.exception)
@@ -246,7 +259,44 @@ class AsyncRemoteInstance:
     add_dependency = _awaiting_of_instance(InstanceCalls.add_dependency)
     grow = _awaiting_of_instance(InstanceCalls.grow)
     shrink = _awaiting_of_instance(InstanceCalls.shrink)
+    set_state = _awaiting_of_instance(InstanceCalls.set_state)
+    drain = _awaiting_of_instance(InstanceCalls.drain)
+    down = _awaiting_of_instance(InstanceCalls.down)
+    up = _awaiting_of_instance(InstanceCalls.up)
+    set_expiration = _awaiting_of_instance(InstanceCalls.set_expiration)
+    measure_in = _awaiting_of_instance(InstanceCalls.measure_in)
+    fail = _awaiting_of_instance(InstanceCalls.fail)
     close = _awaiting_of_instance(InstanceCalls.close)
+
+    async def wait(self, job: AnyJob, timeout_s: float | None = None) -> RemoteJob:
+        """A job once it has ended, or as it is when the time is over; the server pushes what happens meanwhile.
+
+        Errors: UnknownJob; StoreError if no server can be reached for `SERVICE_RESUME_SECONDS`.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s), aclosing(self.graph.news()) as news:
+                async for event in news:
+                    if concerns(event, job) and (found := await self.job(job)).state is State.INACTIVE:
+                        return found
+        return await self.job(job)
+
+    async def find(self, address: str) -> AsyncRemoteInstance:
+        """An instance below this one by its address, relative or complete. Errors: UnknownJob."""
+        return AsyncRemoteInstance(self.graph, await self.graph.connection.run(self.calls.find(address)))
+
+    @property
+    def depth(self) -> int:
+        """The number of instances above this one."""
+        return self.address.count("/")
+
+    @property
+    def parent(self) -> AsyncRemoteInstance | None:
+        above = self.address.rpartition("/")[0]
+        return AsyncRemoteInstance(self.graph, above) if above else None
+
+    @property
+    def outermost(self) -> AsyncRemoteInstance:
+        return AsyncRemoteInstance(self.graph, self.address.partition("/")[0])
 
     async def spawn(self, job: AnyJob, **given: Any) -> AsyncRemoteInstance:
         """Begin a child on what a running job holds; it ends with the job, and the job with it."""

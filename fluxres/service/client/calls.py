@@ -11,7 +11,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from secrets import token_hex
-from typing import Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from msgspec import to_builtins
 
 from fluxres import clock, limits
 from fluxres.clock import Length, Time
@@ -31,6 +33,9 @@ from fluxres.service.client.values import (
     name_of,
     names_of,
 )
+
+if TYPE_CHECKING:
+    from fluxres.instance.accounting import Accounting
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -396,10 +401,20 @@ class Calls(Generic[A, S]):
         return found
 
     def create_instance(
-        self, name: str, *, queue_policy: str = "easy", match_policy: str = "first", idempotency_key: str | None = None
+        self,
+        name: str,
+        *,
+        queue_policy: str = "easy",
+        match_policy: str = "first",
+        accounting: Accounting | Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
     ) -> Call[str]:
-        """Begin an instance on the graph; returns its address. Errors: UsageError for a name that is taken."""
-        given = {"name": name, "queue_policy": queue_policy, "match_policy": match_policy}
+        """Begin an instance on the graph; returns its address.
+
+        Errors: UsageError for a name that is taken; InputError for rules of accounting that are not valid.
+        """
+        rules = to_builtins(accounting)
+        given = {"name": name, "queue_policy": queue_policy, "match_policy": match_policy, "accounting": rules}
         return str((yield from self._post("instances", given, idempotency_key))["address"])
 
     # -- changing the machine ----------------------------------------------------------------------------------------

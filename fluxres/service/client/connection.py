@@ -96,8 +96,11 @@ class Connection:
                 attempts.failed(at, error)
             clock.sleep(PAUSE_S)
 
-    def stream(self, path: str) -> Iterator[bytes]:
+    def stream(self, path: str, until_s: float | None = None) -> Iterator[bytes]:
         """The lines of an answer that does not end, over a connection of its own.
+
+        Args:
+            until_s: when it ends all the same, by the stopwatch.
 
         Errors: those of the server; StoreError if the connection breaks.
         """
@@ -108,16 +111,23 @@ class Connection:
             answer = opened.getresponse()
             if answer.status != 200:
                 raise error_of(answer.status, answer.read())
-            while line := answer.readline():
+            while line := self._line(opened, answer, until_s):
                 yield line.rstrip(b"\r\n")
         except Unavailable as error:
             self.servers.turns(at, error)
             raise
         except (OSError, HTTPException) as error:
+            if until_s is not None and clock.stopwatch() >= until_s:
+                return
             self.servers.turn(at)
             raise unreachable(at, error, self._timeout_s) from None
         finally:
             opened.close()
+
+    def _line(self, opened: HTTPConnection, answer: HTTPResponse, until_s: float | None) -> bytes:
+        if until_s is not None and opened.sock is not None:
+            opened.sock.settimeout(min(self._timeout_s, max(until_s - clock.stopwatch(), 0.001)))
+        return answer.readline()
 
     def _once(self, at: Address, request: Request) -> Reply:
         opened = self._of_thread(at)

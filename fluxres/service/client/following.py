@@ -32,6 +32,11 @@ class Following:
         self._has_begun = False
         self._broke_s: float | None = None
 
+    @staticmethod
+    def is_begin(line: bytes) -> bool:
+        """Whether a stream begins with this line: what is asked from now on is not older than it."""
+        return line.startswith(b": following ")
+
     @property
     def path(self) -> str:
         """Where the next stream is."""
@@ -40,7 +45,7 @@ class Following:
     def event(self, line: bytes) -> dict[str, Any] | None:
         """The event that a line completes."""
         self._has_begun, self._broke_s = True, None
-        if line.startswith(b": following ") and self._after is None:  # where a stream of what is to come begins
+        if self.is_begin(line) and self._after is None:  # where a stream of what is to come begins
             self._after = line[12:].decode()
         elif line.startswith(b"id: "):
             self._id = line[4:].decode()

@@ -13,13 +13,15 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from fluxres import clock
-from fluxres.errors import FluxresError, StoreError
+from fluxres.errors import FluxresError, StoreError, UnknownJob
+from fluxres.instance.states import State
 from fluxres.model.values import Span
 from fluxres.service.client.addresses import addresses
 from fluxres.service.client.calls import Calls, chosen
 from fluxres.service.client.connection import Connection
 from fluxres.service.client.following import RESUME_S, Following
-from fluxres.service.client.instance_calls import AnyJob, InstanceCalls
+from fluxres.service.client.instance_calls import AnyJob, InstanceCalls, concerns
+from fluxres.service.client.job import RemoteJob
 from fluxres.service.client.requests import Call
 from fluxres.service.client.stage import RemoteStage
 from fluxres.service.client.values import RemoteAllocation, RemotePool
@@ -145,7 +147,9 @@ class RemoteGraph:
     instances = _sending(Calls.instances)
 
     def create_instance(self, name: str, **given: Any) -> RemoteInstance:
-        """Begin an instance on the graph, which the server keeps: `queue_policy` and `match_policy` as of an Instance."""
+        """Begin an instance on the graph, which the server keeps: with arguments as of an Instance:
+        `queue_policy`, `match_policy` and `accounting`.
+        """
         return RemoteInstance(self, self.connection.run(self.calls.create_instance(name, **given)))
 
     def instance(self, address: str) -> RemoteInstance:
@@ -170,16 +174,24 @@ class RemoteGraph:
         It has a connection of its own, and ends with its generator. Errors: StoreError if no server can be reached for
         `SERVICE_RESUME_SECONDS`.
         """
+        return (event for event in self.news(after) if event is not None)
+
+    def news(self, after: int | None = None, until_s: float | None = None) -> Iterator[dict[str, Any] | None]:
+        """As `events`, and None whenever a stream begins: what is asked from then on is not older.
+
+        Args:
+            until_s: when it ends, by the stopwatch.
+        """
         following = Following(self.connection.servers, self.name, after)
-        while True:
+        while until_s is None or clock.stopwatch() < until_s:
             try:
-                for line in self.connection.stream(following.path):
+                for line in self.connection.stream(following.path, until_s):
                     event = following.event(line)
-                    if event is not None:
+                    if event is not None or following.is_begin(line):
                         yield event
             except StoreError as error:
                 following.broke(error)
-            clock.sleep(RESUME_S)
+            clock.sleep(RESUME_S if until_s is None else max(0.0, min(RESUME_S, until_s - clock.stopwatch())))
 
     def _fetch(self, where: str) -> dict[str, Any]:
         return self.connection.run(self.calls.document(where))
@@ -223,7 +235,9 @@ class RemoteInstance:
     job = _sending_of_instance(InstanceCalls.job)
     jobs = _sending_of_instance(InstanceCalls.jobs)
     check = _sending_of_instance(InstanceCalls.check)
+    tree = _sending_of_instance(InstanceCalls.tree)
     submit = _sending_of_instance(InstanceCalls.submit)
+    reserve = _sending_of_instance(InstanceCalls.reserve)
     cancel = _sending_of_instance(InstanceCalls.cancel)
     finish = _sending_of_instance(InstanceCalls.finish)
     exception = _sending_of_instance(InstanceCalls.exception)
@@ -233,7 +247,79 @@ class RemoteInstance:
     add_dependency = _sending_of_instance(InstanceCalls.add_dependency)
     grow = _sending_of_instance(InstanceCalls.grow)
     shrink = _sending_of_instance(InstanceCalls.shrink)
+    set_state = _sending_of_instance(InstanceCalls.set_state)
+    drain = _sending_of_instance(InstanceCalls.drain)
+    down = _sending_of_instance(InstanceCalls.down)
+    up = _sending_of_instance(InstanceCalls.up)
+    set_expiration = _sending_of_instance(InstanceCalls.set_expiration)
+    measure_in = _sending_of_instance(InstanceCalls.measure_in)
+    fail = _sending_of_instance(InstanceCalls.fail)
     close = _sending_of_instance(InstanceCalls.close)
+
+    def wait(self, job: AnyJob, timeout_s: float | None = None) -> RemoteJob:
+        """A job once it has ended, or as it is when the time is over; the server pushes what happens meanwhile.
+
+        Errors: UnknownJob; StoreError if no server can be reached for `SERVICE_RESUME_SECONDS`.
+        """
+        until_s = None if timeout_s is None else clock.stopwatch() + timeout_s
+        for event in self.graph.news(until_s=until_s):
+            if concerns(event, job) and (found := self.job(job)).state is State.INACTIVE:
+                return found
+        return self.job(job)
+
+    def find(self, address: str) -> RemoteInstance:
+        """An instance below this one by its address, relative or complete. Errors: UnknownJob."""
+        return RemoteInstance(self.graph, self.graph.connection.run(self.calls.find(address)))
+
+    def walk(self) -> Iterator[RemoteInstance]:
+        """This instance and all below it, depth first."""
+        return (RemoteInstance(self.graph, one.address) for one in self.tree())
+
+    @property
+    def depth(self) -> int:
+        """The number of instances above this one."""
+        return self.address.count("/")
+
+    @property
+    def parent(self) -> RemoteInstance | None:
+        above = self.address.rpartition("/")[0]
+        return RemoteInstance(self.graph, above) if above else None
+
+    @property
+    def outermost(self) -> RemoteInstance:
+        return RemoteInstance(self.graph, self.address.partition("/")[0])
+
+    @property
+    def job_in_parent(self) -> RemoteJob | None:
+        """The job that holds what this instance has."""
+        return None if self.parent is None else self.parent.job(self.address.rpartition("/")[2])
+
+    @property
+    def name(self) -> str:
+        return str(self.summary()["name"])
+
+    @property
+    def queue_policy(self) -> str:
+        return str(self.summary()["queue_policy"])
+
+    @property
+    def match_policy(self) -> str:
+        return str(self.summary()["match_policy"])
+
+    @property
+    def expires_at(self) -> float | None:
+        """When the instance ends, in seconds; None for never."""
+        found: float | None = self.summary()["expires"]
+        return found
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has ended."""
+        try:
+            self.summary()
+        except UnknownJob:
+            return True
+        return False
 
     @property
     def pending(self) -> int:

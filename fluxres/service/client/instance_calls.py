@@ -7,11 +7,13 @@ from secrets import token_hex
 from typing import Any
 
 from fluxres import limits
-from fluxres.clock import Length
-from fluxres.service.client.calls import length_of
+from fluxres.clock import Length, Time
+from fluxres.instance.tree import Branch
+from fluxres.service.client.calls import length_of, moment_of
 from fluxres.service.client.job import RemoteJob
 from fluxres.service.client.requests import Call, get, of_graph, post
 from fluxres.service.client.values import names_of
+from fluxres.syntax import fluid
 
 AnyJob = RemoteJob | str
 """A job, or its id."""
@@ -52,7 +54,7 @@ class InstanceCalls:
         found: list[dict[str, Any]] = (yield get(self._place("check"), instance=self.address)).document()["problems"]
         return found
 
-    def submit(
+    def submit(  # noqa: PLR0913 - one option each
         self,
         wanted: str | Mapping[str, Any],
         *,
@@ -62,14 +64,44 @@ class InstanceCalls:
         user: str | None = None,
         dependencies: str | Iterable[str] = (),
         payload: Any = None,
+        account: str | None = None,
+        qos: str | None = None,
         partition: str | None = None,
         idempotency_key: str | None = None,
     ) -> Call[RemoteJob]:
-        """Submit a job; it may have started when this returns. Errors: InfeasibleRequest, UsageError, InputError."""
+        """Submit a job; it may have started when this returns.
+
+        Errors: InfeasibleRequest, InsufficientResources, UsageError, InputError.
+        """
         given = {"wanted": names_of(wanted), "duration_s": length_of(duration_s), "urgency": urgency, "name": name, "user": user}
         after = [dependencies] if isinstance(dependencies, str) else list(dependencies)
-        more = {"dependencies": after, "payload": payload, "partition": partition}
+        more = {"dependencies": after, "payload": payload, "account": account, "qos": qos, "partition": partition}
         return RemoteJob((yield from self._post("submit", {**given, **more}, idempotency_key)))
+
+    def reserve(
+        self,
+        wanted: str | Mapping[str, Any] | None = None,
+        *,
+        start_s: Time,
+        duration_s: Length,
+        pools: Any = None,
+        name: str | None = None,
+        user: str | None = None,
+        payload: Any = None,
+        idempotency_key: str | None = None,
+    ) -> Call[RemoteJob]:
+        """Reserve ahead: a job that starts at a given time, on what no other job gets until its end.
+
+        Errors: InsufficientResources; UsageError for a start in the past; those of `submit`.
+        """
+        given = {
+            "wanted": None if wanted is None else names_of(wanted),
+            "pools": None if pools is None else names_of(pools),
+            "start_s": moment_of(start_s),
+            "duration_s": length_of(duration_s),
+        }
+        more = {"name": name, "user": user, "payload": payload}
+        return RemoteJob((yield from self._post("reserve", {**given, **more}, idempotency_key)))
 
     def cancel(self, job: AnyJob, note: str = "", *, idempotency_key: str | None = None) -> Call[RemoteJob]:
         """End a job that waits or runs. Errors: UnknownJob; UsageError for one that has ended."""
@@ -122,6 +154,59 @@ class InstanceCalls:
         """Return pools of a child to its parent; returns their paths."""
         return list((yield from self._post("shrink", {"wanted": names_of(wanted)}, idempotency_key))["paths"])
 
+    def set_state(self, where: Any, state: str, *, requeue: bool = False, idempotency_key: str | None = None) -> Call[None]:
+        """Set the state of pools, here and in the children that have them; down ends the jobs on them."""
+        yield from self._post("set_state", {"where": names_of(where), "state": state, "requeue": requeue}, idempotency_key)
+
+    def drain(self, where: Any, *, idempotency_key: str | None = None) -> Call[None]:
+        """Start no new jobs on pools; running jobs continue."""
+        yield from self.set_state(where, "drain", idempotency_key=idempotency_key)
+
+    def down(self, where: Any, *, requeue: bool = False, idempotency_key: str | None = None) -> Call[None]:
+        """Mark pools as failed; jobs that run on them fail, or wait again."""
+        yield from self.set_state(where, "down", requeue=requeue, idempotency_key=idempotency_key)
+
+    def up(self, where: Any, *, idempotency_key: str | None = None) -> Call[None]:
+        """Put pools back in service."""
+        yield from self.set_state(where, "up", idempotency_key=idempotency_key)
+
+    def set_expiration(self, at_s: Time | None, *, idempotency_key: str | None = None) -> Call[None]:
+        """Set when the instance ends with its jobs; None for when its job ends."""
+        yield from self._post("set_expiration", {"at_s": moment_of(at_s)}, idempotency_key)
+
+    def measure_in(self, type_name: str | None, *, idempotency_key: str | None = None) -> Call[None]:
+        """Measure the size of jobs in units of a type; None for the default."""
+        yield from self._post("measure_in", {"type_name": type_name}, idempotency_key)
+
+    def find(self, address: str) -> Call[str]:
+        """The complete address of an instance below this one; its own may be in front. Errors: UnknownJob."""
+        own, words = self.address.split("/"), [word for word in address.split("/") if word]
+        whole = "/".join(words if words[: len(own)] == own else [*own, *words])
+        return str((yield get(of_graph(self.graph, "instance"), instance=whole)).document()["address"])
+
+    def tree(self) -> Call[list[Branch]]:
+        """The values of this instance and all below it, depth first."""
+        listed = (yield get(of_graph(self.graph, "instances"))).document()["instances"]
+        top, own = self.address.count("/"), (self.address + "/")
+        return [
+            Branch(
+                one["address"],
+                one["address"].count("/") - top,
+                one["name"],
+                one["queue_policy"].partition(":")[0],
+                one["match_policy"],
+                one["pools"],
+                one["pending"],
+                one["running"],
+            )
+            for one in listed
+            if (one["address"] + "/").startswith(own)
+        ]
+
+    def fail(self, note: str = "", *, idempotency_key: str | None = None) -> Call[None]:
+        """End a child and its job in the parent as failed."""
+        yield from self._post("fail", {"note": note}, idempotency_key)
+
     def close(self, status: int = 0, *, idempotency_key: str | None = None) -> Call[None]:
         """End the instance with its jobs."""
         yield from self._post("close", {"status": status}, idempotency_key)
@@ -139,3 +224,11 @@ class InstanceCalls:
 
 def _id_of(job: AnyJob) -> str:
     return job.id if isinstance(job, RemoteJob) else str(job)
+
+
+def concerns(event: Mapping[str, Any] | None, job: AnyJob) -> bool:
+    """Whether an event may be about the end of a job; also None, with which a stream begins, and a gap in it."""
+    if event is None or event["name"] != "instance":
+        return event is None or event["name"] == "gap"
+    wanted = fluid.decode(_id_of(job))
+    return any(part["name"] == "clean" and fluid.decode(part["job"]) == wanted for part in event["context"]["parts"])

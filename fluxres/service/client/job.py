@@ -23,6 +23,11 @@ class RemoteJob:
         self.result: str | None = document["result"]
         self.name: str | None = document["name"]
         self.user: str | None = document["user"]
+        self.account: str | None = document["account"]
+        self.qos: str | None = document["qos"]
+        self.partition: str | None = document["partition"]
+        self.limit_reached: str = document["limit_reached"]
+        self.is_booking: bool = document["is_booking"]
         self.urgency: int = document["urgency"]
         self.priority: int = document["priority"]
         self.size: int = document["size"]
@@ -34,6 +39,10 @@ class RemoteJob:
         self.reserved_at: float | None = document["reserved"]
         self.started_at: float | None = document["started"]
         self.finished_at: float | None = document["finished"]
+
+    def waited_s(self, now_s: float) -> float:
+        """How long the job has waited by a moment, since its submission."""
+        return now_s - self.submitted_at
 
     @property
     def ends_at(self) -> float | None:

@@ -308,6 +308,7 @@ def _apply(graph: ResourceGraph, event: dict[str, Any]) -> None:
     structure = graph.structure
     if event["event"] == "reserve":
         reserving.require_unused(graph, event["job"])
+        told.require_reservable(graph, event)
     elif event["event"] not in ("unreserve", "release", "commit"):
         for job in [part.get("job") for part in event.get("parts", [event])]:
             if event["event"] != "allocate" or not _takes_back(graph, job):

@@ -14,7 +14,7 @@ from litestar.params import JSONBody, QueryParameter
 from msgspec.json import encode
 
 from fluxres.errors import Unavailable, UsageError
-from fluxres.instance import Instance
+from fluxres.instance import Instance, accounting
 from fluxres.instance.saved import require_policy
 from fluxres.model import ResourceGraph, targets
 from fluxres.render import documents
@@ -22,9 +22,9 @@ from fluxres.service import answers, requests
 from fluxres.service.access import Role
 from fluxres.service.kept import Keep
 from fluxres.service.replies import CHILD, Asked, T, caller_of, json, keys_of, site_of
-from fluxres.service.routes.changes import SCHEDULER
+from fluxres.service.routes.changes import ADMIN, SCHEDULER
 from fluxres.service.routes.questions import PAGE, After, Limit, OfGraph
-from fluxres.service.site import Served
+from fluxres.service.served import Served
 from fluxres.store.child import gone
 from fluxres.syntax import fluid
 
@@ -107,7 +107,8 @@ async def create(request: Asked, graph: OfGraph, data: JSONBody[requests.CreateI
     """Begin an instance on the graph. Its jobs run unattended: who runs them reports their end with `finish`."""
 
     def operation(served: Served, g: ResourceGraph) -> bytes:
-        return encode(documents.instance(served.instances.create(g, data.name, data.queue_policy, data.match_policy)))
+        rules = None if data.accounting is None else accounting.of(data.accounting)
+        return encode(documents.instance(served.instances.create(g, data.name, data.queue_policy, data.match_policy, rules)))
 
     made = await keys_of(request).once(request, lambda keep: _made(request, graph, operation, keep))
     return json(answers.Instance, *made, status=201)
@@ -165,8 +166,23 @@ async def submit(request: Asked, graph: OfGraph, data: JSONBody[requests.Submit]
         given: dict[str, Any] = {"duration_s": data.duration_s, "urgency": data.urgency, "dependencies": data.dependencies}
         who = caller.name if data.user is None else targets.label(data.user, "user")
         named = targets.label(data.name, "name")
-        made = one.submit(data.wanted, **given, name=named, user=who, payload=data.payload, partition=data.partition)
-        return documents.instance_job(made)
+        charged = {"account": data.account, "qos": data.qos, "partition": data.partition}
+        given |= {key: targets.label(value, key) for key, value in charged.items()}
+        return documents.instance_job(one.submit(data.wanted, **given, name=named, user=who, payload=data.payload))
+
+    return await _change(request, graph, answers.InstanceJob, data, operation)
+
+
+@post("/instance/reserve", opt=SCHEDULER, status_code=200, operation_id="reserveAhead")
+async def reserve(request: Asked, graph: OfGraph, data: JSONBody[requests.ReserveAhead]) -> Response[answers.InstanceJob]:
+    """Reserve ahead: a job that starts at a given time, on what no other job gets until its end."""
+    caller = caller_of(request)
+
+    def operation(one: Instance) -> dict[str, Any]:
+        who = caller.name if data.user is None else targets.label(data.user, "user")
+        given: dict[str, Any] = {"start_s": data.start_s, "duration_s": data.duration_s, "pools": data.pools}
+        named = targets.label(data.name, "name")
+        return documents.instance_job(one.reserve(data.wanted, **given, name=named, user=who, payload=data.payload))
 
     return await _change(request, graph, answers.InstanceJob, data, operation)
 
@@ -222,11 +238,7 @@ async def spawn(request: Asked, graph: OfGraph, data: JSONBody[requests.Spawn]) 
 
     def operation(one: Instance) -> dict[str, Any]:
         policy = None if data.queue_policy is None else require_policy(data.queue_policy)
-        made = one.spawn(data.job, queue_policy=policy, match_policy=data.match_policy, name=data.name)
-        linked = made.graph.structure.accounts.linked
-        if linked is not None and linked.any():
-            hint = "copy what the job holds to a graph of its own, and begin an instance there"
-            raise UsageError("what the job holds is supplied by pools that it shares", where=f"job {data.job}", hint=hint)
+        made = one.spawn(data.job, queue_policy=policy, match_policy=data.match_policy, name=targets.label(data.name, "name"))
         return documents.instance(made)
 
     return await _change(request, graph, answers.Instance, data, operation)
@@ -242,6 +254,54 @@ async def grow(request: Asked, graph: OfGraph, data: JSONBody[requests.GrowInsta
 async def shrink(request: Asked, graph: OfGraph, data: JSONBody[requests.ShrinkInstance]) -> Response[answers.Paths]:
     """Return pools of a child to its parent."""
     return await _change(request, graph, answers.Paths, data, lambda one: {"paths": one.shrink(data.wanted)})
+
+
+@post("/instance/set_state", opt=ADMIN, status_code=200, operation_id="setStateInInstance")
+async def set_state(request: Asked, graph: OfGraph, data: JSONBody[requests.SetPoolState]) -> Response[answers.Instance]:
+    """Set the state of pools of an instance, here and in the children that have them."""
+
+    def operation(one: Instance) -> dict[str, Any]:
+        one.set_state(data.where, data.state, requeue=data.requeue)
+        return documents.instance(one)
+
+    return await _change(request, graph, answers.Instance, data, operation)
+
+
+@post("/instance/set_expiration", opt=SCHEDULER, status_code=200, operation_id="setExpiration")
+async def set_expiration(request: Asked, graph: OfGraph, data: JSONBody[requests.SetExpiration]) -> Response[answers.Instance]:
+    """Set when an instance ends with all its jobs."""
+
+    def operation(one: Instance) -> dict[str, Any]:
+        one.set_expiration(data.at_s)
+        return documents.instance(one)
+
+    return await _change(request, graph, answers.Instance, data, operation)
+
+
+@post("/instance/measure_in", opt=SCHEDULER, status_code=200, operation_id="measureIn")
+async def measure_in(request: Asked, graph: OfGraph, data: JSONBody[requests.MeasureIn]) -> Response[answers.Instance]:
+    """Measure the size of jobs, which limits and priorities count, in units of a type."""
+
+    def operation(one: Instance) -> dict[str, Any]:
+        if data.type_name is not None and data.type_name not in one.graph.structure.types:
+            raise UsageError(f"no type {data.type_name!r:.80}", hint=f"there is {', '.join(one.graph.structure.types)}")
+        one.measure_in(data.type_name)
+        return documents.instance(one)
+
+    return await _change(request, graph, answers.Instance, data, operation)
+
+
+@post("/instance/fail", opt=SCHEDULER, status_code=200, operation_id="failInstance")
+async def fail(request: Asked, graph: OfGraph, data: JSONBody[requests.FailInstance]) -> Response[answers.Closed]:
+    """End a child and its job in the parent as failed."""
+    note = _note(data.note)
+
+    def operation(one: Instance) -> dict[str, Any]:
+        address = one.address
+        one.fail(note)
+        return {"closed": address}
+
+    return await _change(request, graph, answers.Closed, data, operation)
 
 
 @post("/instance/close", opt=SCHEDULER, status_code=200, operation_id="closeInstance")
@@ -264,6 +324,7 @@ ROUTES: Final = (
     job,
     check,
     submit,
+    reserve,
     cancel,
     finish,
     exception,
@@ -274,5 +335,9 @@ ROUTES: Final = (
     spawn,
     grow,
     shrink,
+    set_state,
+    set_expiration,
+    measure_in,
+    fail,
     close,
 )

@@ -15,7 +15,7 @@ from fluxres import limits
 from fluxres.errors import Unavailable, UsageError
 from fluxres.service.replies import Asked, caller_of, site_of
 from fluxres.service.routes.questions import READ, OfGraph
-from fluxres.service.site import Served
+from fluxres.service.served import Served
 
 MEDIA_TYPE: Final = "text/event-stream"
 _ID: Final = "^[0-9]{1,15}(-[0-9a-f]{16})?$"

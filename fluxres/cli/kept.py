@@ -1,0 +1,202 @@
+"""Instances that a store keeps, for commands: on a server, or in the store itself, with the same methods.
+
+Without a server nobody lets time pass: an instance handles what was due when a command asks it. With one, also on the same store,
+both see what the other has done (`service/instances.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from fluxres import clock
+from fluxres.cli.settings import Settings
+from fluxres.cli.stores import os_user, server, store
+from fluxres.documents.document import listed
+from fluxres.errors import UsageError
+
+if TYPE_CHECKING:
+    from fluxres.instance import Instance
+    from fluxres.instance.accounting import Accounting
+    from fluxres.model import ResourceGraph
+    from fluxres.service.client.instance_calls import InstanceCalls
+    from fluxres.service.client.store import RemoteStore
+    from fluxres.service.instances import Instances
+
+T = TypeVar("T")
+Document = dict[str, Any]
+_LOOK_EVERY_S: Final = 0.25
+
+
+class Keeper(Protocol):
+    """The instances of one graph; what is asked of a job answers with its document."""
+
+    def instances(self) -> list[Document]: ...
+
+    def create(self, name: str, queue_policy: str, match_policy: str, accounting: Accounting | None) -> Document: ...
+
+    def graph(self) -> ResourceGraph:
+        """The graph, to read a request on it."""
+
+    def jobs(self, address: str, state: str | None) -> list[Document]: ...
+
+    def job(self, address: str, job: str) -> Document: ...
+
+    def submit(self, address: str, wanted: Any, given: Document) -> Document: ...
+
+    def cancel(self, address: str, job: str, note: str) -> Document: ...
+
+    def finish(self, address: str, job: str, status: int) -> Document: ...
+
+    def wait(self, address: str, job: str) -> Document:
+        """A job once it has ended."""
+
+    def close(self, address: str) -> None: ...
+
+
+@contextmanager
+def keeper(settings: Settings) -> Iterator[Keeper]:
+    """The instances of the graph given by --graph, or of the one in use."""
+    if (remote := server(settings)) is not None:
+        yield Served(settings, remote)
+        return
+    from fluxres.service.instances import Instances
+    from fluxres.store.attached import Attached
+
+    opened = store(settings)
+    wait_s = settings.wait_s
+    graph = Attached(opened, settings.graph, "full", settings.command, wait_s, clock.system).graph
+    try:
+        yield Stored(graph, Instances(opened, graph, lambda: 0))
+    finally:
+        graph.close()
+
+
+def one_of(kept: Keeper, name: str | None) -> str:
+    """The address of an instance: this one, or the only one of the graph. Errors: UsageError."""
+    if name is not None:
+        return name
+    names = [one["address"] for one in kept.instances() if "/" not in one["address"]]
+    if len(names) != 1:
+        hint = f"name one with --instance: {listed(names)}" if names else "`fluxres instance create NAME` makes one"
+        raise UsageError("the graph has several instances" if names else "the graph has no instance", hint=hint)
+    return str(names[0])
+
+
+class Served:
+    """Those of a graph on a server."""
+
+    def __init__(self, settings: Settings, remote: RemoteStore) -> None:
+        self._remote, self._name = remote, remote.name_of(settings.graph)
+
+    def _calls(self, address: str) -> InstanceCalls:
+        from fluxres.service.client.instance_calls import InstanceCalls
+
+        return InstanceCalls(self._name, address)
+
+    def instances(self) -> list[Document]:
+        from fluxres.service.client.requests import of_graph
+
+        found: list[Document] = self._remote.connection.get(of_graph(self._name, "instances")).document()["instances"]
+        return found
+
+    def create(self, name: str, queue_policy: str, match_policy: str, accounting: Accounting | None) -> Document:
+        from fluxres.service.client.graph import RemoteGraph
+
+        made = RemoteGraph(self._remote.connection, self._name).create_instance(
+            name, queue_policy=queue_policy, match_policy=match_policy, accounting=accounting
+        )
+        return made.summary()
+
+    def graph(self) -> ResourceGraph:
+        return self._remote.load(self._name)
+
+    def jobs(self, address: str, state: str | None) -> list[Document]:
+        return [one.document for one in self._remote.connection.run(self._calls(address).jobs(state))]
+
+    def job(self, address: str, job: str) -> Document:
+        return self._remote.connection.run(self._calls(address).job(job)).document
+
+    def submit(self, address: str, wanted: Any, given: Document) -> Document:
+        return self._remote.connection.run(self._calls(address).submit(wanted, **given)).document
+
+    def cancel(self, address: str, job: str, note: str) -> Document:
+        return self._remote.connection.run(self._calls(address).cancel(job, note)).document
+
+    def finish(self, address: str, job: str, status: int) -> Document:
+        return self._remote.connection.run(self._calls(address).finish(job, status)).document
+
+    def wait(self, address: str, job: str) -> Document:
+        from fluxres.service.client.graph import RemoteGraph, RemoteInstance
+
+        return RemoteInstance(RemoteGraph(self._remote.connection, self._name), address).wait(job).document
+
+    def close(self, address: str) -> None:
+        self._remote.connection.run(self._calls(address).close())
+
+
+class Stored:
+    """Those of a graph in a store that this process has open."""
+
+    def __init__(self, graph: ResourceGraph, kept: Instances) -> None:
+        self._graph, self._kept = graph, kept
+
+    def _do(self, address: str, what: str, operation: Callable[[Instance], T]) -> T:
+        with self._graph.batch():
+            return self._kept.operate(self._graph, address, what, operation)
+
+    def _of_job(self, address: str, what: str, job: str, operation: Callable[[Instance], object]) -> Document:
+        from fluxres.render import documents
+
+        def change(one: Instance) -> Document:
+            operation(one)
+            return documents.instance_job(one.job(job))
+
+        return self._do(address, what, change)
+
+    def instances(self) -> list[Document]:
+        from fluxres.render import documents
+
+        found: list[Document] = []
+        for name in self._kept.names():
+            found += self._do(name, "", lambda top: [documents.instance(one) for one in top.walk()])
+        return found
+
+    def create(self, name: str, queue_policy: str, match_policy: str, accounting: Accounting | None) -> Document:
+        from fluxres.render import documents
+
+        with self._graph.batch():
+            return documents.instance(self._kept.create(self._graph, name, queue_policy, match_policy, accounting))
+
+    def graph(self) -> ResourceGraph:
+        return self._graph
+
+    def jobs(self, address: str, state: str | None) -> list[Document]:
+        from fluxres.render import documents
+
+        wanted = [] if state is None else [state]
+        return self._do(address, "", lambda one: [documents.instance_job(job) for job in one.jobs(*wanted)])
+
+    def job(self, address: str, job: str) -> Document:
+        return self._of_job(address, "", job, lambda _one: None)
+
+    def submit(self, address: str, wanted: Any, given: Document) -> Document:
+        from fluxres.render import documents
+
+        whose = {**given, "user": given["user"] or os_user()}
+        return self._do(address, "submit", lambda one: documents.instance_job(one.submit(wanted, **whose)))
+
+    def cancel(self, address: str, job: str, note: str) -> Document:
+        return self._of_job(address, "cancel", job, lambda one: one.cancel(job, note))
+
+    def finish(self, address: str, job: str, status: int) -> Document:
+        return self._of_job(address, "finish", job, lambda one: one.finish(job, status))
+
+    def wait(self, address: str, job: str) -> Document:
+        while (found := self.job(address, job))["state"] != "INACTIVE":
+            clock.sleep(_LOOK_EVERY_S)
+        return found
+
+    def close(self, address: str) -> None:
+        self._do(address, "close", lambda one: one.close())
