@@ -19,13 +19,15 @@ from fluxres.service.served import Served
 
 MEDIA_TYPE: Final = "text/event-stream"
 _ID: Final = "^[0-9]{1,15}(-[0-9a-f]{16})?$"
+STREAM: Final = {200: ResponseSpec(str, media_type=MEDIA_TYPE, description="A stream of events.", generate_examples=False)}
+"""The answers of a route that pushes events."""
 
 
 @get(
     "/events",
     opt=READ,
     operation_id="events",
-    responses={200: ResponseSpec(str, media_type=MEDIA_TYPE, description="A stream of events.", generate_examples=False)},
+    responses=STREAM,
 )
 async def events(
     request: Asked,
