@@ -17,13 +17,15 @@ from fluxres.service.routes.questions import READ, OfGraph
 from fluxres.service.served import Served
 
 MEDIA_TYPE: Final = "text/event-stream"
+STREAM: Final = {200: ResponseSpec(str, media_type=MEDIA_TYPE, description="A stream of events.", generate_examples=False)}
+"""The answers of a route that pushes events."""
 
 
 @get(
     "/events",
     opt=READ,
     operation_id="events",
-    responses={200: ResponseSpec(str, media_type=MEDIA_TYPE, description="A stream of events.", generate_examples=False)},
+    responses=STREAM,
 )
 async def events(
     request: Asked,
