@@ -32,7 +32,7 @@ from fluxres.simulation.costs.overheads import NO_OVERHEADS, LevelCost, Overhead
 from fluxres.simulation.disturbances import external
 from fluxres.simulation.disturbances.attempts import NOTHING_SAVED, Checkpoint
 from fluxres.simulation.disturbances.external import Disturbances, ExternalEvent
-from fluxres.simulation.disturbances.failures import Failures
+from fluxres.simulation.disturbances.failures import PoolFailures
 from fluxres.simulation.energy.energy import Energy
 from fluxres.simulation.energy.node_power import NodePower
 from fluxres.simulation.energy.power_cap import PowerCap
@@ -441,7 +441,7 @@ def disturbances(run: Run, machine: Machine) -> Disturbances:
     entry = run.page.disturbances
     coming: Iterable[ExternalEvent] = events(run)
     if (model := entry.failures) is not None:
-        made = Failures(model.mtbf_s, model.mttr_s, model.shape, model.repair_shape, model.each, run.seed)
+        made = PoolFailures(model.mtbf_s, model.mttr_s, model.shape, model.repair_shape, model.each, run.seed)
         made.require(machine.graph.structure)
         coming = external.merged(coming, made.events(machine.graph.structure))
     saving = entry.checkpoint

@@ -51,7 +51,7 @@ from fluxres.simulation.costs.decision import Decision
 from fluxres.simulation.costs.overheads import LevelCost, by_level
 from fluxres.simulation.disturbances.attempts import NOTHING_SAVED, History
 from fluxres.simulation.disturbances.blocked import Blocked
-from fluxres.simulation.disturbances.external import Booking, Disturbances, External
+from fluxres.simulation.disturbances.external import AdvanceReservation, Disturbances, External
 from fluxres.simulation.disturbances.losses import Losses, LossSink
 from fluxres.simulation.energy import feed
 from fluxres.simulation.energy.energy import Energy, EnergyUse
@@ -61,11 +61,11 @@ from fluxres.simulation.machine import read as read_machine
 from fluxres.simulation.metrics import Metrics, RunningMetrics
 from fluxres.simulation.nesting import balance as balances
 from fluxres.simulation.nesting import elastic as elastics
-from fluxres.simulation.nesting.balance import Balance, Family, Move
+from fluxres.simulation.nesting.balance import Balance, Family, JobMove
 from fluxres.simulation.nesting.hierarchy import Hierarchy, require_units, shares
 from fluxres.simulation.nesting.processor import DECISION, INGEST, SPAWN, Processor
-from fluxres.simulation.nesting.processors import KEEP, LAUNCHED, READY, SERVED, Processors, Served
-from fluxres.simulation.nesting.sites import Child, InstanceRow, Site
+from fluxres.simulation.nesting.processors import KEEP, LAUNCHED, READY, SERVED, Processors, TaskEnd
+from fluxres.simulation.nesting.sites import ChildPayload, InstanceRow, Site
 from fluxres.simulation.prediction.prediction import Errors, ErrorSink, Prediction
 from fluxres.simulation.results.numbering import AsItWas
 from fluxres.simulation.schedule import Finished, Schedule, Sink
@@ -385,7 +385,7 @@ class Simulator:
 
     def _begin(self, job: Job, moment: int) -> None:
         what = job.payload
-        if isinstance(what, Booking):
+        if isinstance(what, AdvanceReservation):
             if job.limit < FOREVER:
                 self.events.push(job.limit, END, job)
             return
@@ -525,9 +525,9 @@ class Simulator:
                 if self.fleet is not None and self.instance.ledger is not None:
                     self.instance.ledger.lead = self.fleet.longest_wait
                 if self.fleet is not None and self.fleet.cap is not None:
-                    feed.reserve(self.fleet.cap, self.instance, self.fleet, Booking(feed.GRAPH, 0, 0))
+                    feed.reserve(self.fleet.cap, self.instance, self.fleet, AdvanceReservation(feed.GRAPH, 0, 0))
                 self._await_external()
-                self._site(self.instance, self.machine, Child(0, 0), None, self._share(Child(0, 0)))
+                self._site(self.instance, self.machine, ChildPayload(0, 0), None, self._share(ChildPayload(0, 0)))
                 for clock.now, kind, what in events:
                     self._handled += 1
                     try:
@@ -570,7 +570,7 @@ class Simulator:
             self.external.blocked.until(self._active_at) if self.has_external else [],
         )
 
-    def _share(self, what: Child) -> Iterator[Submission]:
+    def _share(self, what: ChildPayload) -> Iterator[Submission]:
         """The jobs that are submitted to an instance of the hierarchy."""
         hierarchy, workload = self.hierarchy, self._workload
         if self.feedback is not None:
@@ -581,7 +581,9 @@ class Simulator:
         assert isinstance(workload, Workload)
         return workload.share_of_level(what.level, what.place, hierarchy.fan_outs)
 
-    def _site(self, instance: Instance, machine: Machine, what: Child, job: Job | None, feed: Iterator[Submission]) -> None:
+    def _site(
+        self, instance: Instance, machine: Machine, what: ChildPayload, job: Job | None, feed: Iterator[Submission]
+    ) -> None:
         """Start an instance: it makes its children, and takes its share of the workload."""
         hierarchy, is_nested = self.hierarchy, what.place < 0
         ahead = 0 if is_nested else self._ahead(machine)
@@ -611,7 +613,7 @@ class Simulator:
         jobs = self._workload.submissions if isinstance(self._workload, Workload) else self._workload
         return max(_AHEAD_LEAST, 4 * machine.count) if isinstance(jobs, Ensemble) else 0
 
-    def _divide(self, site: Site, what: Child) -> None:
+    def _divide(self, site: Site, what: ChildPayload) -> None:
         number = self.hierarchy.fan_outs[what.level]
         by, finest = (
             self.hierarchy.divides(what.level),
@@ -631,7 +633,7 @@ class Simulator:
         any_partition = {"system": {"queue": None}}
         requests = {size: Request(parse_shape(f"slot={size}/{unit}"), attributes=any_partition) for size in set(sizes)}
         for child, size in enumerate(sizes):
-            self._enter(site, requests[size], FOREVER, Child(what.level + 1, what.place * number + child))
+            self._enter(site, requests[size], FOREVER, ChildPayload(what.level + 1, what.place * number + child))
 
     def _enter(self, site: Site, request: Request, limit: int, payload: Any, given: Submission | None = None) -> Job:
         instance = site.instance
@@ -825,7 +827,11 @@ class Simulator:
             return True
         for site in self._sites.values():
             active = site.instance.running_jobs.values()
-            if site.upcoming is not None or site.children_left or any(not isinstance(job.payload, Booking) for job in active):
+            if (
+                site.upcoming is not None
+                or site.children_left
+                or any(not isinstance(job.payload, AdvanceReservation) for job in active)
+            ):
                 return True
         return False
 
@@ -866,7 +872,7 @@ class Simulator:
         job, started = booted
         if job.state is not State.INACTIVE and (job.started != started or job.child is not None):
             return  # of an attempt that was interrupted: the job waits again, or has started again
-        given: Child | Submission = job.payload
+        given: ChildPayload | Submission = job.payload
         site = self._sites.get(job.instance)
         if self.processors is not None:
             self.processors.over(job)
@@ -881,7 +887,7 @@ class Simulator:
             return
         if isinstance(given, Submission):
             site.children_left += 1
-            what, now = Child(site.level + 1, -1), self.clock.now
+            what, now = ChildPayload(site.level + 1, -1), self.clock.now
             feed = iter([each._replace(submit=now + each.submit) for each in given.jobs])
         else:
             what, feed = given, self._share(given)
@@ -1021,7 +1027,7 @@ class Simulator:
         assert self._starting is not None
         found, self._starting = self._starting, []
         for job in found:
-            if self.processors is None or isinstance(job.payload, Booking):
+            if self.processors is None or isinstance(job.payload, AdvanceReservation):
                 self._delay(job, self.clock.now + spent)
             else:
                 self.processors.begin(site, job, spent)
@@ -1149,7 +1155,7 @@ class Simulator:
             for other in list(family.sites):
                 self._settle_one(other, passed=True)
 
-    def _withdraw(self, move: Move) -> None:
+    def _withdraw(self, move: JobMove) -> None:
         job, source, _ = move
         given, job.payload = job.payload, None
         source.instance.exception(job, "cancel", note="it goes to another instance")
@@ -1157,7 +1163,7 @@ class Simulator:
         source.jobs -= not given.jobs
         self._settle_one(source, passed=False)
 
-    def _put(self, move: Move) -> None:
+    def _put(self, move: JobMove) -> None:
         if self.processors is not None:
             self.processors.put(move.target, INGEST, move.job.payload)
             return
@@ -1243,7 +1249,7 @@ class Simulator:
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    def _stop(self, what: Site | Job | Served | Submission | tuple[Site, object], error: BaseException) -> None:
+    def _stop(self, what: Site | Job | TaskEnd | Submission | tuple[Site, object], error: BaseException) -> None:
         """End the instance of a policy that raised; everything else goes on."""
         what = what[0] if isinstance(what, tuple) and not isinstance(what, Submission) else what
         site = what if isinstance(what, Site) else self._sites[self.instance if isinstance(what, Submission) else what.instance]
@@ -1265,7 +1271,7 @@ class Simulator:
         given, end, never_began = job.payload, job.ended, False
         if self.processors is not None:
             end, never_began = self.processors.leave(job)
-        if isinstance(given, Booking):
+        if isinstance(given, AdvanceReservation):
             self.external.blocked.note_reservation(job, given.name or "")
         if not isinstance(given, Submission):
             return

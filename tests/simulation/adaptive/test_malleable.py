@@ -25,7 +25,7 @@ from fluxres.simulation.adaptive.malleable import Progress
 from fluxres.simulation.adaptive.speedup import Linear, Table
 from fluxres.simulation.costs.cost import Fitted
 from fluxres.simulation.disturbances.attempts import Checkpoint
-from fluxres.simulation.disturbances.external import Booking, Disturbances, ExternalEvent
+from fluxres.simulation.disturbances.external import AdvanceReservation, Disturbances, ExternalEvent
 from fluxres.simulation.machine import of_number, of_shape
 from fluxres.simulation.metrics import Series
 from fluxres.simulation.schedule import Finished
@@ -163,7 +163,7 @@ def test_a_failure_interrupts_it_like_any_job(machine: Any, inventory: str) -> N
 
 @ON_EACH
 def test_an_advance_reservation_is_kept_free(machine: Any, inventory: str) -> None:
-    events = [ExternalEvent(0, "reserve", Booking(4, 50 * S, 100 * S))]
+    events = [ExternalEvent(0, "reserve", AdvanceReservation(4, 50 * S, 100 * S))]
     jobs = [job(1, 1, 40, "2-8", 4, limit=40)]
     found = ran(jobs, machine, inventory=inventory, resize_policy="expand-idle", disturbances=Disturbances(events))
     assert found[1] == (1, 21, "completed", [(1, 8)])
