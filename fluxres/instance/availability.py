@@ -3,6 +3,9 @@
 There is one row for each moment at which something begins or ends.  With counts, a window has room for n units if each of its
 rows has n.  With sets, n units must be free in all rows of the window: it is not enough that each row has n, since these may be
 different units.  Sets are Python integers: they have any length, and their `&` is as fast as Python gets without a C extension.
+
+Conservative backfilling fits all reservations again whenever a job ends.  Most stay where they are, so it is noted for each
+until when something was freed since it was fitted: a search for an earlier start ends there (`freed_since`).
 """
 
 from __future__ import annotations
@@ -51,6 +54,40 @@ def highest(units: int, n: int) -> int:
     return units & ~lowest(units, rest) if rest else units
 
 
+class Freed:
+    """Windows in which something was freed, numbered in the order in which that happened: when the last of some of them is over.
+
+    >>> freed = Freed()
+    >>> for end in (30, 10, 20):
+    ...     freed.add(end)
+    >>> [freed.until(number) for number in range(4)]
+    [30, 20, 20, -1]
+    """
+
+    __slots__ = ("_ends", "_numbers", "number")
+
+    def __init__(self) -> None:
+        self.number = 0
+        """Of the latest window."""
+        self._ends: list[int] = []
+        self._numbers: list[int] = []
+        """Those that no later window outlasts."""
+
+    def add(self, end: int) -> None:
+        self.number += 1
+        ends, numbers = self._ends, self._numbers
+        while ends and ends[-1] <= end:
+            ends.pop()
+            numbers.pop()
+        ends.append(end)
+        numbers.append(self.number)
+
+    def until(self, number: int) -> int:
+        """When the windows after this one are over; -1 if there are none."""
+        at = bisect_right(self._numbers, number)
+        return self._ends[at] if at < len(self._ends) else -1
+
+
 class Availability:
     """The moments and the row from each of them on; the last row has no end.
 
@@ -59,11 +96,31 @@ class Availability:
         row: what is free from then on.
     """
 
-    __slots__ = ("rows", "times")
+    __slots__ = ("_fitted", "_freed", "rows", "times")
 
     def __init__(self, now: int, row: int) -> None:
         self.times = [now]
         self.rows = [row]
+        self._freed = Freed()
+        self._fitted: dict[int, int] = {}
+        """By key of a reservation at its earliest start, the number of the latest freed window then."""
+
+    def note_freed(self, end: int) -> None:
+        """Note that something was freed until a moment, and not only to be taken again."""
+        self._freed.add(end)
+
+    def forget(self, key: int) -> None:
+        """Note that a reservation is gone."""
+        self._fitted.pop(key, None)
+
+    def note_fitted(self, key: int) -> None:
+        """Note that a reservation is at its earliest start."""
+        self._fitted[key] = self._freed.number
+
+    def freed_since(self, key: int) -> int:
+        """Until when something was freed since a reservation was fitted: -1 for nothing, FOREVER if it was not fitted here."""
+        number = self._fitted.get(key)
+        return FOREVER if number is None else self._freed.until(number)
 
     def advance(self, now: int) -> None:
         """Drop what is past."""
@@ -72,6 +129,27 @@ class Availability:
             del self.times[:gone], self.rows[:gone]
         if gone >= 0:
             self.times[0] = now
+
+    def _first(self, numbers: list[int], n: int, duration: int, before: int, until: int) -> int | None:
+        """The first start of a row at which rows have n units for `duration`, or None if there is none.
+
+        Args:
+            numbers: of the units of each row.
+            before: later starts do not count.
+            until: rows that begin then or later do not matter.
+        """
+        times = self.times
+        at, stop = 0, len(numbers) if before >= FOREVER else bisect_left(times, before)
+        while True:
+            while at < stop and numbers[at] < n:
+                at += 1
+            if at >= stop:
+                return None
+            start, last = times[at], bisect_left(times, min(times[at] + duration, until), at)
+            while at < last and numbers[at] >= n:
+                at += 1
+            if at >= last:
+                return start
 
     def _split_at(self, moment: int) -> int:
         """The index of the row that begins at a moment, which is added if necessary."""
@@ -124,22 +202,9 @@ class AvailableCounts(Availability):
                 return True
         return False
 
-    def earliest(self, n: int, duration: int) -> int | None:
-        """The first start at which n units are free for `duration`, or None if there is none."""
-        times, rows = self.times, self.rows
-        count = len(rows)
-        begin = at = 0
-        while True:
-            while at < count and rows[at] < n:
-                at += 1
-            if at == count:
-                return None
-            begin = at
-            end = times[begin] + duration
-            while at < count and times[at] < end and rows[at] >= n:
-                at += 1
-            if at == count or times[at] >= end:
-                return times[begin]
+    def earliest(self, n: int, duration: int, before: int = FOREVER, until: int = FOREVER) -> int | None:
+        """The first start at which n units are free for `duration`, or None if there is none; see `_first`."""
+        return self._first(self.rows, n, duration, before, until)
 
 
 class AvailableSets(Availability):
@@ -235,12 +300,10 @@ class AvailableSets(Availability):
             if begin == count:
                 return None
             # Counts first: a row with too few units rules out the window before any set is computed.
-            end, stop = times[begin] + duration, begin + 1
-            while stop < count and times[stop] < end:
-                if counts[stop] < n:
-                    break
-                stop += 1
-            else:
+            at, stop = begin, bisect_left(times, times[begin] + duration, begin + 1)
+            while at < stop and counts[at] >= n:
+                at += 1
+            if at == stop:
                 units, at = among & rows[begin], begin
                 while units.bit_count() >= n:
                     at += 1
@@ -251,6 +314,8 @@ class AvailableSets(Availability):
                 units = among
                 while (units := units & rows[at]).bit_count() >= n:
                     at -= 1
-                begin = at + 1
-                continue
-            begin = stop + 1
+            begin = at + 1
+
+    def may_begin(self, n: int, duration: int, before: int, until: int) -> bool:
+        """Whether rows have enough units for a start before a moment, if those from another one on do not matter."""
+        return self._first(self.counts, n, duration, before, until) is not None

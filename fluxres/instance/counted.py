@@ -122,6 +122,9 @@ class CountedInventory:
     def reserve(self, key: int, ask: int, duration: int, now: int) -> int | None:
         if not self.is_up:
             return None
+        kept, rows = self._reserved.get(key), self._rows
+        if kept is not None and rows is not None and self._is_fitted(kept, ask, duration, now):
+            return self._fit_again(kept, rows, duration, now)
         self.unreserve(key)
         if not self._reserved and not self.ahead:
             return self._reserve_first(key, ask, duration, now)
@@ -129,10 +132,29 @@ class CountedInventory:
         start = rows.earliest(ask, duration)
         if start is None:
             return None
-        end = min(start + duration, FOREVER)
-        rows.change(start, end, -ask)
-        self._reserved[key] = Hold(key, start, end, ask)
+        self._put(Hold(key, start, min(start + duration, FOREVER), ask), rows)
         return start
+
+    def _is_fitted(self, kept: Hold, ask: int, duration: int, now: int) -> bool:
+        return kept.start >= now and kept.end == min(kept.start + duration, FOREVER) and kept.count == ask
+
+    def _fit_again(self, kept: Hold, rows: AvailableCounts, duration: int, now: int) -> int:
+        """Move a reservation to the earliest start, beside all others; it needs no room where it is already."""
+        freed = rows.freed_since(kept.key)
+        if freed > now:
+            start = rows.earliest(kept.count, duration, min(freed, kept.start), kept.start)
+            if start is not None:
+                self.unreserve(kept.key)
+                self._put(Hold(kept.key, start, min(start + duration, FOREVER), kept.count), rows)
+                return start
+        rows.note_fitted(kept.key)
+        return kept.start
+
+    def _put(self, hold: Hold, rows: AvailableCounts) -> None:
+        self._rows = rows
+        rows.change(hold.start, hold.end, -hold.count)
+        rows.note_fitted(hold.key)
+        self._reserved[hold.key] = hold
 
     def places(self) -> dict[int, Hold]:
         return dict(self._reserved)
@@ -187,6 +209,8 @@ class CountedInventory:
         if ask > self.free or not self.is_up:
             return None
         del self._reserved[key]
+        if self._rows is not None:
+            self._rows.forget(key)
         self._drop_rows()
         hold = Hold(key, now, end, ask)
         self.free -= ask
@@ -198,6 +222,8 @@ class CountedInventory:
         if reserved is not None:
             if self._rows is not None:
                 self._rows.change(reserved.start, reserved.end, reserved.count)
+                self._rows.note_freed(reserved.end)
+                self._rows.forget(key)
             self._drop_rows()
 
     def _drop_rows(self) -> None:
@@ -250,14 +276,19 @@ class CountedInventory:
 
     def finish(self, key: int, claim: Hold, now: int) -> None:
         if self.running.release(claim):
-            self.free += claim.count
-            if self._rows is not None:
-                self._rows.change(now, claim.end, claim.count)
-            elif self._reserved:
-                (only,) = self._reserved.values()
-                if only.start < claim.end:
-                    self._spare += claim.count
+            self._give_back(claim.count, now, claim.end)
         claim.count = self._disputed.pop(key, claim.count)
+
+    def _give_back(self, units: int, now: int, end: int) -> None:
+        """Let units be free that a running job would have held until `end`; reservations stay."""
+        self.free += units
+        if self._rows is not None:
+            self._rows.change(now, end, units)
+            self._rows.note_freed(end)
+        elif self._reserved:
+            (only,) = self._reserved.values()
+            if only.start < end:
+                self._spare += units
 
     def resize(self, key: int, claim: Hold, now: int, end: int) -> None:
         self.clear()
@@ -308,16 +339,16 @@ class CountedInventory:
         is_own = not self.is_gone and all(self.structure.vertex(path) == self.vertex for path, _ in pools)
         return units if is_own and 0 < units < claim.count else None
 
-    def reduce(self, claim: Hold, part: int) -> None:
-        """Free a part of a claim."""
-        self.clear()
+    def reduce(self, claim: Hold, part: int, now: int) -> None:
+        """Free a part of a claim; reservations stay, as when a job ends."""
         claim.count -= part
-        self.free += part
+        self._give_back(part, now, claim.end)
 
     def shrink(self, key: int, claim: Hold, part: int, now: int) -> bool:
         is_possible = claim.is_live and key not in self._disputed and part < claim.count
         if is_possible:
-            self.reduce(claim, part)
+            self.clear()
+            self.reduce(claim, part, now)
         return is_possible
 
     def grow(self, key: int, claim: Hold, part: int, now: int) -> bool:

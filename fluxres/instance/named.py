@@ -160,20 +160,44 @@ class NamedInventory:
     # -- reserving ---------------------------------------------------------------------------------------------------
 
     def reserve(self, key: int, ask: int, duration: int, now: int) -> int | None:
-        self.unreserve(key)
+        kept = self._reserved.get(key)
+        if kept is None:
+            self.unreserve(key)  # by number, perhaps
+        elif self._is_still_earliest(kept, ask, duration, now):
+            return kept.start
+        else:
+            self._take_out(kept)
         found = (
             self._earliest_alone(ask, now)
             if not self._reserved and not self.ahead
             else self._all_rows(now).earliest(ask, duration, self._usable, self._choose)
         )
+        rows = self._rows
+        if rows is not None and kept is not None and found != (kept.start, kept.units):
+            rows.note_freed(kept.end)
         if found is None:
             self._drop_rows()
             return None
         start, units = found
         hold = self._reserved[key] = Hold(key, start, min(start + duration, FOREVER), ask, units)
-        if self._rows is not None:
-            self._rows.take(start, hold.end, units)
+        if rows is not None:
+            rows.take(start, hold.end, units)
+            rows.note_fitted(key)
         return start
+
+    def _is_still_earliest(self, kept: Hold, ask: int, duration: int, now: int) -> bool:
+        """Whether a search would surely find the same pools at the same start again.
+
+        What was freed since the last one is over before that start, and leaves too little for an earlier one.
+        """
+        rows = self._rows
+        if rows is None or kept.start < now or kept.end != min(kept.start + duration, FOREVER) or kept.count != ask:
+            return False
+        freed = rows.freed_since(kept.key)
+        if freed > now and (freed > kept.start or rows.may_begin(ask, duration, freed, kept.start)):
+            return False
+        rows.note_fitted(kept.key)
+        return True
 
     def places(self) -> dict[int, Hold]:
         """Pools by key; without a reservation by number."""
@@ -245,6 +269,8 @@ class NamedInventory:
         if reserved.units & ~(self.free & self._usable):
             return None
         del self._reserved[key]
+        if self._rows is not None:
+            self._rows.forget(key)
         self._drop_rows()
         self._mark_held(reserved)
         return reserved
@@ -252,11 +278,18 @@ class NamedInventory:
     def unreserve(self, key: int) -> None:
         if self._shadow is not None and self._shadow[2] == key:
             self._shadow = None
-        reserved = self._reserved.pop(key, None)
+        reserved = self._reserved.get(key)
         if reserved is not None:
+            self._take_out(reserved)
             if self._rows is not None:
-                self._rows.give(reserved.start, reserved.end, reserved.units)
-            self._drop_rows()
+                self._rows.note_freed(reserved.end)
+                self._rows.forget(key)
+
+    def _take_out(self, reserved: Hold) -> None:
+        del self._reserved[reserved.key]
+        if self._rows is not None:
+            self._rows.give(reserved.start, reserved.end, reserved.units)
+        self._drop_rows()
 
     def _drop_rows(self) -> None:
         if not self._reserved:
@@ -332,17 +365,22 @@ class NamedInventory:
 
     def finish(self, key: int, claim: Hold, now: int) -> None:
         if self.running.release(claim):
-            self.free |= claim.units
-            count = self._usable_count(claim.units)
-            self.free_count += count
-            if self._rows is not None:
-                self._rows.give(now, claim.end, claim.units)
-            shadow = self._shadow
-            if shadow is not None and shadow[0] < claim.end:
-                self._shadow = (shadow[0], shadow[1] + count, shadow[2])
+            self._give_back(claim.units, now, claim.end)
         if key in self._disputed:
             claim.units = self._disputed.pop(key)
             claim.count = claim.units.bit_count()
+
+    def _give_back(self, units: int, now: int, end: int) -> None:
+        """Let pools be free that a running job would have held until `end`; reservations stay."""
+        self.free |= units
+        count = self._usable_count(units)
+        self.free_count += count
+        if self._rows is not None:
+            self._rows.give(now, end, units)
+            self._rows.note_freed(end)
+        shadow = self._shadow
+        if shadow is not None and shadow[0] < end:
+            self._shadow = (shadow[0], shadow[1] + count, shadow[2])
 
     def resize(self, key: int, claim: Hold, now: int, end: int) -> None:
         self.clear()
@@ -395,18 +433,17 @@ class NamedInventory:
             found |= 1 << at
         return found if found and not found & ~claim.units else None
 
-    def reduce(self, claim: Hold, part: int) -> None:
-        """Free a part of a claim."""
-        self.clear()
+    def reduce(self, claim: Hold, part: int, now: int) -> None:
+        """Free a part of a claim; reservations stay, as when a job ends."""
         claim.units &= ~part
         claim.count = claim.units.bit_count()
-        self.free |= part
-        self.free_count = self._usable_count(self.free)
+        self._give_back(part, now, claim.end)
 
     def shrink(self, key: int, claim: Hold, part: int, now: int) -> bool:
         is_possible = claim.is_live and key not in self._disputed and part < claim.count
         if is_possible:
-            self.reduce(claim, claim.units & ~self._choose(claim.units, claim.count - part))
+            self.clear()
+            self.reduce(claim, claim.units & ~self._choose(claim.units, claim.count - part), now)
         return is_possible
 
     def grow(self, key: int, claim: Hold, part: int, now: int) -> bool:

@@ -131,7 +131,9 @@ class Guard:
 
 
 def _report(policy: QueuePolicy, error: BaseException) -> None:
-    """Errors: PolicyError that names the policy, for what it raised itself."""
+    """Errors: PolicyError that names the policy, for what it raised itself, or did that a policy cannot do."""
+    if isinstance(error, PolicyError) and (line := _line(policy, error)):
+        raise PolicyError(error.message + line, where=error.where, hint=error.hint) from error
     if isinstance(error, FluxresError | PassEnded) or not isinstance(error, Exception | Endless):
         return
     raise PolicyError(f"{type(error).__name__}: {error}{_line(policy, error)}", where=f"queue policy {policy.name}") from error
@@ -670,7 +672,7 @@ class Queue:
         while head < end and jobs[head].state is not waits:
             head += 1
         self._head = head
-        if head > 64 and 2 * head > end:
+        if 8 * head > end:  # jobs that have started would stay in memory
             del jobs[:head]
             self._head = 0
         if len(jobs) - self._head > 2 * self._count + 64:

@@ -365,15 +365,19 @@ def _seconds(tick: int | None) -> float | None:
 
 
 def _apply_state(graph: ResourceGraph, e: Event) -> None:
+    if not e["pools"]:
+        return  # of a version that accepted none
     graph.set_state(e["pools"], e["state"], reason=e.get("reason"), user=e.get("user"), since=_seconds(e.get("since")))
 
 
 def _apply_tag(graph: ResourceGraph, e: Event) -> None:
-    graph.tag(e["pools"], e["key"], e["value"])
+    if e["pools"]:
+        graph.tag(e["pools"], e["key"], e["value"])
 
 
 def _apply_untag(graph: ResourceGraph, e: Event) -> None:
-    graph.untag(e["pools"], e["key"])
+    if e["pools"]:
+        graph.untag(e["pools"], e["key"])
 
 
 def _apply_merge(graph: ResourceGraph, e: Event) -> None:

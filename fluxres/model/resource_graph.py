@@ -1212,7 +1212,7 @@ class ResourceGraph(ShownDeep, Tabular):
             user: the user who sets it.
             since: now by default.
 
-        Errors: UsageError for an unknown state, and one that a partition cannot have; UnknownPool.
+        Errors: UsageError for an unknown state, one that a partition cannot have, and no pools; UnknownPool.
         """
         fields, note = events.check_state(state), None
         if reason is not None or user is not None:
@@ -1234,7 +1234,7 @@ class ResourceGraph(ShownDeep, Tabular):
     def tag(self, where: Where | Selection | Sequence[Where], key: str, value: str | None = None) -> None:
         """Tag pools (RFC 4 Tag(K, [V])).
 
-        Errors: UsageError for an empty or overlong key or value, UnknownPool.
+        Errors: UsageError for an empty or overlong key or value, and for no pools; UnknownPool.
         """
         fields = events.check_tag(key, value)
         self._mark("tag", where, lambda vertices: self.structure.set_tag(vertices, key, value), fields)
@@ -1253,6 +1253,8 @@ class ResourceGraph(ShownDeep, Tabular):
         check: Callable[[Int32], None] | None = None,
     ) -> None:
         vertices = np.array(targets.pools(self, where, "state and no tags"), np.int32)
+        if not len(vertices):
+            raise UsageError("no pools named", hint="name at least one pool")
         if check is not None:
             check(vertices)
         name_of = self.structure.where

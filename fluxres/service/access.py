@@ -188,7 +188,7 @@ class Access:
         except (InputError, OSError) as error:
             _log.error("the tokens stay as they are: %s", error)
         else:
-            _log.info("%d tokens read", len(self._digests))
+            _log.info("the tokens were read again: %d of %s", len(self._digests), self.file)
 
     def _refresh(self) -> None:
         now = stopwatch()

@@ -22,6 +22,7 @@ from fluxres.service.access import Access, Role
 from fluxres.service.express import Express
 from fluxres.service.gate import Gate
 from fluxres.service.metrics import Metrics
+from fluxres.service.pulse import Pulse
 from fluxres.service.replies import Asked, Keys, caller_of, site_of
 from fluxres.service.routes import changes, children, graphs, instances, operations, questions, runs, shape, streams
 from fluxres.service.site import Site
@@ -41,7 +42,7 @@ def make(site: Site, access: Access) -> Gate:
 
     @asynccontextmanager
     async def lifespan(_app: Litestar) -> AsyncIterator[None]:
-        pulse = asyncio.create_task(site.pulse.run())
+        pulse = asyncio.create_task(Pulse(site).run())
         yield
         pulse.cancel()
         await asyncio.get_running_loop().run_in_executor(None, site.close)

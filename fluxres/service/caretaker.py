@@ -8,18 +8,20 @@ in memory, and writes to the store only when something has ended.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from fluxres import limits
 from fluxres.clock import stopwatch
 from fluxres.errors import FluxresError
 from fluxres.launch import desk, orphans
-from fluxres.store import mailbox
-
-if TYPE_CHECKING:
-    from fluxres.service.site import Served, Site
+from fluxres.service.leadership import Leadership
+from fluxres.service.news import Exchange
+from fluxres.service.served import Served
+from fluxres.service.tenancy import Tenancy
+from fluxres.store import Store, mailbox
 
 _LOOK_EVERY_S: Final = 0.2
 _QUIET_S: Final = 1.0
@@ -27,14 +29,20 @@ _QUIET_S: Final = 1.0
 
 
 class Caretaker:
-    """Looks after the runs of a site.
+    """Looks after the runs of a store.
 
     Args:
-        site: whose open graphs it looks at.
+        store: of the graphs.
+        leadership: whether this server may change them.
+        open_graphs: returns those that it looks at.
+
+    Attributes:
+        exchange: the news of runs elsewhere.
     """
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(self, store: Store, leadership: Leadership | Tenancy, open_graphs: Callable[[], Sequence[Served]]) -> None:
+        self._store, self._leadership, self._open_graphs = store, leadership, open_graphs
+        self.exchange = Exchange(store, self.look, self.left)
         self._wanted: list[tuple[float, str]] = []
         self._seen: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -67,33 +75,32 @@ class Caretaker:
 
         Leases could not be renewed before, and a server that was killed has left its sockets.
         """
-        served.spared_in = self._site.leadership.epoch
+        served.spared_in = self._leadership.epoch
         with suppress(FluxresError):
-            mailbox.sweep(mailbox.folder_of(self._site.store.path))
+            mailbox.sweep(mailbox.folder_of(self._store.path))
             served.catch_up()
-            desk.spare(self._site.store, served.graph, limits.RUN_LEASE_SECONDS_DEFAULT)
+            desk.spare(self._store, served.graph, limits.RUN_LEASE_SECONDS_DEFAULT)
         self.look(served.name)
         self.look(served.name, limits.RUN_LEASE_SECONDS_DEFAULT)
 
     def _run(self) -> None:
         while not self._is_closed:
-            self._news.wait(_LOOK_EVERY_S if len(self._site.exchange) else _QUIET_S)
+            self._news.wait(_LOOK_EVERY_S if len(self.exchange) else _QUIET_S)
             self._news.clear()
-            leadership = self._site.leadership
-            if not leadership.is_leading:
+            if not self._leadership.is_leading:
                 continue
-            for served in self._site.open_graphs:
-                if served.spared_in != leadership.epoch:
+            for served in self._open_graphs():
+                if served.spared_in != self._leadership.epoch:
                     self.spare(served)
             with suppress(FluxresError):  # a store that is busy, or away
-                self._site.store.settle()
+                self._store.settle()
             wanted = self._due()
-            for served in self._site.open_graphs:
+            for served in self._open_graphs():
                 with suppress(FluxresError):  # a store that is busy, or a graph that was dropped
                     served.refresh()
                     if served.name in wanted or self._has_ended(served):
-                        if desk.has_runs(self._site.store, served.graph):  # else a look would read the graph for nothing
-                            desk.look(self._site.store, served.name)
+                        if desk.has_runs(self._store, served.graph):  # else a look would read the graph for nothing
+                            desk.look(self._store, served.name)
                         served.catch_up()
 
     def _due(self) -> set[str]:
@@ -110,6 +117,6 @@ class Caretaker:
             now = graph.now()
             before = self._seen.get(served.name, now)
             self._seen[served.name] = now
-            if not len(self._site.exchange) and next(orphans.launched(graph), None) is None:
+            if not len(self.exchange) and next(orphans.launched(graph), None) is None:
                 return False
             return orphans.are_there(graph) or bool(graph.planner.moments(before, now))

@@ -1,56 +1,70 @@
-"""A connection with a client: that of uvicorn, which sends the head and the body of a small answer at once.
+"""A connection with a client: that of uvicorn, with a short way for requests and answers that are complete.
 
-uvicorn writes the head of an answer, then its body, and each write is a packet: a call of the system, and a reader that wakes up.
-So what is written first is held until something follows, or until the event loop comes to its next step.
+An ASGI server passes a request and its answer on in pieces: it wakes whoever waits for one, and writes each by itself, so that
+even a small answer is two packets. Most bodies have come when their request is looked at, and most answers are complete when they
+are sent. So the gate may ask for the entire body, and send an entire answer at once. It goes the ordinary way if that is refused.
 """
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
+from collections.abc import MutableMapping
+from typing import Any, Final
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+CONNECTION: Final = "fluxres.connection"
+"""The connection of a request in its scope."""
+_ANSWER_BYTES_MAX: Final = 1 << 16
+"""A longer answer is not copied behind its head."""
+_USED: Final = frozenset(
+    (
+        "scope",
+        "default_headers",
+        "body",
+        "more_body",
+        "disconnected",
+        "response_started",
+        "response_complete",
+        "keep_alive",
+        "message_event",
+        "on_response",
+    )
+)
+"""What is used of a cycle of uvicorn, which promises none of it."""
+_HAS_SHORT_WAY: Final = _USED.issubset(RequestResponseCycle.__init__.__code__.co_names)
 
 
 class Connection(HttpToolsProtocol):
     """Speaks HTTP with one client."""
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as its base class
-        super().connection_made(_Joining(transport, self.loop))
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if _HAS_SHORT_WAY:
+            self.scope[CONNECTION] = self  # type: ignore[typeddict-unknown-key]  # what ASGI does not know is for the application
 
+    def body(self, scope: MutableMapping[str, Any], most: int) -> bytes | None:
+        """The body of a request, which can still be received; None if it has not come yet, or has more than `most` bytes."""
+        cycle = self.cycle
+        is_there = cycle.scope is scope and not (cycle.more_body or cycle.disconnected)
+        return bytes(cycle.body) if is_there and len(cycle.body) <= most else None
 
-class _Joining(asyncio.Transport):
-    """A transport that writes two pieces at once, as far as `HttpToolsProtocol` uses one."""
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport, self._loop = transport, loop
-        self._held = b""
-
-    def write(self, data: Any) -> None:
-        if self._held:
-            held, self._held = self._held, b""
-            self._transport.write(held + data)
-        else:
-            self._held = data
-            self._loop.call_soon(self._flush)
-
-    def _flush(self) -> None:
-        held, self._held = self._held, b""
-        if held and not self._transport.is_closing():
-            self._transport.write(held)
-
-    def close(self) -> None:
-        self._flush()
-        self._transport.close()
-
-    def is_closing(self) -> bool:
-        return self._transport.is_closing()
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return self._transport.get_extra_info(name, default)
-
-    def pause_reading(self) -> None:
-        self._transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._transport.resume_reading()
+    def answer(self, scope: MutableMapping[str, Any], head: MutableMapping[str, Any], body: bytes) -> bool:
+        """Answer a request by one call of the system; False, with nothing sent, if the ordinary way is needed."""
+        cycle, headers = self.cycle, head["headers"]
+        if cycle.scope is not scope or cycle.response_started or not cycle.keep_alive or scope["method"] == "HEAD":
+            return False
+        if self.flow.write_paused or self.transport.is_closing():
+            return False
+        if len(body) > _ANSWER_BYTES_MAX or (b"content-length", b"%d" % len(body)) not in headers:
+            return False
+        lines = [STATUS_LINE[head["status"]], *[b"%b: %b\r\n" % header for header in (*cycle.default_headers, *headers)]]
+        whole = b"".join(lines)
+        if (
+            whole.count(b"\n") != len(lines) or b"\r\nconnection: " in whole.lower()
+        ):  # a wrong header, or one that uvicorn acts upon
+            return False
+        self.transport.write(whole + b"\r\n" + body)
+        cycle.response_started = cycle.response_complete = True
+        cycle.message_event.set()
+        cycle.on_response()
+        return True

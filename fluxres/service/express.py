@@ -16,7 +16,7 @@ import msgspec
 from litestar import Litestar
 from litestar.handlers import HTTPRouteHandler
 
-from fluxres.service.gate import App, Message, Receive, Scope, Send
+from fluxres.service.gate import App, Body, Message, Receive, Scope, Send
 from fluxres.service.replies import Asked, Direct
 
 _ROOT: Final = "/v1/graphs/"
@@ -57,14 +57,16 @@ class Express:
         if operation is None:
             await self._framework(scope, receive, send)
             return
-        message = await receive()
-        body = message.get("body", b"")
+        body = receive.whole() if isinstance(receive, Body) else None
         try:
-            if message["type"] != "http.request" or message.get("more_body", False):
-                raise msgspec.DecodeError
+            if body is None:
+                message = await receive()
+                body, receive = message.get("body", b""), _again(message, receive)
+                if message["type"] != "http.request" or message.get("more_body", False):
+                    raise msgspec.DecodeError
             data = operation.decode(body)
         except (msgspec.MsgspecError, RecursionError, ValueError):
-            await self._framework(scope, _again(message, receive), send)
+            await self._framework(scope, receive, send)
             return
         scope["route_handler"], scope["path_params"] = operation.handler, {"graph": graph}
         request = cast("Asked", Direct(self._state, scope, body))

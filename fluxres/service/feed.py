@@ -23,7 +23,7 @@ from fluxres.clock import stopwatch
 from fluxres.errors import FluxresError, StaleHandle
 from fluxres.service.thread_names import show_name
 from fluxres.store import Entry, Store, journal
-from fluxres.store.store import Change
+from fluxres.store.writing import Change
 
 _LOOK_EVERY_S: Final = 0.25
 _REST_S: Final = 0.02

@@ -19,6 +19,7 @@ from fluxres.clock import stopwatch
 from fluxres.errors import FluxresError, Forbidden, LimitExceeded, Unavailable, UsageError
 from fluxres.service import problems
 from fluxres.service.access import Access
+from fluxres.service.connection import CONNECTION, Connection
 from fluxres.service.loopback import is_loopback
 from fluxres.service.metrics import Metrics
 from fluxres.service.rates import Rates
@@ -64,12 +65,13 @@ class Gate:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         begun = stopwatch()
-        answer = _Answer(send)
+        connection: Connection | None = scope.get(CONNECTION)
+        answer = Answer(send, scope, connection)
         try:
             headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
             scope["fluxres.headers"] = headers
             self._admit(scope, headers)
-            body = _Body(receive, _bound(scope), headers.get("content-length"))
+            body = Body(receive, scope, connection, headers.get("content-length"))
             receiving.set(body)
             await self.app(scope, body, answer)
         except FluxresError as error:
@@ -144,15 +146,20 @@ def _bound(scope: Scope) -> int:
     return limits.SERVICE_DOCUMENT_BYTES_MAX if is_document else limits.SERVICE_BODY_BYTES_MAX
 
 
-class _Body:
+class Body:
     """Receives the body of a request, within bounds of size and time. Errors: LimitExceeded."""
 
-    def __init__(self, receive: Receive, bound: int, length: str | None) -> None:
-        self._receive, self._bound = receive, bound
+    def __init__(self, receive: Receive, scope: Scope, connection: Connection | None, length: str | None) -> None:
+        bound = _bound(scope)
+        self._receive, self._scope, self._connection, self._bound = receive, scope, connection, bound
         self._left, self._is_done = bound, False
         self._until = asyncio.get_running_loop().time() + limits.SERVICE_BODY_SECONDS_MAX
         if length is not None and length.isdecimal() and int(length) > bound:
             raise self._too_long()
+
+    def whole(self) -> bytes | None:
+        """All of it, which can still be received; None if it comes in pieces."""
+        return None if self._connection is None else self._connection.body(self._scope, self._bound)
 
     async def __call__(self) -> Message:
         if self._is_done:
@@ -178,11 +185,11 @@ def _is_closed(error: RuntimeError) -> bool:
     return "handler is closed" in str(error)
 
 
-class _Answer:
+class Answer:
     """Sends an answer, its head with the first part of its body, and drops a client that does not take it."""
 
-    def __init__(self, send: Send) -> None:
-        self._send_on = send
+    def __init__(self, send: Send, scope: Scope, connection: Connection | None) -> None:
+        self._send_on, self._scope, self._connection = send, scope, connection
         self._head: Message | None = None
         self._has_begun = self._is_gone = False
         self.status = 0
@@ -191,10 +198,16 @@ class _Answer:
         if message["type"] == "http.response.start":
             self._head, self.status = message, message["status"]
             return
+        if self._head is not None and not message.get("more_body", False) and self._at_once(self._head, message.get("body", b"")):
+            self._head, self._has_begun = None, True
+            return
         try:
             await within(limits.SERVICE_SEND_SECONDS_MAX, self._send(message))
         except TimeoutError:
             raise ConnectionAbortedError("the client does not read") from None
+
+    def _at_once(self, head: Message, body: bytes) -> bool:
+        return self._connection is not None and self._connection.answer(self._scope, head, body)
 
     async def _send(self, message: Message) -> None:
         """Send a part of the body, or nothing to a client that has gone."""

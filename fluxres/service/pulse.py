@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from fluxres import clock
 from fluxres.errors import FluxresError, UnknownGraph, UnknownJob
 from fluxres.model import ResourceGraph
 from fluxres.service.access import Caller, Role
+from fluxres.service.served import Served
+from fluxres.service.site import Site
 from fluxres.store import journal
 from fluxres.store.lease import INSTANCE
-
-if TYPE_CHECKING:
-    from fluxres.service.site import Served, Site
 
 _LOOK_EVERY_S: Final = 0.25
 """How long a change by another process may go unseen."""
@@ -38,12 +37,7 @@ class Pulse:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._news = asyncio.Event()
         self._caller = Caller(journal.os_user(), Role.ADMIN)
-
-    def feel(self) -> None:
-        """Look soon: something has changed. Called in the event loop."""
-        self._news.set()
 
     async def run(self) -> None:
         """Go on until it is cancelled."""
@@ -51,10 +45,10 @@ class Pulse:
         while True:
             try:
                 async with asyncio.timeout(_LOOK_EVERY_S if has_failed else self._pause()):
-                    await self._news.wait()
+                    await self._site.changed.wait()
             except TimeoutError:
                 pass
-            self._news.clear()
+            self._site.changed.clear()
             leadership = self._site.leadership
             if not leadership.is_leading:
                 epoch = None

@@ -121,7 +121,7 @@ def serve(store: str | None, access: Access, listening: Listening, tell: Callabl
 
     Args:
         store: its URL; the default one if None.
-        tell: called with the address once it listens, and with who leads the store.
+        tell: called with the address once it listens, with the host name for all addresses, and with who leads the store.
 
     Errors: StoreError for an address that is in use or not of this machine; StoreBusy for a store that another server leads, if
     this one may not stand by; UsageError for a certificate.
@@ -160,7 +160,7 @@ def serve(store: str | None, access: Access, listening: Listening, tell: Callabl
             signal.signal(signal.SIGHUP, lambda *_: _read_again(access, listening, config.ssl))
         leadership = site.leadership
         leadership.begin(reached, is_open=access.is_open, may_stand_by=listening.may_stand_by)
-        server = _Server(config, gate, site, lambda: tell(address, leadership))
+        server = _Server(config, gate, site, lambda: tell(reached if listening.host in _WILDCARDS else address, leadership))
         if child is not None:
             child.on_loss = server.end
         with suppress(KeyboardInterrupt):
@@ -198,6 +198,8 @@ def _read_again(access: Access, listening: Listening, used: ssl.SSLContext | Non
             context.load_cert_chain(listening.certificate, listening.key)
     except OSError as error:
         _log.error("the certificate stays as it is: %s", _refused(error, listening))
+    else:
+        _log.info("the certificate was read again: %s", listening.certificate)
 
 
 def _refused(error: OSError, listening: Listening) -> UsageError:
@@ -268,5 +270,5 @@ def _log_to_stderr(*, is_json: bool, is_verbose: bool) -> None:
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]
         logger.propagate = False
-        logger.setLevel(logging.WARNING)
+        logger.setLevel(logging.INFO if name == "fluxres.service" else logging.WARNING)
     logging.getLogger("fluxres.service.access").setLevel(logging.INFO if is_verbose else logging.WARNING)

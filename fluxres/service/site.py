@@ -29,17 +29,12 @@ from fluxres.errors import (
 from fluxres.model import ResourceGraph
 from fluxres.service.access import Caller
 from fluxres.service.caretaker import Caretaker
-from fluxres.service.feed import Feed
-from fluxres.service.instances import Instances
 from fluxres.service.kept import Keep, KeptAnswers
 from fluxres.service.leadership import Leadership
-from fluxres.service.news import Exchange
-from fluxres.service.pulse import Pulse
-from fluxres.service.tap import Tap
+from fluxres.service.served import Served
 from fluxres.service.tenancy import Tenancy
 from fluxres.service.thread_names import show_name
 from fluxres.service.time_limit import TimeLimit
-from fluxres.service.writer import Writer
 from fluxres.store import GraphRow, Held, Store, child, open_store
 from fluxres.store.attached import Attached
 from fluxres.store.child import Child
@@ -49,56 +44,9 @@ T = TypeVar("T")
 _COMMAND: Final = "fluxres serve"
 _ASKING_THREADS: Final = 8
 _STORING_THREADS: Final = 16
-_REFRESH_S: Final = 0.1
 _LOOK_S: Final = 0.1
 _SUPERSESSION_S: Final = 2.0
 """How long a server whose lease is over waits to learn which one leads, once a change has failed."""
-"""How long an answer may lack what another process has written to the store."""
-
-
-class Served:
-    """A graph that is served.
-
-    Args:
-        graph: attached to its store.
-        store: of the graph.
-        epoch: returns that of the lead of this server.
-
-    Attributes:
-        spared_in: the epoch for which the caretaker has spared the runs of the graph.
-    """
-
-    spared_in: int | None = None
-
-    def __init__(self, graph: ResourceGraph, store: Store, epoch: Callable[[], int]) -> None:
-        self.graph = graph
-        self.name = graph.name
-        self.instances = Instances(store, graph, epoch)
-        self.tap = Tap(graph)
-        self.feed = Feed(store, graph.name)
-        assert isinstance(graph.attachment, Attached)
-        graph.attachment.on_commit = self.feed.committed
-        self.writer = Writer(graph.attachment, graph.name)
-        self._refreshed = stopwatch()
-        with graph.lock:
-            graph.matcher.prepare()  # seconds on a large machine, and no part of a question
-
-    def refresh(self) -> None:
-        """Catch up with what other processes wrote, unless that has been done just now."""
-        now = stopwatch()
-        if now - self._refreshed > _REFRESH_S:
-            self._refreshed = now
-            self.graph.refresh()
-
-    def catch_up(self) -> None:
-        """Catch up with what was written to the store here, past the graph in memory."""
-        self.graph.refresh()
-        self.feed.wake()
-
-    def close(self) -> None:
-        self.writer.close()
-        self.feed.close()
-        self.graph.close()
 
 
 class Site:
@@ -127,10 +75,11 @@ class Site:
         self._asking = ThreadPoolExecutor(_ASKING_THREADS, "fluxres-ask", show_name)
         self._storing = ThreadPoolExecutor(_STORING_THREADS, "fluxres-store", show_name)
         self.waiting = 0
-        self.caretaker = Caretaker(self)
-        self.exchange = Exchange(self.store, self.caretaker.look, self.caretaker.left)
+        self.caretaker = Caretaker(self.store, self.leadership, lambda: self.open_graphs)
+        self.exchange = self.caretaker.exchange
         self.caretaker.start()
-        self.pulse = Pulse(self)
+        #: Set in the event loop when something has changed, for those that wait for it.
+        self.changed = asyncio.Event()
 
     def served(self, name: str) -> Served:
         """A graph by name, opened when it is first asked for.
@@ -294,7 +243,7 @@ class Site:
             if self._open.get(name) is before:
                 await self.run(self._asking, lambda: self.forget(name))
             made = await self._change(name, caller, command, expected, operation, keep, mark)
-        self.pulse.feel()
+        self.changed.set()
         return made
 
     async def _change(

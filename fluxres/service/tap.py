@@ -1,7 +1,8 @@
 """What stands between a graph and its journal while a request is served.
 
 Each change of a graph tells its event before it is made (`fluxres.model.changes`), and an error there prevents it. So this one
-place refuses what a token does not allow, whichever operation it is, and from here on the time limit of the request is over.
+place refuses what a token does not allow, whichever operation it is, and from here on the time limit of the request is over. (Not
+yet when stages are dropped that have expired: any change begins with that.)
 """
 
 from __future__ import annotations
@@ -76,8 +77,8 @@ class Tap(PatientSink):
             return
         if request.caller.paths is not None:
             _require_within(self._graph, event(), request.caller)
-        if request.limit is not None:
-            request.limit.spare()
+        if request.limit is not None and not (self._graph.records.stages and _is_over(self._graph, event())):
+            request.limit.spare()  # not yet where a change begins by dropping expired stages
 
 
 def _require_within(graph: ResourceGraph, event: Event, caller: Caller) -> None:
@@ -100,15 +101,16 @@ def _require_within(graph: ResourceGraph, event: Event, caller: Caller) -> None:
     elif kind == "renew":
         return  # it ends nothing
     elif kind in ("allocate", "free", "stage", "state", "tag", "untag", "reserve"):
-        _require_pools(event, caller)
+        require_pools(event, caller)
     elif kind == "allocate_all":
         for part in event["parts"]:
-            _require_pools(part, caller)
+            require_pools(part, caller)
     else:
         raise Forbidden(f"token '{caller.name}' is for a part of the machine, and '{kind}' changes more than pools")
 
 
-def _require_pools(event: Event, caller: Caller) -> None:
+def require_pools(event: Event, caller: Caller) -> None:
+    """Errors: Forbidden for pools outside of the parts that a token is for."""
     for item in event["pools"] or ():
         caller.require_path(item if isinstance(item, str) else item[0])
     for _, _, held in event.get("held") or ():  # of a reservation

@@ -10,12 +10,13 @@ from fluxres import limits
 from fluxres.allocation.facts import Launch
 from fluxres.clock import FOREVER
 from fluxres.errors import InputError, UsageError
-from fluxres.model import targets
+from fluxres.model import ResourceGraph, targets
 
 Tick = Annotated[int, msgspec.Meta(ge=0, le=FOREVER)]
 Units = Annotated[int, msgspec.Meta(ge=1, le=limits.SIZE_MAX)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=limits.COUNT_MAX)]
 Held = list[tuple[str, Units]]
+Named = Annotated[list[str], msgspec.Meta(min_length=1)]
 
 
 class _About(msgspec.Struct, kw_only=True):
@@ -81,7 +82,7 @@ class _Release(msgspec.Struct, tag_field="event", tag="release"):
 
 
 class _State(msgspec.Struct, tag_field="event", tag="state"):
-    pools: list[str]
+    pools: Named
     state: str
     reason: str | None = None
     user: str | None = None
@@ -89,18 +90,18 @@ class _State(msgspec.Struct, tag_field="event", tag="state"):
 
 
 class _Tag(msgspec.Struct, tag_field="event", tag="tag"):
-    pools: list[str]
+    pools: Named
     key: str
     value: str | None
 
 
 class _Untag(msgspec.Struct, tag_field="event", tag="untag"):
-    pools: list[str]
+    pools: Named
     key: str
 
 
 class _Reserve(_About, kw_only=True, tag_field="event", tag="reserve"):
-    pools: Annotated[list[str], msgspec.Meta(min_length=1)]
+    pools: Named
     windows: Annotated[list[tuple[Tick, Tick]], msgspec.Meta(min_length=1, max_length=limits.RESERVATION_WINDOWS_MAX)]
     ignores_jobs: bool
     held: list[tuple[Tick, Tick | None, Held]]
@@ -183,3 +184,24 @@ def require_form(event: dict[str, Any]) -> None:
         moments = [moment for window in found.windows for moment in window]
         if any(before >= after for before, after in found.windows) or moments != sorted(moments):
             raise InputError(f"event '{kind}': expected windows one after the other, each with its end after its start")
+
+
+def require_reservable(graph: ResourceGraph, event: dict[str, Any]) -> None:
+    """Refuse a reservation that names a pool twice, or holds something outside of its pools and windows.
+
+    Errors: UsageError; UnknownPool.
+    """
+    structure, accounts = graph.structure, graph.structure.accounts
+    tops = [structure.vertex(where) for where in event["pools"]]
+    if len(set(tops)) < len(tops):
+        raise UsageError("a pool is named twice", where=f"reservation '{event['job']}'", hint="name each pool once")
+    windows = [(start, end) for start, end in event["windows"]]
+    for start, end, held in event["held"]:
+        if not any(begin <= start and (end is not None and end <= until) for begin, until in windows):
+            raise UsageError("holds something outside of its windows", where=f"reservation '{event['job']}'")
+        numbers = [accounts.number(where) for where, _ in held]
+        if len(set(numbers)) < len(numbers):
+            raise UsageError("holds a pool twice in a window", where=f"reservation '{event['job']}'")
+        for v in numbers:
+            if not any(top <= v < structure.end.item(top) for top in tops):
+                raise UsageError("is no part of what is reserved", where=accounts.where(v), hint="name it among the pools")

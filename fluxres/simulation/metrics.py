@@ -26,6 +26,8 @@ _BOUND: Final = BOUND_S * TICKS_PER_S
 _MERGED: Final = 1 << 16
 """Entries of `Peak` from which on it merges those of one moment."""
 
+Numbers = NDArray[np.int64]
+
 
 @dataclass(frozen=True)
 class Metrics:
@@ -52,7 +54,11 @@ class Metrics:
 class Peak:
     """The largest number of units held at one moment, of spans that come in any order; ends count before starts.
 
-    It keeps 32 bytes per span, and less if many of them begin or end at the same moments.
+    It keeps 32 bytes per span, and less if many of them begin or end at the same moments, or if they come in the order of their
+    ends: then of the past only what may still be the peak.
+
+    Args:
+        is_ordered: whether no span ends before another one that was added earlier.
 
     >>> peak = Peak()
     >>> for start, end, units in ((0, 5, 3), (5, 9, 4), (4, 7, 1)):
@@ -61,9 +67,10 @@ class Peak:
     5
     """
 
-    __slots__ = ("_changes", "_moments", "_size_max")
+    __slots__ = ("_changes", "_is_ordered", "_moments", "_size_max")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_ordered: bool = False) -> None:
+        self._is_ordered = is_ordered
         self._moments = array("q")
         """Twice the tick, plus 1 for a start."""
         self._changes = array("q")
@@ -91,8 +98,22 @@ class Peak:
         moments, at = np.unique(np.frombuffer(self._moments, np.int64), return_inverse=True)
         changes = np.zeros(len(moments), np.int64)
         np.add.at(changes, at, np.frombuffer(self._changes, np.int64))
+        if self._is_ordered:
+            moments, changes = _still_possible(moments, changes)
         self._moments, self._changes = array("q", moments.tobytes()), array("q", changes.tobytes())
         self._size_max = max(_MERGED, 2 * len(moments))
+
+
+def _still_possible(moments: Numbers, changes: Numbers) -> tuple[Numbers, Numbers]:
+    """A step function with fewer steps, and with the same peak once spans are added that do not end before its end.
+
+    Such a span covers everything from its start on, so of each moment only the largest height from there on counts.
+    """
+    height = np.cumsum(changes)
+    largest = np.maximum.accumulate(height[::-1])[::-1]
+    steps = np.diff(largest, prepend=0)
+    kept = steps != 0
+    return moments[kept], steps[kept]
 
 
 class RunningMetrics:
@@ -100,9 +121,10 @@ class RunningMetrics:
 
     Args:
         size: units of the machine, for the utilisation.
+        is_ordered: whether jobs come in the order of their ends, and none was interrupted or has changed its size.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, *, is_ordered: bool = False) -> None:
         self.size = size
         self.area_of: Callable[[int, int], int] | None = None
         """The unit-ticks of the machine in a time, if its size changes."""
@@ -113,7 +135,7 @@ class RunningMetrics:
         self._stretch = self._slowdown = self._max_stretch = self._max_slowdown = 0.0
         self._first: int | None = None
         self._last = 0
-        self._peak = Peak()
+        self._peak = Peak(is_ordered=is_ordered)
 
     def add(self, job: Finished) -> None:
         """Count a job; one that never ran counts only by its result."""
@@ -186,8 +208,6 @@ class RunningMetrics:
 PARTS: Final = 400
 """Number of intervals, more than a chart shows."""
 
-Numbers = NDArray[np.int64]
-
 
 class OverTime(NamedTuple):
     """Averages over equal intervals.
@@ -207,7 +227,7 @@ class OverTime(NamedTuple):
     starts: NDArray[np.float64]
 
 
-class Owner(NamedTuple):
+class JobOwner(NamedTuple):
     """To whom a job belongs, for classes of jobs."""
 
     user: str | None
@@ -223,7 +243,7 @@ class Series:
     def __init__(self) -> None:
         self._submit, self._start, self._end, self._size = array("q"), array("q"), array("q"), array("q")
         self._owner = array("l")
-        self._owners: dict[Owner, int] = {}
+        self._owners: dict[JobOwner, int] = {}
         self._earlier = array("q")
         """Start, end and size of each interrupted attempt; of each change of a size, its moment, the end and the difference."""
 
@@ -235,7 +255,7 @@ class Series:
         self._start.append(job.start)
         self._end.append(job.end)
         self._size.append(job.size)
-        owner = Owner(job.user, job.account, job.qos, job.partition, job.queue)
+        owner = JobOwner(job.user, job.account, job.qos, job.partition, job.queue)
         self._owner.append(self._owners.setdefault(owner, len(self._owners)))
         for each in (*job.earlier, job):
             if each is not job and each.start >= 0:
@@ -267,34 +287,57 @@ class Series:
     def over_time(self, parts: int = PARTS) -> OverTime:
         """The curves, from the first submission to the last end. Cost O(n log n) in the jobs."""
         submit, start, end, size = self.columns()
-        ran = start >= 0
-        if not ran.any() or end[ran].max() <= submit.min():
+        last = int(end[start >= 0].max(initial=0)) if len(end) else 0
+        if not len(submit) or last <= submit.min():
             return OverTime(0.0, 0.0, np.zeros(0), np.zeros(0), np.zeros(0))
-        begin, last = int(submit.min()), int(end[ran].max())
+        begin = int(submit.min())
         edges = np.linspace(begin, last, parts + 1)
+        used, waiting, started = Averages(edges), Averages(edges), np.zeros(parts, np.int64)
+        for at in range(0, len(submit), _AT_ONCE):
+            now = slice(at, at + _AT_ONCE)
+            ran = start[now] >= 0
+            used.add(start[now][ran], size[now][ran])
+            used.add(end[now][ran], -size[now][ran])
+            one = np.ones(len(ran), np.int64)
+            waiting.add(submit[now], one)
+            waiting.add(np.where(ran, start[now], end[now]), -one)
+            started += np.histogram(start[now][ran], edges)[0]
         lost = np.array(self._earlier, np.int64).reshape(-1, 3)
-        moments = np.concatenate((start[ran], end[ran], lost[:, 0], lost[:, 1]))
-        used = averages(moments, np.concatenate((size[ran], -size[ran], lost[:, 2], -lost[:, 2])), edges)
-        left = np.where(ran, start, end)
-        one = np.ones(len(submit), np.int64)
-        waiting = averages(np.concatenate((submit, left)), np.concatenate((one, -one)), edges)
+        used.add(lost[:, 0], lost[:, 2])
+        used.add(lost[:, 1], -lost[:, 2])
         part_s = (last - begin) / parts / TICKS_PER_S
-        starts = np.histogram(start[ran], edges)[0] / part_s
-        return OverTime(begin / TICKS_PER_S, part_s, used, waiting, starts)
+        return OverTime(begin / TICKS_PER_S, part_s, used.averages(), waiting.averages(), started / part_s)
 
 
-def averages(moments: Numbers, changes: Numbers | NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mean height of a step function between edges.
+_AT_ONCE: Final = 1 << 16
+"""Jobs whose changes are added at once: copies of the columns of a million jobs would take more memory than the run."""
 
-    >>> averages(np.array([0, 4]), np.array([2, -2]), np.array([0.0, 2.0, 8.0]))
+
+class Averages:
+    """Mean heights between edges of a step function whose changes are added in any order.
+
+    >>> height = Averages(np.array([0.0, 2.0, 8.0]))
+    >>> height.add(np.array([4, 0]), np.array([-2, 2]))
+    >>> height.averages()
     array([2.        , 0.66666667])
     """
-    order = np.argsort(moments, kind="stable")
-    # Relative to the first edge, so that areas of timestamps since 1970 keep their precision.
-    moments, changes = moments[order] - edges[0], changes[order].astype(np.float64)
-    height = np.concatenate(([0.0], np.cumsum(changes)))
-    moment = np.concatenate(([0.0], np.cumsum(changes * moments)))
-    at = np.searchsorted(moments, edges - edges[0], side="right")
-    area = (edges - edges[0]) * height[at] - moment[at]
-    averages: NDArray[np.float64] = np.maximum(np.diff(area) / np.diff(edges), 0.0)
-    return averages
+
+    def __init__(self, edges: NDArray[np.float64]) -> None:
+        self._edges = edges
+        self._changes = np.zeros(len(edges) + 1)
+        """Before the first edge, in each part, and from the last edge on."""
+        self._areas = np.zeros(len(edges) + 1)
+        """What these changes add to the area of the part in which they are."""
+
+    def add(self, moments: Numbers, changes: Numbers | NDArray[np.float64]) -> None:
+        edges = self._edges
+        part = np.searchsorted(edges, moments, side="right")
+        # Relative to an edge, so that areas of timestamps since 1970 keep their precision.
+        rest = edges[np.minimum(part, len(edges) - 1)] - moments
+        self._changes += np.bincount(part, changes, len(edges) + 1)
+        self._areas += np.bincount(part, changes * rest, len(edges) + 1)
+
+    def averages(self) -> NDArray[np.float64]:
+        height = np.cumsum(self._changes)[:-2]
+        averages: NDArray[np.float64] = np.maximum(height + self._areas[1:-1] / np.diff(self._edges), 0.0)
+        return averages

@@ -34,8 +34,9 @@ from fluxres.model.resource_graph import ResourceGraph
 from fluxres.store import encoding, journal, mailbox, records
 from fluxres.store.database import Durability
 from fluxres.store.lock import Notify
-from fluxres.store.store import WEIGHT_MAX, Change, Store, open_store
+from fluxres.store.store import Store, open_store
 from fluxres.store.url import is_store_url
+from fluxres.store.writing import WEIGHT_MAX, Change
 
 T = TypeVar("T")
 
@@ -192,6 +193,7 @@ class Attached(PatientSink):
                 except Exception as error:  # noqa: BLE001 - it is an answer
                     made.append((error, waiting))
             self._thread.together = None
+            self._snapshot_at_end()
             self._flush()
             self._recover()
         finally:
@@ -270,7 +272,7 @@ class Attached(PatientSink):
             raise
 
     def _change(self, command: str, user: str) -> Change:
-        graph, tail = self.graph, self._link.shape_tail
+        graph = self.graph
         events = [event if isinstance(event, dict) else event() for event in self._told]
         change = Change.of(events, self.store.clock(), command, user, len(graph))
         change.concerned, change.notes = mailbox.concerned(graph, events), self._notes
@@ -278,11 +280,29 @@ class Attached(PatientSink):
         if journal.is_structural(events):
             self._flush()  # `undo` needs the shape before it, which is that of the store then
             self._generation = -1
-            change.shape = tail = encoding.encode_shape(graph.structure)
-        if change.shape is not None or self._is_snapshot_due():
-            change.marks = encoding.encode_marks(graph.structure, records.capture(graph.records), tail)
-            self._since_snapshot = 0
+            change.shape = encoding.encode_shape(graph.structure)
+            self._snapshot(change, change.shape)
+        elif self._thread.together is None and self._is_snapshot_due():
+            self._snapshot(change, self._shape_tail())
         return change
+
+    def _snapshot_at_end(self) -> None:
+        """Write a snapshot with the last change that waits, if one is due: within `together`, it would divide the commit."""
+        with self.graph.lock:
+            if self._is_snapshot_due():
+                with self._committing:
+                    if self._waiting:
+                        self._snapshot(self._waiting[-1].change, self._shape_tail())
+
+    def _snapshot(self, change: Change, shape: bytes) -> None:
+        """Let a change be written with the present state of the graph, which is that after it."""
+        change.marks = encoding.encode_marks(self.graph.structure, records.capture(self.graph.records), shape)
+        self._since_snapshot = 0
+
+    def _shape_tail(self) -> bytes:
+        """The end of the present shape, which may be that of a change that waits for its commit."""
+        shapes = [one.change.shape for one in list(self._waiting) if one.change.shape is not None]
+        return shapes[-1] if shapes else self._link.shape_tail
 
     def _is_snapshot_due(self) -> bool:
         return self._since_snapshot > WEIGHT_MAX and self._since_snapshot > self.graph.records.pools_held // _SNAPSHOT_PART

@@ -29,12 +29,13 @@ from fluxres.clock import FOREVER, Clock, Length, Time, seconds, ticks
 from fluxres.errors import FluxresError, HoldLapsed, StillHeld, StoreBusy, StoreConflict, UnknownGraph, UsageError
 from fluxres.model import giving_back, targets
 from fluxres.model.resource_graph import ResourceGraph
-from fluxres.store import claims
+from fluxres.store import claims, writing
 from fluxres.store.attached import Attached
-from fluxres.store.claims import ChildLease, Claim
+from fluxres.store.claims import ChildLease, Claim, Claims
 from fluxres.store.contents import GraphRow
 from fluxres.store.database import Connection
-from fluxres.store.store import Held, Rows, Store, open_store
+from fluxres.store.rows import Rows
+from fluxres.store.store import Held, Store, open_store
 from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:
@@ -341,11 +342,11 @@ def begin(
                 parent.allocate(wanted, job=job, duration_s=asked.duration_s, user=user)
             above = rows.graph(above.name)
         row = _part(store, rows, above, job, asked.name or f"{above.name}.{job}", command)
-        claim = rows.claims.of(row)
+        claim = Claims(rows).of(row)
         assert claim is not None
         lease = ChildLease(token_hex(8), *asked.who, lease_s, ticks(store.clock() + lease_s))
         claim = replace(claim, lease=lease)
-        rows.claims.note(row, claim)
+        Claims(rows).note(row, claim)
         if (note := keep(row, claim)) is not None:
             rows.db.put_note(*note)
     return row, claim
@@ -360,14 +361,14 @@ def renew(store: Store, name: str, mark: str, wait_s: float | None, command: str
     now = store.clock()
     with store.changing(name, "renew", wait_s) as rows:
         row = rows.graph(name)
-        claim, standing = leased(rows.db, row.uid, name, mark, ticks(now)), rows.claims.standing(row, ticks(now))
+        claim, standing = leased(rows.db, row.uid, name, mark, ticks(now)), Claims(rows).standing(row, ticks(now))
         assert claim.lease is not None
         assert standing is not None
         until = ticks(now + claim.lease.life_s)
         if is_void := standing.lapsed is not None and not _holds(rows, row, claim.job, ticks(now)):
-            rows.claims.end(row, claim, now, command)
+            writing.end_child(rows, row, claim, now, command)
         else:
-            rows.claims.note(row, replace(claim, lease=replace(claim.lease, until=until)))
+            Claims(rows).note(row, replace(claim, lease=replace(claim.lease, until=until)))
     if is_void:
         raise HoldLapsed(str(standing.lapsed), where=f"graph '{name}'", hint="begin anew")
     return until, standing.lapsed
@@ -384,7 +385,7 @@ def detach(store: Store, name: str, mark: str, command: str, note: tuple[str, st
     with store.changing(name, command, None) as rows:
         row = rows.graph(name)
         claim = leased(rows.db, row.uid, name, mark, ticks(store.clock()))
-        rows.claims.note(row, replace(claim, lease=None))
+        Claims(rows).note(row, replace(claim, lease=None))
         if note is not None:
             rows.db.put_note(*note)
 
@@ -438,7 +439,7 @@ def leased(db: Connection, uid: str, name: str, mark: str, now: int) -> Claim:
 
 def _part(store: Store, rows: Rows, above: GraphRow, job: str, name: str, command: str) -> GraphRow:
     """The graph of what a job holds: the one that there is, or a new one."""
-    for row, claim in rows.claims.children(above):
+    for row, claim in Claims(rows).children(above):
         if claim.job == job:
             if claim.lease is not None:
                 raise StoreBusy(
@@ -505,12 +506,9 @@ def end(
     Errors: HoldLapsed, also if the parent was dropped; UsageError for a graph that is no child.
     """
     with store.changing(name, command, None) as rows:
-        row = rows.graph(name)
-        if mark is not None:
-            leased(rows.db, row.uid, name, mark, ticks(store.clock()))
-        above, claim = rows.claims.parent(row)
+        row, above, claim = _parent(store, rows, name, mark)
         found = note(above.name)
-        rows.claims.end(row, claim, store.clock(), command, user=user)
+        writing.end_child(rows, row, claim, store.clock(), command, user=user)
         if found is not None:
             rows.db.put_note(*found)
     store.wake(above.name, ())
@@ -546,10 +544,7 @@ def both(store: Store, name: str, command: str, user: str | None = None, mark: s
     Errors: StillHeld if jobs of the child hold some of what goes; HoldLapsed; UsageError for a graph that is no child.
     """
     with store.changing(name, command, None) as rows:
-        row = rows.graph(name)
-        if mark is not None:
-            leased(rows.db, row.uid, name, mark, ticks(store.clock()))
-        above, claim = rows.claims.parent(row)
+        row, above, claim = _parent(store, rows, name, mark)
         with _changed(store, rows, above, command, user) as parent:
             if not _is_holder(parent, claim.job, parent.now()):
                 said = f"job '{claim.job}' of graph '{above.name}' holds nothing any more"
@@ -570,10 +565,24 @@ def both(store: Store, name: str, command: str, user: str | None = None, mark: s
     store.wake(name, ())
 
 
+def _parent(store: Store, rows: Rows, name: str, mark: str | None) -> tuple[GraphRow, GraphRow, Claim]:
+    """The graph of a child, that of its parent, and the claim on it.
+
+    Args:
+        mark: of the lease of the child, if that is to be looked at.
+
+    Errors: HoldLapsed; UsageError for a graph that is no child.
+    """
+    row = rows.graph(name)
+    if mark is not None:
+        leased(rows.db, row.uid, name, mark, ticks(store.clock()))
+    return row, *Claims(rows).parent(row)
+
+
 def _holds(rows: Rows, row: GraphRow, job: str, now: int) -> bool:
     """Whether the job that a graph is a part of holds anything now."""
     try:
-        above, _ = rows.claims.parent(row)
+        above, _ = Claims(rows).parent(row)
     except HoldLapsed:
         return False
     return _is_holder(rows.read(above), job, now)
@@ -598,4 +607,4 @@ def _changing(store: Store, rows: Rows, row: GraphRow, graph: ResourceGraph, com
     yield
     graph.sink = None
     if events:
-        rows.append(row, graph, events, store.clock(), command, user=user)
+        writing.append(rows, row, graph, events, store.clock(), command, user=user)

@@ -10,28 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec.structs import replace
 
-from fluxres.clock import FOREVER, fixed, seconds
+from fluxres.clock import FOREVER, seconds
 from fluxres.documents.document import listed, plural
 from fluxres.errors import HoldLapsed, MergeConflict, StoreError, UsageError
 from fluxres.graph.structure import Problem, Structure
-from fluxres.model import changes, joining
+from fluxres.model import joining
+from fluxres.model.resource_graph import ResourceGraph
 from fluxres.store import journal
-from fluxres.store.contents import GraphRow
+from fluxres.store.contents import CLAIM, GraphRow
 from fluxres.store.database import Connection
-from fluxres.store.journal import Event
+from fluxres.store.rows import Rows
 from fluxres.syntax.moment import in_message
-
-if TYPE_CHECKING:
-    from fluxres.model.resource_graph import ResourceGraph
-    from fluxres.store.store import Rows
-
-CLAIM: Final = "claim:"
-"""Notes of claims begin with this, before the uid of the graph."""
 
 
 class ChildLease(msgspec.Struct, frozen=True):
@@ -175,7 +168,7 @@ class Claims:
         claim = self.of(row)
         if claim is None:
             return None
-        above = self._parent(claim)
+        above = self.above(claim)
         lapsed = None
         try:
             self._examined(row, claim, max(now, claim.since), lambda: self._rows.structure(row))
@@ -191,12 +184,13 @@ class Claims:
     def require_unleased(self, row: GraphRow) -> None:
         """Refuse to drop or replace the graph of a child: only its end frees the job in the parent. Errors: UsageError."""
         claim = self.of(row)
-        above = None if claim is None or claim.lease is None else self._parent(claim)
+        above = None if claim is None or claim.lease is None else self.above(claim)
         if claim is not None and above is not None and self._rows.read(above).records.is_job(claim.job):
             message = f"a child works on it, for job '{claim.job}' of graph '{above.name}'"
             raise UsageError(message, where=f"graph '{row.name}'", hint=f"`fluxres child end {row.name}` ends it")
 
-    def _parent(self, claim: Claim) -> GraphRow | None:
+    def above(self, claim: Claim) -> GraphRow | None:
+        """The graph that a claim is on; None if it was dropped."""
         return next((row for row in self._rows.graphs() if row.uid == claim.parent), None)
 
     # -- children ----------------------------------------------------------------------------------------------------
@@ -210,7 +204,7 @@ class Claims:
         if claim is None:
             hint = "`copy --job` makes a graph of what a job holds"
             raise UsageError("is no part of another graph", where=f"graph '{row.name}'", hint=hint)
-        above = self._parent(claim)
+        above = self.above(claim)
         if above is None:
             raise self._lapsed(row, f"graph '{claim.name}' was dropped")
         return above, claim
@@ -231,31 +225,6 @@ class Claims:
             (row, claim) for row, claim in found if claim is not None and claim.lease is not None and claim.lease.until <= now
         ]
 
-    def end(self, row: GraphRow, claim: Claim, now: float, command: str, reason: str = "", *, user: str | None = None) -> None:
-        """Free the job of a child in its parent, and remove the graph of the child and those of all below it.
-
-        Args:
-            now: in seconds.
-            reason: for the journal of the parent, if the child did not end itself.
-            user: for the same; that of this process by default.
-        """
-        above = self._parent(claim)
-        if above is not None:
-            graph = self._rows.read(above, fixed(now))
-            if graph.records.is_job(claim.job):
-                events: list[Event] = []
-                graph.sink = events.append
-                changes.free(graph, claim.job, None, None, None, reason=reason)
-                self._rows.append(above, graph, events, now, command, user=user)
-        self._remove(row)
-
-    def _remove(self, row: GraphRow) -> None:
-        """Remove the graph of a child, and those of its children. A copy that nobody has a lease on stays, and gives nothing."""
-        for below, claim in self.children(row):
-            if claim.lease is not None:
-                self._remove(below)
-        self._rows.remove(row)
-
     def _require_free(self, row: GraphRow, above: GraphRow, job: str) -> None:
         if above.uid == row.uid:
             raise UsageError("a graph cannot be a part of itself", where=f"graph '{row.name}'", hint="choose another name")
@@ -270,7 +239,7 @@ class Claims:
 
         Errors: HoldLapsed.
         """
-        above = self._parent(claim)
+        above = self.above(claim)
         if above is None:
             raise self._lapsed(row, f"graph '{claim.name}' was dropped")
         upper = self.of(above)

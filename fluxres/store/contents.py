@@ -11,6 +11,10 @@ Part = Literal["shapes", "snapshots"]
 PARTS: Final[tuple[Part, ...]] = ("shapes", "snapshots")
 
 
+CLAIM: Final = "claim:"
+"""Notes of claims begin with this, before the uid of the graph."""
+
+
 class GraphRow(msgspec.Struct, frozen=True):
     """What the store knows about a graph without reading it.
 

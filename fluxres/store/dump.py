@@ -20,13 +20,12 @@ import msgspec
 
 from fluxres.errors import InputError, StoreError, UsageError
 from fluxres.store import claims, journal
-from fluxres.store.claims import CLAIM
-from fluxres.store.contents import PARTS, Blob, EventRow, GraphRow, Part
+from fluxres.store.contents import CLAIM, PARTS, Blob, EventRow, GraphRow, Part
 from fluxres.store.database import Connection
 from fluxres.store.disk import temporary
 from fluxres.store.lease import ANSWER, INSTANCE, LEASE
 from fluxres.store.progress import OnProgress, unwatched
-from fluxres.store.store import SAVED, Rows
+from fluxres.store.rows import SAVED, Rows
 
 VERSION: Final = 1
 HEAD: Final = b'{"fluxres":"store"'

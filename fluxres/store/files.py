@@ -33,7 +33,8 @@ from fluxres.store import changes as documents
 from fluxres.store.changes import Mark, Pending
 from fluxres.store.disk import write_whole
 from fluxres.store.encoding import RecordColumns
-from fluxres.store.store import Position, Saved, Store
+from fluxres.store.rows import Saved
+from fluxres.store.store import Position, Store
 from fluxres.store.url import is_store_url
 from fluxres.syntax.moment import EPOCH_FROM_S
 
@@ -170,6 +171,9 @@ def _text(source: Source) -> str:
     text = os.fspath(source) if isinstance(source, str | os.PathLike) else source
     if not isinstance(text, str):
         raise UsageError(f"expected a path or the URL of a store, got {type(source).__name__}", hint="such as 'cluster.yaml'")
+    if text.startswith(("http://", "https://")):
+        hint = "`fluxres.connect` is for servers; commands take one as --store"
+        raise UsageError("is a server, and not a file or a store", where=text, hint=hint)
     return text
 
 

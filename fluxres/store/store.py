@@ -7,426 +7,31 @@ it also writes a new snapshot, so that no later command has to replay more than 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from itertools import islice
 from pathlib import Path
-from typing import Final
 
 import msgspec
-from msgspec.structs import replace
 
 from fluxres import clock as clocks
 from fluxres import limits
-from fluxres.clock import FOREVER, Clock
-from fluxres.errors import FluxresError, StoreConflict, StoreError, UnknownGraph, UsageError
-from fluxres.graph.structure import Structure
+from fluxres.clock import Clock
+from fluxres.errors import FluxresError, StoreConflict, UnknownGraph, UsageError
 from fluxres.model import changes
 from fluxres.model.resource_graph import ResourceGraph
-from fluxres.store import encoding, journal, mailbox, records
-from fluxres.store.claims import Claim, Claims, Standing
-from fluxres.store.contents import Blob, EventRow, GraphRow, Part
+from fluxres.store import encoding, journal, mailbox, writing
+from fluxres.store.claims import Claims, Standing
+from fluxres.store.contents import GraphRow
 from fluxres.store.database import Connection, Database, Durability, Guard, Guards, Lock
 from fluxres.store.journal import Entry, Event
-from fluxres.store.lease import ANSWER, INSTANCE
 from fluxres.store.lock import Notify
+from fluxres.store.rows import Rows, Saved, unknown
 from fluxres.store.tickets import Ticket, Tickets
 from fluxres.store.url import ServerUrl, StoreUrl, parse
 from fluxres.store.url import default as default_url
-
-WEIGHT_MAX: Final = 256
-"""Pools to look up in a replay before a new snapshot is due; they take about 30 ms (specs/store.md)."""
-DEFAULT: Final = "default"
-"""The note of the graph in use."""
-SAVED: Final = "saved:"
-"""Notes of where graphs were saved to begin with this, before the uid of the graph."""
-
-
-class Saved(msgspec.Struct, frozen=True):
-    """A place a graph was saved to.
-
-    Args:
-        place: ``file``, or the address of another store with the name of the graph in it.
-        seq: number of the last event it has.
-        digest: of that state (:func:`fluxres.store.changes.digest`).
-        uid, at: the state in the other store; empty and 0 for a file.
-    """
-
-    place: str
-    seq: int
-    digest: str
-    uid: str = ""
-    at: int = 0
-
-
-class Rows:
-    """The graphs as seen by one transaction.
-
-    Args:
-        db: connection within a transaction.
-        url: of the store, for messages.
-        chosen: the graph to use if none is named; it precedes the store's default.
-    """
-
-    def __init__(self, db: Connection, url: str, chosen: str | None) -> None:
-        self.db = db
-        self.url = url
-        self.chosen = chosen
-        self.claims = Claims(self)
-
-    # -- which graph -------------------------------------------------------------------------------------------------
-
-    def graphs(self) -> list[GraphRow]:
-        """All graphs, in the order of creation."""
-        return self.db.graphs()
-
-    def default(self) -> str | None:
-        """The selected graph, else the only one, else None."""
-        if (found := self.db.note(DEFAULT)) is not None:
-            return found
-        graphs = self.graphs()
-        return graphs[0].name if len(graphs) == 1 else None
-
-    def choose(self, name: str) -> None:
-        self.db.put_note(DEFAULT, name)
-
-    def find(self, name: str) -> GraphRow | None:
-        """The graph of this name, None if there is none."""
-        return next((row for row in self.graphs() if row.name == name), None)
-
-    def graph(self, name: str | None) -> GraphRow:
-        """The graph of this name, or the default one if None.
-
-        Errors: UnknownGraph with the existing names.
-        """
-        graphs, wanted = self.graphs(), name if name is not None else self.chosen or self.default()
-        for row in graphs:
-            if row.name == wanted:
-                return row
-        raise _unknown(wanted, [row.name for row in graphs], self.url)
-
-    def make(self, name: str, now: float) -> GraphRow:
-        self.db.add_graph(GraphRow(0, name, os.urandom(8).hex(), now, -1, 0, 0, 0, 0))
-        return self.graph(name)
-
-    def require_without_instances(self, row: GraphRow) -> None:
-        """Refuse to replace a graph under the jobs of instances. Errors: UsageError."""
-        if any(name.startswith(f"{INSTANCE}{row.uid}:") for name in self.db.notes()):
-            hint = f"close them, or drop the graph with them: `fluxres graphs drop {row.name}`"
-            raise UsageError("a server keeps instances on it", where=f"graph '{row.name}'", hint=hint)
-
-    def remove(self, row: GraphRow) -> None:
-        self.db.remove_graph(row.number)
-        if self.db.note(DEFAULT) == row.name:
-            self.db.remove_note(DEFAULT)
-        self.db.remove_note(SAVED + row.uid)
-        for name in [name for name in self.db.notes() if name.startswith((f"{ANSWER}{row.uid}:", f"{INSTANCE}{row.uid}:"))]:
-            self.db.remove_note(name)
-        self.claims.remove(row)
-
-    def saved(self, row: GraphRow) -> list[Saved]:
-        """The places to which this graph was saved.
-
-        Errors: StoreError for damage.
-        """
-        found = self.db.note(SAVED + row.uid)
-        try:
-            return msgspec.json.decode(found, type=list[Saved]) if found is not None else []
-        except msgspec.MsgspecError as error:
-            raise self._damaged(row, f"where it was saved to: {error}") from None
-
-    def remember(self, row: GraphRow, places: Sequence[Saved]) -> None:
-        text = msgspec.json.encode(list(places)).decode()
-        self.db.put_note(SAVED + row.uid, text)
-
-    def oldest(self, row: GraphRow) -> int:
-        """Number of the oldest event in the journal."""
-        oldest, _ = self.db.log_extent(row.number)
-        return row.seq + 1 if oldest is None else oldest
-
-    # -- reading -----------------------------------------------------------------------------------------------------
-
-    def structure(self, row: GraphRow) -> Structure:
-        """The pools of a graph, with the states and tags of its snapshot.
-
-        Errors: StoreError for damage.
-        """
-        try:
-            return encoding.decode(self.blob("shapes", row).content, self.blob("snapshots", row).content)[0]
-        except FluxresError as error:
-            raise self._damaged(row, f"snapshot: {error}") from error
-
-    def read(self, row: GraphRow, clock: Clock | None = None) -> ResourceGraph:
-        """The current graph: its snapshot and the events after it.
-
-        Errors: StoreError for damage.
-        """
-        return self._replayed(row, self.blob("shapes", row).content, self.blob("snapshots", row).content, clock)
-
-    def _replayed(self, row: GraphRow, shape: bytes, marks: bytes, clock: Clock | None) -> ResourceGraph:
-        """A snapshot and the events from `row.snapshot_seq` to `row.seq`."""
-        try:
-            structure, stored = encoding.decode(shape, marks)
-            graph = records.restore(structure, stored, name=row.name, clock=clock)
-        except FluxresError as error:
-            raise self._damaged(row, f"snapshot: {error}") from error
-        last = row.snapshot_seq
-        for entry in self.entries(row, after=last):
-            if entry.seq != last + 1:
-                break
-            try:
-                graph.apply(entry.event)
-            except FluxresError as error:
-                raise self._damaged(row, f"event {entry.seq}: {error}") from error
-            last = entry.seq
-        if last != row.seq:
-            raise self._damaged(row, f"event {last + 1} is missing")
-        return graph
-
-    def entries(self, row: GraphRow, *, after: int, latest_first: bool = False, having: bytes = b"") -> Iterator[Entry]:
-        """Events with a number above `after`.
-
-        Args:
-            having: only those in whose stored form this is.
-
-        Errors: StoreError for damage.
-        """
-        for stored in self.stored_events(row, after=after, latest_first=latest_first):
-            if having not in stored.body:
-                continue
-            try:
-                yield journal.entry_of(stored.seq, stored.time, stored.command, stored.body)
-            except FluxresError as error:
-                raise self._damaged(row, f"event {stored.seq}: {error}") from error
-
-    def stored_events(self, row: GraphRow, *, after: int, latest_first: bool = False) -> Iterator[EventRow]:
-        """As :meth:`entries`, as stored."""
-        for stored in self.db.events(row.number, after, row.seq, latest_first=latest_first):
-            if journal.checksum(stored.seq, stored.body) != stored.checksum:
-                raise self._damaged(row, f"the checksum of event {stored.seq} does not match")
-            yield stored
-
-    def loss(self, row: GraphRow) -> str:
-        """What is in a graph, in words: it is lost if the graph is replaced."""
-        pools = f"{row.pools} pool{'' if row.pools == 1 else 's'}"
-        try:
-            jobs = len(self.read(row).records.jobs())
-        except StoreError:
-            return f"{pools}, and allocations that cannot be read"
-        return f"{pools} and {'the allocations of ' * bool(jobs)}{jobs or 'no'} job{'' if jobs == 1 else 's'}"
-
-    # -- undo --------------------------------------------------------------------------------------------------------
-
-    def previous(self, row: GraphRow, clock: Clock | None) -> tuple[ResourceGraph, list[Entry]]:
-        """The graph before its last change, and the events of that change.
-
-        Errors: UsageError if the state before it was not kept; StoreError for damage.
-        """
-        found = self.db.previous(row.number)
-        if found is None or found.after != row.seq:
-            raise self._undoable(row)
-        before, snapshot_seq, shape, marks = found.before, found.snapshot_seq, found.shape, found.marks
-        if self.oldest(row) > snapshot_seq + 1:
-            raise self._undoable(row)
-        then = replace(row, seq=before, snapshot_seq=snapshot_seq)
-        marks = marks if marks is not None else self.blob("snapshots", row).content
-        graph = self._replayed(then, shape if shape is not None else self.blob("shapes", row).content, marks, clock)
-        return graph, list(self.entries(row, after=before))
-
-    def _undoable(self, row: GraphRow) -> UsageError:
-        last = next(self.entries(row, after=row.seq - 1), None)
-        if last is not None and last.event["event"] == "load" and "replaced" not in last.event:
-            hint = f"`fluxres graphs drop {row.name}` removes the graph"
-            return UsageError("loading it was the only change so far", where=f"graph '{row.name}'", hint=hint)
-        size = f"{limits.UNDO_BYTES_MAX >> 20} MiB"
-        hint = f"the store keeps the previous version of a graph of up to {size}; `fluxres log` shows what changed"
-        return UsageError("the state before the last change was not kept", where=f"graph '{row.name}'", hint=hint)
-
-    def _keep(self, row: GraphRow, seq: int, *, shape: bool, marks: bool) -> None:
-        """Keep the state before a change, for `previous`.
-
-        Args:
-            seq: number of the last event of the change.
-            shape, marks: whether the change is about to overwrite them.
-        """
-        wanted: dict[Part, bool] = {"shapes": shape, "snapshots": marks}
-        parts = [part for part, changes in wanted.items() if changes]
-        sizes = [self.db.blob_size(part, row.number) for part in parts]
-        if row.generation < 0 or None in sizes or sum(filter(None, sizes)) > limits.UNDO_BYTES_MAX:
-            self.db.remove_previous(row.number)
-        else:
-            self.db.keep(row, seq, parts)
-
-    def blob(self, part: Part, row: GraphRow) -> Blob:
-        """A part of the snapshot of a graph.  Errors: StoreError if it is missing."""
-        found = self.db.blob(part, row.number)
-        if found is None:
-            raise self._damaged(row, f"it has no row in {part}")
-        return found
-
-    def _damaged(self, row: GraphRow, what: str) -> StoreError:
-        return StoreError(
-            f"graph '{row.name}' cannot be read: {what}", where=self.url, hint="restore a backup (see fluxres help stores)"
-        )
-
-    # -- writing -----------------------------------------------------------------------------------------------------
-
-    def append(
-        self,
-        row: GraphRow,
-        graph: ResourceGraph,
-        events: Sequence[Event],
-        now: float,
-        command: str,
-        *,
-        shape: bytes | None = None,
-        user: str | None = None,
-    ) -> int:
-        """Write events, and a snapshot if one is due; returns the number of the last event.
-
-        Args:
-            graph: as it is after the events.
-            shape: of the graph, if it is new.
-            user: who caused them; the user of this process by default.
-        """
-        if shape is None and journal.is_structural(events):
-            shape = encoding.encode_shape(graph.structure)
-        change = Change.of(events, now, command, journal.os_user() if user is None else user, len(graph))
-        change.shape = shape
-        if shape is not None or row.weight + change.weight > WEIGHT_MAX:
-            tail = shape if shape is not None else self.shape_tail(row)
-            change.marks = encoding.encode_marks(graph.structure, records.capture(graph.records), tail)
-        written = self.write(row, [change])
-        if change.marks is not None:
-            self.forget(written, *self.log_extent(row))
-        return written.seq
-
-    def require_held(self, row: GraphRow, changes: Sequence[Change]) -> Claim | None:
-        """Refuse changes of a graph that was copied for a job, if the job does not hold it any more, or not yet (rule N1).
-
-        Args:
-            changes: the graph is checked as it is after the last one.
-
-        Returns: the claim, if it is to be noted anew.
-        Errors: HoldLapsed.
-        """
-        change, begins = changes[-1], min([change.begins for change in changes])
-
-        def part() -> Structure:
-            if change.shape is None or change.marks is None:
-                return self.structure(row)
-            return encoding.decode(change.shape, change.marks)[0]
-
-        return self.claims.require(row, clocks.ticks(change.time), begins, part, is_new=change.shape is not None)
-
-    def shape_seq(self, row: GraphRow) -> int:
-        """The event that made the present shape."""
-        found = self.db.blob_seq("shapes", row.number)
-        if found is None:
-            raise self._damaged(row, "it has no row in shapes")
-        return found
-
-    def shape_tail(self, row: GraphRow) -> bytes:
-        """The last bytes of the shape, its checksum: the megabytes before them need not be read."""
-        found = self.db.blob_tail("shapes", row.number)
-        if found is None:
-            raise self._damaged(row, "it has no row in shapes")
-        return found
-
-    def write(self, row: GraphRow, changes: Sequence[Change]) -> GraphRow:
-        """Write changes, of which only the last one may have a snapshot; returns the row after them.
-
-        Errors: StoreConflict if the graph is not in the state of `row` any more; HoldLapsed.
-        """
-        last = changes[-1]
-        if any(change.gives for change in changes) and (claim := self.require_held(row, changes)) is not None:
-            self.claims.note(row, claim)
-        lines: list[EventRow] = []
-        seq, weight = row.seq, row.weight
-        for change in changes:
-            weight += change.weight
-            for body in change.bodies:
-                seq += 1
-                lines.append(EventRow(seq, change.time, change.command, body, journal.checksum(seq, body)))
-        self.db.add_events(row.number, lines)
-        for change in changes:
-            for key, text in change.notes:
-                if text is None:
-                    self.db.remove_note(key)
-                else:
-                    self.db.put_note(key, text)
-        before = replace(row, seq=seq - len(last.bodies))
-        self._keep(before, seq, shape=last.shape is not None, marks=last.marks is not None)
-        after = replace(row, seq=seq, weight=weight, pools=last.pools)
-        if last.shape is not None:
-            self.db.put_blob("shapes", row.number, Blob(seq, last.shape))
-            after = replace(after, generation=row.generation + 1)
-        if last.marks is not None:
-            self.db.put_blob("snapshots", row.number, Blob(seq, last.marks))
-            after = replace(after, snapshot_seq=seq, weight=0)
-        if not self.db.advance(row, after):
-            hint = "let only programs that take its lock write to the store"
-            raise StoreConflict(f"graph '{row.name}' was changed without the lock of the store", where=self.url, hint=hint)
-        return after
-
-    def log_extent(self, row: GraphRow) -> tuple[int, int]:
-        """The number of the oldest event in the journal, and the bytes of all."""
-        first, size = self.db.log_extent(row.number)
-        return (row.seq + 1 if first is None else first), size
-
-    def forget(self, row: GraphRow, first: int, size: int, *, until: int | None = None) -> int:
-        """Delete events beyond the bounds of the journal, which the snapshot just written contains; returns the oldest left.
-
-        Args:
-            first, size: as of `log_extent`.
-            until: this event and those after it stay.
-        """
-        oldest = max(first, row.seq - limits.LOG_EVENTS_MAX + 1)
-        if size > limits.LOG_BYTES_MAX:
-            last = self.db.log_surplus(row.number, limits.LOG_BYTES_MAX)
-            oldest = max(oldest, 0 if last is None else last + 1)
-        oldest = oldest if until is None else max(first, min(oldest, until))
-        if oldest > first:
-            self.db.remove_events(row.number, oldest)
-        return oldest
-
-
-class Change(msgspec.Struct):
-    """What is written for one change: all of it, or nothing.
-
-    Args:
-        bodies: its events, as stored.
-        weight: number of pools that they name.
-        time: seconds since 1970.
-        command: that caused it.
-        pools: of the graph after it.
-        shape, marks: a snapshot of the graph after it, if one is due.
-        concerned: marks of the runs whose end it may have moved.
-        notes: names and texts that are written with it; None removes a note.
-        gives: whether it may allocate something, or add to what can be allocated.
-        begins: the first moment, in ticks, of what it allocates.
-    """
-
-    bodies: list[bytes]
-    weight: int
-    time: float
-    command: str
-    pools: int
-    shape: bytes | None = None
-    marks: bytes | None = None
-    concerned: list[str] = msgspec.field(default_factory=list)
-    notes: list[tuple[str, str | None]] = msgspec.field(default_factory=list)
-    gives: bool = False
-    begins: int = FOREVER
-
-    @classmethod
-    def of(cls, events: Sequence[Event], time: float, command: str, user: str, pools: int) -> Change:
-        text = " ".join(command.split()).encode("utf-8", "backslashreplace").decode()
-        bodies, weight = [journal.body(event, user) for event in events], sum(map(journal.weight, events))
-        begins = min(map(journal.begins, events), default=FOREVER)
-        return cls(bodies, weight, time, text, pools, gives=any(map(journal.gives, events)), begins=begins)
+from fluxres.store.writing import Change
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -529,15 +134,15 @@ class Link:
         with self._snapshot() as rows:
             row = self._current(rows)
             graph, shape_seq = rows.read(row, clock), rows.shape_seq(row)
-            self.is_claimed = rows.claims.of(row) is not None
+            self.is_claimed = Claims(rows).of(row) is not None
             is_same = shape_seq == self._shape_seq
             self._row, self._shape_seq, self._tail = row, shape_seq, rows.shape_tail(row)
             return graph, is_same
 
     def require_held(self, change: Change) -> None:
-        """As :meth:`Rows.require_held`, for a change that is still to be committed."""
+        """As :func:`writing.require_held`, for a change that is still to be committed."""
         with self._snapshot() as rows:
-            rows.require_held(self._current(rows), [change])
+            writing.require_held(rows, self._current(rows), [change])
 
     def commit(self, changes: Sequence[Change]) -> None:
         """Write changes, of which only the last one may have a snapshot; they are durable when this returns.
@@ -550,10 +155,10 @@ class Link:
                 db.begin_write()
                 if self._fence is not None:
                     self._fence.require(db)
-                row = self._rows.write(self._row, changes)
+                row = writing.write(self._rows, self._row, changes)
                 first = self._log_first
                 if last.marks is not None:
-                    first = self._rows.forget(row, first, self._log_bytes)
+                    first = writing.forget(self._rows, row, first, self._log_bytes)
                 db.commit()
             except BaseException:
                 if db.in_transaction:
@@ -662,7 +267,7 @@ class Store:
         now = clocks.ticks(self.clock())
         with self.database.reading() as db:
             rows = None if db is None else self.rows(db)
-            asked = [] if rows is None else [(row, rows.claims) for row in rows.graphs() if only in (None, row.name)]
+            asked = [] if rows is None else [(row, Claims(rows)) for row in rows.graphs() if only in (None, row.name)]
             found = {row.name: claims.standing(row, now) for row, claims in asked}
         return {name: standing for name, standing in found.items() if standing is not None}
 
@@ -839,7 +444,9 @@ class Store:
                     seq = row.seq
                     with self.database.translated():
                         if transaction.events:
-                            seq = rows.append(row, graph, transaction.events, self.clock(), command, user=transaction.user)
+                            seq = writing.append(
+                                rows, row, graph, transaction.events, self.clock(), command, user=transaction.user
+                            )
                         db.commit()
                     transaction.position = Position(row.uid, seq)
             finally:
@@ -867,15 +474,15 @@ class Store:
 
     @staticmethod
     def _names_to_settle(rows: Rows, now: int) -> list[str]:
-        parents = {claim.parent for _, claim in rows.claims.over(now)}
+        parents = {claim.parent for _, claim in Claims(rows).over(now)}
         return [row.name for row in rows.graphs() if row.uid in parents]
 
     def settled(self, rows: Rows, row: GraphRow) -> tuple[GraphRow, bool]:
         """The row of a graph after its children whose lease is over have ended, and whether there were any."""
         now = self.clock()
-        over = [(child, claim) for child, claim in rows.claims.over(clocks.ticks(now)) if claim.parent == row.uid]
+        over = [(child, claim) for child, claim in Claims(rows).over(clocks.ticks(now)) if claim.parent == row.uid]
         for child, claim in over:
-            rows.claims.end(child, claim, now, "settle", f"the lease of its graph '{child.name}' was over")
+            writing.end_child(rows, child, claim, now, "settle", f"the lease of its graph '{child.name}' was over")
         return (rows.graph(row.name) if over else row), bool(over)
 
     def append(
@@ -898,7 +505,7 @@ class Store:
         with self.changing(name, command, wait_s) as rows:
             row = rows.graph(name)
             self._require(row, base)
-            seq = rows.append(row, graph, events, self.clock(), command) if events else row.seq
+            seq = writing.append(rows, row, graph, events, self.clock(), command) if events else row.seq
         self.wake(name, mailbox.concerned(graph, events))
         return Position(row.uid, seq)
 
@@ -945,10 +552,10 @@ class Store:
                         hint="discard these with --replace, or choose another name",
                     )
             if base is None:  # another graph, which is no copy of what a job holds
-                rows.claims.require_unleased(row)
+                Claims(rows).require_unleased(row)
                 rows.require_without_instances(row)
-                rows.claims.remove(row)
-            seq = rows.append(row, graph, [event], self.clock(), command, shape=shape)
+                Claims(rows).remove(row)
+            seq = writing.append(rows, row, graph, [event], self.clock(), command, shape=shape)
             if held is not None:
                 self._stake(rows, row, graph, held)
             rows.choose(name if use or chosen is None else chosen)
@@ -965,7 +572,7 @@ class Store:
             raise UsageError(f"a graph '{name}' already exists", where=self.url, hint="choose another name")
         chosen, row = rows.default(), rows.make(name, self.clock())
         event = {"event": "load", "count": len(graph), "jobs": 0}
-        rows.append(row, graph, [event], self.clock(), command, shape=encoding.encode_shape(graph.structure))
+        writing.append(rows, row, graph, [event], self.clock(), command, shape=encoding.encode_shape(graph.structure))
         self._stake(rows, row, graph, held)
         if chosen is not None:
             rows.choose(chosen)
@@ -974,7 +581,7 @@ class Store:
     def _stake(self, rows: Rows, row: GraphRow, graph: ResourceGraph, held: Held) -> None:
         now = clocks.ticks(self.clock())
         since = now if held.at is None else clocks.ticks(held.at)
-        rows.claims.stake(row, graph.structure, held.graph, held.job, since, now)
+        Claims(rows).stake(row, graph.structure, held.graph, held.job, since, now)
 
     def undo(
         self,
@@ -1019,7 +626,7 @@ class Store:
             graph.records.stages_made = max(graph.records.stages_made, stages_made)
             what = {"first": undone[0].seq, "last": undone[-1].seq, "undone": last.get("undone", undone[-1].command)}
             event = {"event": "redo" if redo else "undo", **what}
-            rows.append(row, graph, [event], self.clock(), command, user=user)
+            writing.append(rows, row, graph, [event], self.clock(), command, user=user)
             if note is not None:
                 rows.db.put_note(*note(undone))
         self.wake(row.name, mailbox.marks(graph))
@@ -1041,7 +648,7 @@ class Store:
         """
         with self.changing(name, command or f"drop {name}", wait_s) as rows:
             row = rows.graph(name)
-            rows.claims.require_unleased(row)
+            Claims(rows).require_unleased(row)
             waiting = Tickets(rows.db, row.number).all()
             rows.remove(row)
         mailbox.send(self.path, [(ticket.launch.mark, mailbox.News(look=True)) for ticket in waiting])
@@ -1071,7 +678,7 @@ class Store:
 
     def _unmade(self, name: str | None) -> UnknownGraph:
         """The error for an empty store; for a given store, it says whether its directory is missing."""
-        return _unknown(name, [], self.url, missing=self.database.missing())
+        return unknown(name, [], self.url, missing=self.database.missing())
 
     # -- within a transaction ---------------------------------------------------------------------------------------
 
@@ -1163,20 +770,3 @@ def open_store(url: str | None = None, *, clock: Clock = clocks.system, notify: 
     'sqlite:///srv/site.db'
     """
     return Store(default_url() if url is None else parse(url), clock=clock, notify=notify)
-
-
-def _unknown(name: str | None, names: list[str], url: str, *, missing: Path | None = None) -> UnknownGraph:
-    """The error for an unknown graph, with the existing names.
-
-    Args:
-        missing: the directory of the store, if the store was given and its directory does not exist.
-    """
-    if missing is not None:
-        said = f"this store has no graphs: there is no directory {missing}"
-        return UnknownGraph(said, where=url, hint="check the address, or add a graph with: fluxres load SOURCE")
-    if not names:
-        return UnknownGraph("this store has no graphs", where=url, hint="add one with: fluxres load SOURCE", graph=name or "")
-    known = ", ".join(names)
-    if name is None:
-        return UnknownGraph("no graph is selected", where=url, hint=f"name one of {known}")
-    return UnknownGraph(f"no graph '{name}'", where=url, hint=f"there is {known}", graph=name)

@@ -14,14 +14,15 @@ from msgspec.structs import replace as replaced
 from fluxres.clock import ticks
 from fluxres.errors import FluxresError, StoreError, UnknownGraph, UsageError
 from fluxres.graph.structure import Problem
-from fluxres.store import dump, encoding, journal, records
-from fluxres.store.claims import CLAIM
-from fluxres.store.contents import Blob, GraphRow
+from fluxres.store import dump, encoding, journal, records, writing
+from fluxres.store.claims import Claims
+from fluxres.store.contents import CLAIM, Blob, GraphRow
 from fluxres.store.disk import sync_folder, temporary
 from fluxres.store.lease import INSTANCE
 from fluxres.store.progress import OnProgress, unwatched
+from fluxres.store.rows import DEFAULT, SAVED, Rows
 from fluxres.store.sqlite import SqliteDatabase
-from fluxres.store.store import DEFAULT, SAVED, Rows, Store
+from fluxres.store.store import Store
 from fluxres.store.tickets import Tickets
 
 _GAPS_MAX: Final = 20
@@ -100,7 +101,7 @@ def _check_graph(rows: Rows, row: GraphRow) -> list[Problem]:
 
 
 def _check_claim(rows: Rows, row: GraphRow, now_s: float) -> Iterator[Problem]:
-    standing = rows.claims.standing(row, ticks(now_s))
+    standing = Claims(rows).standing(row, ticks(now_s))
     if standing is not None and standing.lapsed is not None:
         problem = standing.problem(rows.read(row), ticks(now_s))
         yield from [] if problem is None else [problem]
@@ -192,7 +193,7 @@ def _compact(rows: Rows, row: GraphRow, keep: int | None) -> None:
         after = replaced(row, snapshot_seq=row.seq, weight=0)
         db.advance(row, after)
     first, size = rows.log_extent(row)
-    oldest = rows.forget(row, first, size, until=None if previous is None else previous.snapshot_seq + 1)
+    oldest = writing.forget(rows, row, first, size, until=None if previous is None else previous.snapshot_seq + 1)
     if keep is not None:
         wanted = row.seq - keep + 1 if previous is None else min(row.seq - keep, previous.snapshot_seq) + 1
         if wanted > oldest:

@@ -35,6 +35,7 @@ from fluxres.errors import FluxresError, HoldLapsed, StoreConflict
 from fluxres.model import ResourceGraph
 from fluxres.store import Store, open_store
 from fluxres.store.child import Child, open_child
+from fluxres.store.claims import Claims
 from tests.crash.campaign import address
 
 MACHINE = {
@@ -203,7 +204,7 @@ def seen(store: Store) -> tuple[dict[str, ResourceGraph], list[str]]:
         found = {row.name: row for row in rows.graphs()}
         names = {row.uid: row.name for row in found.values()}
         graphs = {name: rows.read(row, time.time) for name, row in found.items()}
-        claims = {name: rows.claims.of(row) for name, row in found.items()}
+        claims = {name: Claims(rows).of(row) for name, row in found.items()}
     parents = {name: (names.get(claim.parent, ""), claim.job) for name, claim in claims.items() if claim is not None}
     problems = []
     for name, graph in graphs.items():

@@ -15,8 +15,7 @@ import fluxres
 from fluxres import clock, limits
 from fluxres.errors import FluxresError
 from fluxres.model import ResourceGraph
-from fluxres.store import Store, attached, files, open_store
-from fluxres.store import store as stores
+from fluxres.store import Store, attached, files, open_store, writing
 from tests.store.graphs import change, fingerprint, machine
 
 MAIN, OTHER = "main", "other"
@@ -206,7 +205,7 @@ class Writer:
 
 def main(url: str, state: State, seed: int, first: int, fd: int, weight_max: int) -> None:
     """Write to the store until killed; snapshots after every `weight_max` pools."""
-    stores.WEIGHT_MAX = weight_max  # type: ignore[misc]  # a constant of the store, lowered so that snapshots are killed too
+    writing.WEIGHT_MAX = weight_max  # type: ignore[misc]  # a constant of the store, lowered so that snapshots are killed too
     attached.WEIGHT_MAX = weight_max
     limits.ETCD_LEASE_SECONDS = 2  # type: ignore[misc]  # the next writer need not wait long
     Writer(open_store(url), state, Random(seed), first, fd).run()

@@ -106,9 +106,7 @@ def _end(tick: int) -> str:
 
 STEPS: dict[str, Step] = {
     "request": Step("syntax/jobspec.py", "of_options", _request),
-    "graph": Step(
-        "store/store.py", "Rows.read", lambda names, graph: f"{graph!r}; last event in the journal: {names['row'].seq}"
-    ),
+    "graph": Step("store/rows.py", "Rows.read", lambda names, graph: f"{graph!r}; last event in the journal: {names['row'].seq}"),
     "window": Step(
         "model/resource_graph.py", "ResourceGraph._request_window", lambda _, window: f"[{window[0]}, {_end(window[1])}) in ticks"
     ),

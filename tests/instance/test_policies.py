@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 from importlib.metadata import EntryPoint
 from math import exp, log
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,7 +15,10 @@ from hypothesis import strategies as st
 
 from fluxres import InfeasibleRequest, PolicyError, QueuePolicy, Resource, StoreError, UsageError, build, limits, load
 from fluxres.instance import Instance, Job, Queue, State
+from fluxres.instance.availability import AvailableCounts, AvailableSets
+from fluxres.instance.counted import CountedInventory
 from fluxres.instance.fair_share import Usage
+from fluxres.instance.named import NamedInventory
 from fluxres.instance.policy import FairShare, Multifactor, names, policy
 from fluxres.model import changes
 from fluxres.simulation.simulator import simulate
@@ -552,3 +557,46 @@ def test_policy_of_another_package_that_cannot_be_made_is_a_usage_error(
 def test_policy_parameter_is_a_finite_number(depth: str) -> None:
     with pytest.raises(UsageError, match=r"queue policy easy depth: expected a whole number"):
         policy(f"easy:depth={depth}")
+
+
+def test_queue_forgets_the_jobs_that_have_started() -> None:
+    ended: list[Job] = []
+    top, _ = on_nodes(1, "fcfs", inventory="named", sink=ended.append)
+    running = top.submit("slot=1/node")
+    for _ in range(40):
+        top.submit("slot=1/node")
+    for _ in range(60):
+        top.submit("slot=1/node")
+        top.finish(running)
+        running = next(job for job in top.jobs("running"))
+    ended.clear()
+    gc.collect()
+    assert sum(isinstance(one, Job) and one.instance is top for one in gc.get_objects()) <= 50
+
+
+@pytest.mark.parametrize("machine", ["8", "node=8"])
+def test_conservative_searches_once_for_each_job_that_ends_at_its_limit(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    searches: list[int] = []
+    for kind in (AvailableCounts, AvailableSets):
+        search = kind.earliest
+        monkeypatch.setattr(kind, "earliest", lambda *args, of=search: searches.append(1) or of(*args))
+    jobs = [Submission(number, 0, (number % 7 + 1) * S, (number % 7 + 1) * S, number % 5 + 1) for number in range(100)]
+    assert simulate(jobs, machine, queue_policy="conservative").metrics.jobs == 100
+    assert len(searches) <= 100
+
+
+@pytest.mark.parametrize("machine", ["12", "node=12"])
+@pytest.mark.parametrize("seed", range(20))
+def test_conservative_finds_what_searches_for_all_jobs_find(seed: int, machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = Random(seed)
+    jobs = []
+    for number in range(80):
+        run = drawn.randint(1, 40)
+        jobs.append(Submission(number, number * 2 * S, run * S, run * drawn.randint(1, 5) * S, drawn.choice((1, 2, 3, 7, 12))))
+    found = simulate(jobs, machine, queue_policy="conservative").schedule
+    monkeypatch.setattr(CountedInventory, "_is_fitted", lambda *_: False)
+    monkeypatch.setattr(NamedInventory, "_is_still_earliest", lambda *_: False)
+    expected = simulate(jobs, machine, queue_policy="conservative").schedule
+    assert found is not None
+    assert expected is not None
+    assert (found.starts(), found.allocated) == (expected.starts(), expected.allocated)

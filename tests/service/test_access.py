@@ -17,10 +17,12 @@ import pytest
 import fluxres
 from fluxres import limits
 from fluxres.errors import Forbidden, InputError, Unauthorized
-from fluxres.service.access import Access, Role
+from fluxres.service.access import Access, Caller, Role
 from fluxres.service.client.requests import of_graph
+from fluxres.service.tap import Tap
+from fluxres.service.time_limit import TimeLimit
 from tests.service import openapi
-from tests.service.conftest import Server, demo_store, running
+from tests.service.conftest import DEMO, Server, demo_store, running
 from tests.service.test_api import send
 from tests.service.test_documented import paths
 
@@ -327,6 +329,7 @@ def test_a_running_server_reads_its_tokens_again(tmp_path: Path) -> None:
         assert send(server, "GET", "/v1/graphs", headers=headers)[0] == 401
         file.write_text('[tokens.new]\nrole = "read-only"\ntoken = "another-0123456789abcdef"\n')
         os.kill(server.process.pid, signal.SIGHUP)
+        assert server.says("tokens") == f"fluxres: INFO the tokens were read again: 1 of {file}\n"
         until = time.monotonic() + 20
         while send(server, "GET", "/v1/graphs", headers=headers)[0] != 200:
             assert time.monotonic() < until
@@ -378,3 +381,22 @@ def test_tokens_of_the_environment() -> None:
 def test_other_machines_need_tokens(host: str) -> None:
     with pytest.raises(Unauthorized, match="other machines"):
         Access.open(None, None, host)
+
+
+def test_an_address_that_users_can_open_is_said(tmp_path: Path) -> None:
+    (tmp_path / "tokens.toml").write_text(FILE)
+    with running(demo_store(tmp_path), "--host", "0.0.0.0", "--tokens", str(tmp_path / "tokens.toml")) as server:
+        assert server.url.startswith(f"http://{os.uname().nodename}:")
+
+
+def test_the_time_of_a_request_counts_while_expired_stages_are_dropped() -> None:
+    now = [0.0]
+    graph = fluxres.load(DEMO, clock=lambda: now[0])
+    graph.stage("slot=1/node", job="j1", ttl_s=1)
+    now[0] = 2.0
+    limit, told = TimeLimit(5.0), list[tuple[str, bool]]()
+    graph.sink = lambda event: told.append((event["event"], limit.is_spared))
+    tap = Tap(graph)
+    with tap.serving(Caller("ada", Role.ADMIN), limit):
+        limit.run(lambda: graph.allocate("slot=1/node", job="j2"))
+    assert told == [("release", False), ("allocate", True)]

@@ -375,6 +375,10 @@ def test_events_keep_jobs_and_maintenance_apart(graph: Graph) -> None:
     for event in (
         {**MAINTENANCE, "job": "j1"},
         {**MAINTENANCE, "job": "m\n"},
+        {**MAINTENANCE, "job": "n", "pools": ["/demo/rack1", "/demo/rack1"]},
+        {**MAINTENANCE, "job": "n", "held": [[*MAINTENANCE["windows"][0], [["/demo/rack0/node3", 1]]]]},
+        {**MAINTENANCE, "job": "n", "held": [[0, 5, [["/demo/rack1/node0", 1]]]]},
+        {**MAINTENANCE, "job": "n", "held": [[*MAINTENANCE["windows"][0], [["/demo/rack1/node0/core0", 1]] * 2]]},
         {"event": "allocate", **part},
         {"event": "allocate_all", "parts": [part]},
         {"event": "free", "job": "m", "pools": None, "start": None, "end": None},

@@ -391,6 +391,9 @@ def test_a_description_is_compared_and_applied(graph: Any) -> None:
 
 
 WRONG: list[Callable[[Any], object]] = [
+    lambda g: g.set_state([], "down"),
+    lambda g: g.tag([], "key"),
+    lambda g: g.untag([], "key"),
     lambda g: g.allocate("slot=9/node", job="j1"),
     lambda g: g.allocate_all([("slot=9/node", "j1"), ("slot=1/node", "j2")]),
     lambda g: g.allocate("slot=1/node", job=""),

@@ -201,3 +201,26 @@ def _use_instances(store: str, folder: Path) -> None:
     assert do("drop other") == "other has ended"
     assert do("list") == "fluxres: no instances"
     assert "no instance 'main'" in do("drop main", 2)
+
+
+def test_a_job_has_the_command_that_allocated_to_it_first(alone: str) -> None:
+    def do(*words: str) -> str:
+        result = CliRunner().invoke(program, ["--store", alone, *words])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    do("allocate", "slot=1/node", "--job", "j1", "--user", "old")
+    do("free", "j1")
+    do("allocate", "slot=2/node", "--job", "j1", "--user", "new")
+    do("grow", "j1", "slot=1/node")
+    do("shrink", "j1", "slot=1/node")
+    command = json.loads(do("jobs", "j1", "--json"))["command"]
+    assert command.endswith("allocate slot=2/node --job j1 --user new")
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "https://host/x"])
+def test_a_server_is_no_file(url: str, tmp_path: Path) -> None:
+    with pytest.raises(fluxres.UsageError, match=r"is a server, and not a file or a store \(`fluxres.connect` is for servers"):
+        fluxres.load(url)
+    with pytest.raises(fluxres.UsageError, match="is a server"):
+        fluxres.save(fluxres.load(DEMO), url)

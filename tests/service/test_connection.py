@@ -1,121 +1,202 @@
-"""How the pieces of an answer are written to a connection."""
+"""Complete requests and answers take a short way through uvicorn; everything else is sent as it would be without one."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Callable
+import re
+import socket
+from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
-from uvicorn.protocols import utils
-from uvicorn.protocols.http import flow_control, httptools_impl
+import pytest
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from fluxres import limits
 from fluxres.errors import UsageError
-from fluxres.service.connection import Connection, _Joining
-from fluxres.service.gate import _Answer
+from fluxres.service import connection
+from fluxres.service.access import Access
+from fluxres.service.connection import Connection
+from fluxres.service.gate import Gate
+from fluxres.service.metrics import Metrics
+from tests.service.conftest import Server, demo_store, running
+
+PATH = "/v1/graphs/demo"
+ALLOCATE = b'{"wanted":"slot/core=1","job":"%b"}'
 
 
-class Transport(asyncio.Transport):
-    """Keeps what is written."""
-
-    def __init__(self) -> None:
-        self.written: list[bytes] = []
-        self.is_closed = False
-
-    def write(self, data: Any) -> None:
-        assert not self.is_closed
-        self.written.append(bytes(data))
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    def is_closing(self) -> bool:
-        return self.is_closed
+def _head(status: int, length: int | None) -> dict[str, Any]:
+    headers = [(b"content-type", b"text/plain")]
+    if length is not None:
+        headers.append((b"content-length", b"%d" % length))
+    return {"type": "http.response.start", "status": status, "headers": headers}
 
 
-def written(steps: Callable[[_Joining, Transport], None]) -> list[bytes]:
-    """What is written in some steps, and in the next one of the event loop."""
-
-    async def run() -> list[bytes]:
-        transport = Transport()
-        steps(_Joining(transport, asyncio.get_running_loop()), transport)
-        await asyncio.sleep(0)
-        return transport.written
-
-    return asyncio.run(run())
+def _body(content: bytes) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": content}
 
 
-def test_head_and_body_are_written_at_once() -> None:
-    def steps(joining: _Joining, transport: Transport) -> None:
-        joining.write(b"head ")
-        assert not transport.written
-        joining.write(b"body")
-        assert transport.written == [b"head body"]
-
-    assert written(steps) == [b"head body"]
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running(demo_store(tmp_path_factory.mktemp("site"))) as found:
+        yield found
 
 
-def test_what_nothing_follows_is_written_in_the_next_step() -> None:
-    def steps(joining: _Joining, transport: Transport) -> None:
-        joining.write(b"event")
-        assert not transport.written
-
-    assert written(steps) == [b"event"]
+def request(path: str, body: bytes = b"", *lines: str, method: str = "POST", version: str = "1.1") -> bytes:
+    head = [f"{method} {PATH}{path} HTTP/{version}", "host: 127.0.0.1", "content-type: application/json", *lines]
+    return "\r\n".join([*head, f"content-length: {len(body)}", "", ""]).encode() + body
 
 
-def test_all_pieces_are_written_in_order() -> None:
-    def steps(joining: _Joining, _transport: Transport) -> None:
-        for piece in (b"1", b"", b"2", b"3", b"4", b"5"):
-            joining.write(piece)
+class Client:
+    """A connection of which each byte is seen."""
 
-    assert b"".join(written(steps)) == b"12345"
+    def __init__(self, server: Server) -> None:
+        host, _, port = urlsplit(server.url).netloc.partition(":")
+        self.socket = socket.create_connection((host, int(port)), timeout=30)
+        self.file = self.socket.makefile("rb")
 
+    def __enter__(self) -> Client:
+        return self
 
-def test_a_connection_closes_after_what_was_written() -> None:
-    def steps(joining: _Joining, transport: Transport) -> None:
-        joining.write(b"the end")
-        joining.close()
-        assert transport.is_closed
+    def __exit__(self, *_error: object) -> None:
+        self.file.close()
+        self.socket.close()
 
-    assert written(steps) == [b"the end"]
+    def answer(self, *, has_body: bool = True) -> tuple[int, dict[str, str], bytes]:
+        status = int(self.file.readline().split()[1])
+        headers = dict[str, str]()
+        while (line := self.file.readline().decode("latin-1").rstrip("\r\n")) != "":
+            key, _, value = line.partition(": ")
+            headers[key] = value
+        return status, headers, self.file.read(int(headers["content-length"])) if has_body else b""
 
-
-def test_nothing_is_written_to_a_connection_that_was_lost() -> None:
-    def steps(joining: _Joining, transport: Transport) -> None:
-        joining.write(b"late")
-        transport.close()
-
-    assert written(steps) == []
-
-
-def test_uvicorn_needs_no_more_of_a_transport() -> None:
-    """What a transport does not have raises NotImplementedError, when a connection gets there."""
-    used = {"write", "close", "is_closing", "get_extra_info", "pause_reading", "resume_reading"}
-
-    named = {
-        name
-        for module in (flow_control, httptools_impl, utils)
-        for word in inspect.getsource(module).split("transport.")[1:]
-        if (name := word.split("(")[0]).isidentifier()
-    }
-    assert named - {"set_protocol"} == used  # that is for WebSockets
-    assert issubclass(Connection, httptools_impl.HttpToolsProtocol)
+    def is_at_end(self) -> bool:
+        return self.file.read(1) == b""
 
 
-def test_an_answer_that_has_not_begun_gives_way_to_a_problem() -> None:
+def test_this_uvicorn_has_the_short_way() -> None:
+    assert connection._HAS_SHORT_WAY
 
-    async def run() -> list[dict[str, Any]]:
-        sent: list[Any] = []
 
-        async def send(message: Any) -> None:
-            sent.append(message)
+def test_a_small_answer_is_one_packet(served: Server) -> None:
+    with Client(served) as client:
+        client.socket.sendall(request("/allocate", ALLOCATE % b"packet"))
+        said = client.socket.recv(1 << 16)
+    head, _, body = said.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 OK\r\ndate: ")
+    assert b"content-length: %d" % len(body) in head
+    assert body.startswith(b'{"job":"packet"')
 
-        answer = _Answer(send)
-        await answer({"type": "http.response.start", "status": 200, "headers": []})
-        assert not sent
-        await answer.problem(UsageError("wrong"))
-        await answer.problem(UsageError("wrong again"))
-        return sent
 
-    head, body = asyncio.run(run())
-    assert (head["status"], body["type"]) == (400, "http.response.body")
+def test_pipelined_requests_are_answered_in_order(served: Server) -> None:
+    jobs = [b"pipe%d" % number for number in range(8)]
+    sent = [request("/allocate", ALLOCATE % job) for job in jobs] + [request("/free", b'{"job":"%b"}' % job) for job in jobs]
+    with Client(served) as client:
+        client.socket.sendall(b"".join(sent))
+        found = [client.answer() for _ in sent]
+    assert [status for status, _, _ in found] == [200] * len(sent)
+    assert [body.startswith(b'{"job":"%b"' % job) for job, (_, _, body) in zip(jobs * 2, found, strict=True)] == [True] * len(
+        sent
+    )
+
+
+def test_a_body_may_come_in_pieces(served: Server) -> None:
+    whole = request("/allocate", ALLOCATE % b"pieces")
+    with Client(served) as client:
+        client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for at in range(0, len(whole), 40):
+            client.socket.sendall(whole[at : at + 40])
+        assert client.answer()[0] == 200
+        client.socket.sendall(request("/free", b'{"job":"pieces"}'))
+        assert client.answer()[2] == b'{"job":"pieces","left":[]}'
+
+
+@pytest.mark.parametrize(("lines", "version"), [(("connection: close",), "1.1"), ((), "1.0")])
+def test_a_connection_ends_if_its_client_wants_that(served: Server, lines: tuple[str, ...], version: str) -> None:
+    with Client(served) as client:
+        client.socket.sendall(request("/free", b'{"job":"none"}', *lines, version=version))
+        status, headers, _ = client.answer()
+        assert (status, headers["connection"]) == (404, "close")
+        assert client.is_at_end()
+
+
+def test_a_body_that_is_too_long_ends_the_connection(served: Server) -> None:
+    with Client(served) as client:
+        head = request("/free").replace(b"content-length: 0", b"content-length: %d" % (limits.SERVICE_BODY_BYTES_MAX + 1))
+        client.socket.sendall(head)
+        status, headers, _ = client.answer()
+        assert (status, headers["connection"]) == (413, "close")
+        assert client.is_at_end()
+
+
+def test_a_head_alone_has_no_body(served: Server) -> None:
+    with Client(served) as client:
+        client.socket.sendall(request("", method="HEAD"))
+        status, _, _ = client.answer(has_body=False)
+        client.socket.sendall(request("", method="GET"))
+        assert client.answer()[0] == 200
+    assert status in (200, 405)
+
+
+def test_wrong_bodies_get_problems_and_the_connection_stays(served: Server) -> None:
+    with Client(served) as client:
+        for body in (b"{", b"[]", b'{"job":1}', b""):
+            client.socket.sendall(request("/free", body))
+            assert client.answer()[0] == 400
+        client.socket.sendall(request("/free", b'{"job":"none"}', "if-match: *"))
+        assert client.answer()[0] == 404
+
+
+ANSWERS: dict[str, list[dict[str, Any]]] = {
+    "complete": [_head(200, 5), _body(b"hello")],
+    "empty": [_head(200, 0), _body(b"")],
+    "long": [_head(200, 100_000), _body(b"x" * 100_000)],
+    "parts": [_head(200, 5), {**_body(b"hel"), "more_body": True}, _body(b"lo")],
+    "no length": [_head(200, None), _body(b"hello")],
+    "wrong length": [_head(200, 4), _body(b"hello")],
+    "nothing": [{**_head(204, None), "headers": []}, _body(b"")],
+    "wrong header": [{**_head(200, 5), "headers": [(b"content-length", b"5"), (b"x", b"1\r\ny: 2")]}, _body(b"hello")],
+    "closes": [{**_head(200, 5), "headers": [(b"content-length", b"5"), (b"Connection", b"close")]}, _body(b"hello")],
+    "other status": [_head(404, 5), _body(b"hello")],
+}
+
+
+async def application(scope: Any, receive: Any, send: Any) -> None:
+    name = scope["path"][1:]
+    if name == "problem":
+        raise UsageError("wrong")
+    if name == "late problem":
+        await send(_head(200, 5))
+        raise UsageError("wrong")
+    for message in ANSWERS.get(name, ANSWERS["complete"]):
+        await send(message)
+
+
+async def said(http: type[asyncio.Protocol], requests: list[bytes]) -> list[bytes]:
+    """What a server with this protocol sends for requests, each over a connection that another request ends."""
+    found = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        app = Gate(application, Access(is_open=True), Metrics())
+        config = uvicorn.Config(app, http=http, ws="none", lifespan="off", log_config=None, access_log=False, server_header=False)
+        server = uvicorn.Server(config)
+        running = asyncio.create_task(server.serve(sockets=[listening]))
+        for one in requests:
+            reader, writer = await asyncio.open_connection(*listening.getsockname())
+            writer.write(one + b"GET /last HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n")
+            found.append(re.sub(rb"date: [^\r]*", b"date: D", await asyncio.wait_for(reader.read(), 30)))
+            writer.close()
+        server.should_exit = True
+        await running
+    return found
+
+
+def test_answers_are_those_of_uvicorn_alone() -> None:
+    requests = [
+        f"{method} /{name} HTTP/{version}\r\nhost: 127.0.0.1\r\n\r\n".replace(f"/{name}", f"/{name.replace(' ', '%20')}").encode()
+        for name in (*ANSWERS, "problem", "late problem")
+        for method, version in (("GET", "1.1"), ("HEAD", "1.1"), ("GET", "1.0"))
+    ]
+    short, ordinary = (asyncio.run(said(http, requests)) for http in (Connection, HttpToolsProtocol))
+    assert dict(zip(requests, short, strict=True)) == dict(zip(requests, ordinary, strict=True))
+    assert sum(b"hello" in one for one in short) > len(ANSWERS)

@@ -23,7 +23,8 @@ from fluxres.service import leadership, problems
 from fluxres.service.access import Caller, Role
 from fluxres.service.kept import Keep, KeptAnswers
 from fluxres.service.leadership import Leadership
-from fluxres.service.site import Served, Site
+from fluxres.service.served import Served
+from fluxres.service.site import Site
 from fluxres.store import Store, lease, open_store, upkeep
 from fluxres.store.attached import Attached
 from fluxres.store.lease import Fence, Lease

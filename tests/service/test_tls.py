@@ -56,6 +56,7 @@ def test_a_certificate_is_read_again_at_sighup(tmp_path: Path, monkeypatch: pyte
         fluxres.connect(server.url).close()
         shutil.copy(HERE / "renewed.key", files[1])
         server.process.send_signal(signal.SIGHUP)
+        assert server.says("certificate") == f"fluxres: INFO the certificate was read again: {files[0]}\n"
         monkeypatch.setenv("SSL_CERT_FILE", str(HERE / "renewed.pem"))
         until_s = stopwatch() + 20
         while True:

@@ -22,7 +22,7 @@ from fluxres.model import changes
 from fluxres.store import open_store
 from fluxres.store.attached import Attached
 from fluxres.store.sqlite import SqliteConnection
-from fluxres.store.store import Change
+from fluxres.store.writing import WEIGHT_MAX, Change
 from tests.store.conftest import KINDS
 from tests.store.graphs import change, fingerprint, machine
 
@@ -462,6 +462,25 @@ def test_rule_d1_operations_together_fail_together_if_the_commit_fails(graph: Re
     assert graph.root.tags == {} == stored(path).root.tags
     full_disk(graph, is_full=False)
     assert link_of(graph).together(tags) == [None] * 4
+    assert fingerprint(stored(path)) == fingerprint(graph)
+
+
+@in_a_file
+def test_rule_d1_a_snapshot_does_not_divide_operations_together(graph: ResourceGraph, path: str) -> None:
+    attached, seen = link_of(graph), statements_of(graph)
+    attached.together([lambda n=n: graph.tag("/demo", "k", str(n)) for n in range(WEIGHT_MAX + 20)])
+    assert seen.count("COMMIT") == 1
+    assert any("INTO snapshots" in statement for statement in seen)
+    assert fingerprint(stored(path)) == fingerprint(graph)
+    seen.clear()
+    attached.together([lambda: graph.tag("/demo", "k", "last")])
+    assert not any("INTO snapshots" in statement for statement in seen)
+
+
+@in_a_file
+def test_rule_d1_a_snapshot_after_a_new_shape_is_of_that_shape(graph: ResourceGraph, path: str) -> None:
+    tags = [lambda n=n: graph.tag("/demo", "k", str(n)) for n in range(WEIGHT_MAX + 20)]
+    link_of(graph).together([lambda: graph.unlink("/demo/rack0/node0"), *tags])
     assert fingerprint(stored(path)) == fingerprint(graph)
 
 

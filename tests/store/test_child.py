@@ -24,9 +24,9 @@ from fluxres.errors import (
     UsageError,
 )
 from fluxres.instance import Instance
-from fluxres.store import Held, Store, open_store, upkeep
+from fluxres.store import Held, Store, open_store, upkeep, writing
 from fluxres.store.child import Child, open_child
-from fluxres.store.store import Rows
+from fluxres.store.rows import Rows
 from tests.store.graphs import machine
 from tests.store.test_claims import Moving, changed
 
@@ -381,20 +381,20 @@ def test_a_crash_in_between_changes_neither_graph(
         "open": lambda: begun(site, cleanup, "b", wanted="slot/node"),
     }
     writes = {"grow": 2, "shrink": 2, "extend": 1, "end": 1, "open": 2}[operation]
-    write = Rows.write
+    write = writing.write
     for last in range(1, writes + 1):
         count = 0
 
-        def failing(self: Rows, *given: Any, last: int = last) -> Any:
+        def failing(rows: Rows, *given: Any, last: int = last) -> Any:
             nonlocal count
-            found = write(self, *given)
+            found = write(rows, *given)
             count += 1
             if count == last:
                 raise StoreError("crashed")
             return found
 
         with monkeypatch.context() as patch:
-            patch.setattr(Rows, "write", failing)
+            patch.setattr(writing, "write", failing)
             with pytest.raises(StoreError, match="crashed"):
                 attempts[operation]()
         assert count == last

@@ -21,7 +21,7 @@ from fluxres import limits
 from fluxres.allocation.facts import Launch
 from fluxres.clock import fixed
 from fluxres.errors import FluxresError, InDoubt, StoreBusy, StoreConflict, StoreError, UnknownGraph
-from fluxres.store import Store, Ticket, open_store, upkeep
+from fluxres.store import Store, Ticket, open_store, upkeep, writing
 from fluxres.store.contents import Blob, GraphRow
 from fluxres.store.etcd import state as states
 from fluxres.store.etcd import wire
@@ -196,7 +196,7 @@ def leave_behind(store: Store) -> None:
         rows = store.rows(db)
         row, graph = rows.graph("demo"), rows.read(rows.graph("demo"))
         events = [{"event": "tag", "pools": ["/demo"], "key": f"lost{number}", "value": None} for number in range(150)]
-        rows.append(row, graph, events, 0.0, "lost", shape=b"s" * 3_000_000)
+        writing.append(rows, row, graph, events, 0.0, "lost", shape=b"s" * 3_000_000)
         db._writing._write_ahead()
 
 

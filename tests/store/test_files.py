@@ -33,8 +33,7 @@ from fluxres.errors import (
     UsageError,
 )
 from fluxres.model import ResourceGraph
-from fluxres.store import changes, open_store
-from fluxres.store import store as stores
+from fluxres.store import changes, open_store, writing
 from fluxres.store.changes import Pending
 from fluxres.store.files import save_stored
 from tests.store.graphs import change, facts, machine
@@ -449,7 +448,7 @@ def test_a_graph_is_not_saved_over_itself() -> None:
 
 def test_dropped_journal_events_lead_to_a_complete_save(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "LOG_EVENTS_MAX", 5)
-    monkeypatch.setattr(stores, "WEIGHT_MAX", 3)
+    monkeypatch.setattr(writing, "WEIGHT_MAX", 3)
     store = open_store("site.db")
     store.put("demo", machine())
     save_stored(store, None, "base.yaml")

@@ -20,8 +20,7 @@ from fluxres import limits
 from fluxres.clock import fixed
 from fluxres.errors import InsufficientResources, StoreBusy, StoreConflict, StoreError, UnknownGraph, UsageError
 from fluxres.model import ResourceGraph
-from fluxres.store import Store, open_store
-from fluxres.store import store as stores
+from fluxres.store import Store, open_store, writing
 from fluxres.store.sqlite import SqliteConnection
 from tests.store.graphs import change, facts, machine
 
@@ -99,7 +98,7 @@ def test_rule_s1_snapshot_and_replay_restore_the_written_graph(
     store, random = open_store(str(tmp_path_factory.mktemp("s") / "x.db")), Random(seed)
     store.put("demo", machine())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stores, "WEIGHT_MAX", weight_max)
+        patch.setattr(writing, "WEIGHT_MAX", weight_max)
         for _ in range(6):
             with store.writing() as tx:
                 for _ in range(random.randrange(5)):
@@ -135,14 +134,14 @@ def test_many_events_become_a_snapshot(store: Store) -> None:
                 tx.graph.tag(v, "round", str(i))
     (row,) = store.graphs()
     assert row.seq == 898
-    assert row.seq - row.snapshot_seq == row.weight <= stores.WEIGHT_MAX
+    assert row.seq - row.snapshot_seq == row.weight <= writing.WEIGHT_MAX
     assert len(store.log()) == 898
     assert store.load().pool(5).tags == {"round": "2"}
 
 
 def test_the_log_is_bounded_by_log_events_max(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "LOG_EVENTS_MAX", 10)
-    monkeypatch.setattr(stores, "WEIGHT_MAX", 20)
+    monkeypatch.setattr(writing, "WEIGHT_MAX", 20)
     store.put("demo", machine())
     for i in range(50):
         with store.writing() as tx:
@@ -155,7 +154,7 @@ def test_the_log_is_bounded_by_log_events_max(store: Store, monkeypatch: pytest.
 
 def test_the_log_is_bounded_by_log_bytes_max(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "LOG_BYTES_MAX", 500)
-    monkeypatch.setattr(stores, "WEIGHT_MAX", 0)
+    monkeypatch.setattr(writing, "WEIGHT_MAX", 0)
     store.put("demo", machine())
     for i in range(20):
         with store.writing() as tx:

@@ -12,7 +12,7 @@ from fluxres.allocation.facts import Launch
 from fluxres.clock import fixed
 from fluxres.errors import InsufficientResources, StoreBusy, StoreConflict, StoreError, UnknownGraph, UsageError
 from fluxres.store import Store, Ticket, open_store
-from fluxres.store.store import Saved
+from fluxres.store.rows import Saved
 from tests.store.graphs import change, fingerprint, machine
 from tests.store.servers import Server
 
@@ -44,7 +44,7 @@ def test_graphs_are_kept_chosen_and_dropped(store: Store) -> None:
 
 @pytest.mark.parametrize("weight", [0, 12, 256])
 def test_rule_d1_changes_are_there_when_the_block_ends(store: Store, weight: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fluxres.store.store.WEIGHT_MAX", weight)
+    monkeypatch.setattr("fluxres.store.writing.WEIGHT_MAX", weight)
     store.put("demo", machine())
     random = Random(5)
     for turn in range(12):
@@ -82,7 +82,7 @@ def test_the_log_can_be_filtered(store: Store) -> None:
 
 
 def test_the_log_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fluxres.store.store.WEIGHT_MAX", 0)
+    monkeypatch.setattr("fluxres.store.writing.WEIGHT_MAX", 0)
     monkeypatch.setattr("fluxres.limits.LOG_EVENTS_MAX", 5)
     store.put("demo", machine())
     for number in range(9):

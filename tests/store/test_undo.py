@@ -14,8 +14,7 @@ import pytest
 from fluxres import limits
 from fluxres.errors import FluxresError, StoreError, UnknownGraph, UsageError
 from fluxres.model import ResourceGraph
-from fluxres.store import Store, files, open_store
-from fluxres.store import store as stores
+from fluxres.store import Store, files, open_store, writing
 from tests.store.graphs import change, facts, machine
 
 
@@ -89,7 +88,7 @@ def test_every_change_can_be_undone_and_redone(store: Store, name: str) -> None:
 
 @pytest.mark.parametrize("weight", [0, 3, 256])
 def test_the_last_of_many_changes_is_undone(store: Store, weight: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stores, "WEIGHT_MAX", weight)
+    monkeypatch.setattr(writing, "WEIGHT_MAX", weight)
     random = Random(weight)
     store.put("demo", machine(4, 8))
     for number in range(60):

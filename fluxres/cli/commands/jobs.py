@@ -18,6 +18,7 @@ from fluxres.documents.document import plural
 from fluxres.errors import UnknownJob, UsageError
 from fluxres.model import ResourceGraph
 from fluxres.render.text import Style
+from fluxres.store import Entry
 
 
 @click.command("jobs", cls=Command, outputs=RECORD_OUTPUTS)
@@ -102,6 +103,18 @@ def _pools(graph: ResourceGraph, found: list[Any]) -> Any:
     return np.unique(held[held < graph.structure.n]).astype(np.int32)
 
 
+def _first_command(entries: list[Entry]) -> str:
+    """The command that allocated to a job first, since it last held nothing."""
+    found = ""
+    for entry in entries:
+        kind = entry.event["event"]
+        if kind == "free" and entry.event["pools"] is None and entry.event["start"] is None and entry.event["end"] is None:
+            found = ""
+        elif not found and kind in {"allocate", "allocate_all", "stage"}:
+            found = entry.command
+    return found
+
+
 def _one(settings: Settings, graph: ResourceGraph, found: list[Any], window: tuple[int, int], at: float | None) -> None:
     from fluxres.render import documents, jobs, listings
 
@@ -110,8 +123,7 @@ def _one(settings: Settings, graph: ResourceGraph, found: list[Any], window: tup
     view = found[0]
     name = view.holding.job
     planned = jobs.waits(graph, [view], window[0]) if view.state == jobs.PLANNED else []
-    entries = [entry for entry in source(settings).log(settings.graph, job=name) if entry.event["event"].startswith("allocate")]
-    command = entries[-1].command if entries else ""
+    command = _first_command(source(settings).log(settings.graph, job=name))
     held = listings.held_within(graph, *window, name)
 
     def document() -> dict[str, Any]:

@@ -12,7 +12,7 @@ from fluxres.clock import ticks
 from fluxres.errors import Forbidden, UsageError
 from fluxres.model import ResourceGraph, changes, reserving, targets
 from fluxres.render import documents, reservations
-from fluxres.service import answers, requests, scopes, told
+from fluxres.service import answers, requests, scopes, tap, told
 from fluxres.service.access import Caller, Role
 from fluxres.service.kept import Keep
 from fluxres.service.replies import CHILD, Asked, T, caller_of, encode, keys_of, reply, site_of
@@ -287,6 +287,8 @@ async def apply_events(request: Asked, graph: OfGraph, data: JSONBody[requests.E
         for event in data.events:
             if event["event"] == "expire":
                 _require_over(g, caller, event["before"])
+            elif event["event"] == "reserve" and caller.paths is not None:
+                tap.require_pools(event, caller)
             _apply(g, event)
         return {"events": len(data.events)}
 
@@ -308,6 +310,7 @@ def _apply(graph: ResourceGraph, event: dict[str, Any]) -> None:
     structure = graph.structure
     if event["event"] == "reserve":
         reserving.require_unused(graph, event["job"])
+        told.require_reservable(graph, event)
     elif event["event"] not in ("unreserve", "release", "commit"):
         for job in [part.get("job") for part in event.get("parts", [event])]:
             if event["event"] != "allocate" or not _takes_back(graph, job):

@@ -24,7 +24,7 @@ from fluxres.service.kept import Keep
 from fluxres.service.replies import CHILD, Asked, T, caller_of, json, keys_of, site_of
 from fluxres.service.routes.changes import ADMIN, SCHEDULER
 from fluxres.service.routes.questions import PAGE, After, Limit, OfGraph
-from fluxres.service.site import Served
+from fluxres.service.served import Served
 from fluxres.store.child import gone
 from fluxres.syntax import fluid
 

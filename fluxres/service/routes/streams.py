@@ -14,16 +14,18 @@ from fluxres import limits
 from fluxres.errors import Unavailable, UsageError
 from fluxres.service.replies import Asked, caller_of, site_of
 from fluxres.service.routes.questions import READ, OfGraph
-from fluxres.service.site import Served
+from fluxres.service.served import Served
 
 MEDIA_TYPE: Final = "text/event-stream"
+STREAM: Final = {200: ResponseSpec(str, media_type=MEDIA_TYPE, description="A stream of events.", generate_examples=False)}
+"""The answers of a route that pushes events."""
 
 
 @get(
     "/events",
     opt=READ,
     operation_id="events",
-    responses={200: ResponseSpec(str, media_type=MEDIA_TYPE, description="A stream of events.", generate_examples=False)},
+    responses=STREAM,
 )
 async def events(
     request: Asked,

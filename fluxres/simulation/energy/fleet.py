@@ -25,8 +25,8 @@ from fluxres.simulation.disturbances.external import STATES
 from fluxres.simulation.energy import node_power
 from fluxres.simulation.energy.energy import CATEGORIES, Energy, EnergyUse
 from fluxres.simulation.energy.node_power import MICROWATTS
-from fluxres.simulation.energy.power_saving import Rate
-from fluxres.simulation.metrics import averages
+from fluxres.simulation.energy.power_saving import MinuteLimit
+from fluxres.simulation.metrics import Averages
 
 if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
@@ -182,7 +182,7 @@ class Fleet:
         self._made = 0
         self._held: dict[int, _Held] = {}
         self._sharers: dict[int, set[_Held]] = {}
-        self._suspends, self._resumes = Rate(self.saving.suspend_rate), Rate(self.saving.resume_rate)
+        self._suspends, self._resumes = MinuteLimit(self.saving.suspend_rate), MinuteLimit(self.saving.resume_rate)
         self._next = FOREVER
         """No node is switched off before this moment."""
         self._now = 0
@@ -347,7 +347,9 @@ class Fleet:
         """The draw of the machine in watts, averaged over equal intervals; see `Series.over_time`."""
         moments, power = self.curve()
         edges: NDArray[np.float64] = ((begin_s + part_s * np.arange(parts + 1)) * TICKS_PER_S).astype(np.float64)
-        return averages(moments, np.diff(power, prepend=0), edges) / MICROWATTS
+        drawn = Averages(edges)
+        drawn.add(moments, np.diff(power, prepend=0))
+        return drawn.averages() / MICROWATTS
 
     # -- time ----------------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ class Trim(NamedTuple):
     drain: float = 0.0
 
 
-class Jobs(NamedTuple):
+class JobColumns(NamedTuple):
     """The jobs of a run that count, as columns in ticks; those that never ran are left out.
 
     Args:
@@ -64,7 +64,7 @@ class Jobs(NamedTuple):
         return found
 
 
-def counted(series: Series, trim: Trim = Trim()) -> Jobs:  # noqa: B008  # immutable
+def counted(series: Series, trim: Trim = Trim()) -> JobColumns:  # noqa: B008  # immutable
     """The jobs that count.  Cost O(n log n)."""
     submit, start, end, size = series.columns()
     order = np.argsort(submit, kind="stable")
@@ -77,10 +77,10 @@ def counted(series: Series, trim: Trim = Trim()) -> Jobs:  # noqa: B008  # immut
         begin, last = int(submit.min(initial=0 if not len(submit) else submit[0])), int(end[ran].max(initial=0))
     else:
         begin, last = int(submit[inside[0]]), int(submit[inside[-1]])
-    return Jobs(submit[kept], start[kept], end[kept], size[kept], owners, begin, last, (start[ran], end[ran], size[ran]))
+    return JobColumns(submit[kept], start[kept], end[kept], size[kept], owners, begin, last, (start[ran], end[ran], size[ran]))
 
 
-def percentiles(jobs: Jobs) -> dict[str, float | None]:
+def percentiles(jobs: JobColumns) -> dict[str, float | None]:
     """Of waits and bounded slowdowns, by the name of the metric; None without jobs."""
     columns = {"wait_s": jobs.wait_s, "bounded_slowdown": jobs.slowdown}
     return {
@@ -90,7 +90,7 @@ def percentiles(jobs: Jobs) -> dict[str, float | None]:
     }
 
 
-def trimmed(jobs: Jobs, units: int) -> dict[str, float | None]:
+def trimmed(jobs: JobColumns, units: int) -> dict[str, float | None]:
     """Means and maxima of the jobs that count, and the utilisation and throughput of their window."""
     if not len(jobs):
         return {}
@@ -113,7 +113,7 @@ def trimmed(jobs: Jobs, units: int) -> dict[str, float | None]:
     }
 
 
-def offered_load(jobs: Jobs, units: int) -> float | None:
+def offered_load(jobs: JobColumns, units: int) -> float | None:
     """Size times run time of the jobs, as a fraction of the machine from the first to the last submission."""
     if len(jobs) < 2:
         return None
@@ -125,7 +125,7 @@ def offered_load(jobs: Jobs, units: int) -> float | None:
 # -- classes -----------------------------------------------------------------------------------------------------------
 
 
-def classes(jobs: Jobs) -> Iterator[dict[str, Any]]:
+def classes(jobs: JobColumns) -> Iterator[dict[str, Any]]:
     """Figures by class: of size (up to a power of two), of run time, of user, account, QOS, partition and queue."""
     powers = np.ceil(np.log2(np.maximum(jobs.size, 1))).astype(int)
     for power in np.unique(powers).tolist():
@@ -140,7 +140,7 @@ def classes(jobs: Jobs) -> Iterator[dict[str, Any]]:
         yield from _by_owner(kind, names, index, jobs)
 
 
-def _by_owner(kind: str, names: list[str | None], index: Numbers, jobs: Jobs) -> Iterator[dict[str, Any]]:
+def _by_owner(kind: str, names: list[str | None], index: Numbers, jobs: JobColumns) -> Iterator[dict[str, Any]]:
     if len(names) < 2:
         return
     number, count = np.unique(index, return_counts=True)
@@ -151,7 +151,7 @@ def _by_owner(kind: str, names: list[str | None], index: Numbers, jobs: Jobs) ->
         yield _of(kind, "others", jobs, ~np.isin(index, most))
 
 
-def _of(kind: str, name: str, jobs: Jobs, chosen: NDArray[np.bool_]) -> dict[str, Any]:
+def _of(kind: str, name: str, jobs: JobColumns, chosen: NDArray[np.bool_]) -> dict[str, Any]:
     wait, slowdown = jobs.wait_s[chosen], jobs.slowdown[chosen]
     return {
         "kind": kind,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fluxres.clock import TICKS_PER_S
 from fluxres.graph.draws import Draws
-from fluxres.simulation.metrics import averages
+from fluxres.simulation.metrics import Averages
 from fluxres.simulation.schedule import Finished
 from fluxres.syntax.jobspec import Request
 
@@ -100,7 +100,10 @@ class Drawn:
         start, end = (np.frombuffer(own, np.int64) if len(own) else np.zeros(0, np.int64) for own in (self._start, self._end))
         amount = np.frombuffer(self._amount, np.float64) if len(self._amount) else np.zeros(0)
         edges: NDArray[np.float64] = ((begin_s + part_s * np.arange(parts + 1)) * TICKS_PER_S).astype(np.float64)
-        return averages(np.concatenate((start, end)), np.concatenate((amount, -amount)), edges)
+        drawn = Averages(edges)
+        drawn.add(start, amount)
+        drawn.add(end, -amount)
+        return drawn.averages()
 
 
 def asked(vertices: Sequence[Vertex], names: AbstractSet[str]) -> float | None:
