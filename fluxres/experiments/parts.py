@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import structs
 
@@ -449,13 +449,13 @@ def disturbances(run: Run, machine: Machine) -> Disturbances:
     return Disturbances(coming, entry.on_failure, how)
 
 
-def energy(entry: EnergyEntry | None) -> Energy | None:
+def energy(entry: EnergyEntry | Literal["none"] | None) -> Energy | Literal["none"] | None:
     """What nodes draw, when they are switched off, and what they may draw.
 
     Errors: UsageError for values that do not fit together.
     """
-    if entry is None:
-        return None
+    if entry is None or entry == "none":
+        return entry
     saving = ALWAYS_ON if entry.saving is None else PowerSaving(**structs.asdict(entry.saving))
     given = entry.cap if isinstance(entry.cap, list) else [] if entry.cap is None else [CapStep(0.0, entry.cap)]
     cap = PowerCap(tuple((step.at_s, step.watts) for step in given)) if given else None

@@ -296,7 +296,7 @@ class StudyDocument(Struct, forbid_unknown_fields=True, rename={"version": "flux
     event_order: Literal["sequential", "batched"] = "sequential"
     disturbances: DisturbancesEntry = msgspec.field(default_factory=DisturbancesEntry)
     accounting: Accounting | Word | None = None
-    energy: EnergyEntry | None = None
+    energy: EnergyEntry | Literal["none"] | None = None
     prediction: PredictionEntry | None = None
     feedback: Word = "none"
     repeats: Annotated[int, Meta(ge=1, le=10_000)] = 1
@@ -386,7 +386,7 @@ class Study:
     def shown(self) -> list[str]:
         """The metrics to show first."""
         disturbed = self.page.disturbances != DisturbancesEntry() or any(name.startswith("disturbances") for name in self.varied)
-        powered = self.page.energy is not None or any(name.startswith("energy") for name in self.varied)
+        powered = self.page.energy not in (None, "none") or any(name.startswith("energy") for name in self.varied)
         predicted = self.page.prediction is not None or any(name.startswith("prediction") for name in self.varied)
         added = [(disturbed, SHOWN_DISTURBED), (powered, SHOWN_ENERGY), (predicted, SHOWN_PREDICTED)]
         return self.page.metrics or [*SHOWN, *(name for is_given, names in added if is_given for name in names)]

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from fluxres import limits
 from fluxres.clock import FOREVER, processor_time, seconds, ticks
@@ -255,7 +255,8 @@ class Simulator:
         event_order: of the events of one moment, a key of `EVENT_ORDERS`.
         disturbances: failures, repairs, reservations and other events that no job causes.
         accounting: partitions, QOS, accounts and users with limits, if there is one instance.
-        energy: what nodes draw, and when they are switched off; by default what their properties say, and never.
+        energy: what nodes draw, and when they are switched off; by default what their properties say, and never; "none": not
+            counted.
         prediction: of run times, with which policies plan; None: with limits.
         feedback: which jobs are submitted after others have ended, as of `feedback.Feedback`; None: all at their times.
         sinks: receive every finished job.
@@ -279,7 +280,7 @@ class Simulator:
         event_order: str = "sequential",
         disturbances: Disturbances | None = None,
         accounting: Accounting | None = None,
-        energy: Energy | None = None,
+        energy: Energy | Literal["none"] | None = None,
         prediction: Prediction | None = None,
         feedback: str | None = None,
         sinks: Iterable[Sink] = (),
@@ -400,7 +401,8 @@ class Simulator:
             history = self.histories.get(job) if self.histories else None
             if history is not None:
                 history.ends = end
-            self.events.push(end, END, job if history is None else (job, len(history.earlier)))
+            plan = self._plan_of(job)
+            self.events.push(end, END, job if plan is None else (job, plan))
             if job.limit < end:
                 self.events.push(job.limit, CORRECT, job)
         if is_instance:
@@ -438,7 +440,14 @@ class Simulator:
         """A malleable job ends at another moment, since its size has changed."""
         if self.fleet is not None:
             self.fleet.resize(job, self.clock.now)
-        self.events.push(end, END, job)
+        self.events.push(end, END, (job, self._plan_of(job)))
+
+    def _plan_of(self, job: Job) -> object:
+        """What distinguishes the planned end of a job from those of earlier attempts and sizes; None for a job without."""
+        if (progress := self.malleable.running.get(job)) is not None:
+            return progress.plan
+        history = self.histories.get(job) if self.histories else None
+        return None if history is None else len(history.earlier)
 
     def _length(self, job: Job, given: Submission) -> int:
         """How long an attempt of a job takes, if nothing interrupts it."""
@@ -892,11 +901,10 @@ class Simulator:
             raise InputError("holds nothing that jobs of its own could get", where=where, hint=hint) from None
         self._site(child, Machine(child._graph, self.machine.unit), what, job, feed)
 
-    def _end(self, what: Job | tuple[Job, int]) -> None:
-        job, attempt = what if isinstance(what, tuple) else (what, 0)
-        history = self.histories.get(job) if self.histories else None
-        if history is not None and len(history.earlier) != attempt and job not in self.malleable.running:
-            return  # of an attempt that was interrupted; another one may end at the same moment, in its own place
+    def _end(self, what: Job | tuple[Job, object]) -> None:
+        job, plan = what if isinstance(what, tuple) else (what, None)
+        if plan != self._plan_of(job):
+            return  # of an attempt that was interrupted, or another size; the end may come at the same moment, in its own place
         given, processors = job.payload, self.processors
         is_nested_at_limit = isinstance(given, Submission) and bool(given.jobs) and job.limit <= self.clock.now
         if processors is None or job.state not in RUNNING or is_nested_at_limit:
@@ -1199,6 +1207,7 @@ class Simulator:
         """Let an elastic instance grow by what a job lacks that is too large for it, if its parent has that."""
         if not self._elastic.is_needed or site.parent is None or self._family_of(site) is None:
             return False
+        _see_limits(site.parent, site)
         above, inventory = site.parent.instance, site.instance.inventory
         units = job.ask if isinstance(job.ask, int) else requested_units(job.ask, inventory.measure)
         if len(above.queue) or not 0 < units - inventory.size <= above.inventory.free_units:
@@ -1214,10 +1223,7 @@ class Simulator:
         """Let the innermost instances below a parent shrink and grow: first all that return something, then the others."""
         if parent is None or (family := self._families.get(parent)) is None:
             return
-        for one in (parent, *family.sites):  # units whose limit has come are free, also where nothing else happens at this moment
-            if not one.instance.is_closed:
-                with suppress(StaleHandle):
-                    one.instance.enter()
+        _see_limits(parent, *family.sites)
         if parent.instance.is_closed:
             return
         sites = [site for site in family.sites if not site.is_ending and not site.instance.is_closed]
@@ -1328,6 +1334,14 @@ def _defect(job: Job, error: Exception) -> RunFailed:
     """The error for what the simulator must not raise; a job that it refuses has failed, and says why."""
     name = job.payload.id if isinstance(job.payload, Submission) else job.id
     return RunFailed(f"{type(error).__name__}: {error}", where=f"job {name}", hint="this is a defect of the simulator: report it")
+
+
+def _see_limits(*sites: Site) -> None:
+    """Units whose limit has come are free, also where nothing else happens at this moment."""
+    for site in sites:
+        if not site.instance.is_closed:
+            with suppress(StaleHandle):
+                site.instance.enter()
 
 
 def _size(job: Job) -> int:

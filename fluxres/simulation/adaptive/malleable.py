@@ -46,7 +46,7 @@ class Progress:
         units: that it has.
     """
 
-    __slots__ = ("_bound", "_speed", "_started", "_work", "_works_from", "ends", "limit", "reconfiguration", "steps")
+    __slots__ = ("_bound", "_speed", "_started", "_work", "_works_from", "ends", "limit", "plan", "reconfiguration", "steps")
 
     def __init__(self, work: Fraction, speed: Fraction, start: int, limit: int, reconfiguration: int, units: int) -> None:
         self._work, self._speed = work, speed
@@ -59,6 +59,8 @@ class Progress:
         self.limit = limit
         self.ends = min(self._done_at(work), limit)
         """When it is to end."""
+        self.plan = object()
+        """Another one after each change: of several ends that were planned for one moment, the last one counts."""
 
     def _done_at(self, work: Fraction) -> int:
         time = work / self._speed
@@ -100,6 +102,7 @@ class Progress:
             self.steps.pop()
         self.steps.append((now, units))
         self.ends = min(self._done_at(self._work), limit)
+        self.plan = object()
 
 
 class Claimed(NamedTuple):
