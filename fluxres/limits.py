@@ -213,6 +213,10 @@ ETCD_REQUEST_SECONDS: Final = 10.0
 ETCD_DEFRAGMENT_SECONDS: Final = 300.0
 """How long to wait until a server of an etcd is defragmented: it rewrites its file, of up to 8 GB."""
 
+POSTGRESQL_CONNECTIONS_MAX: Final = 8
+"""Connections to PostgreSQL that all graphs of a process share, and as many for its places in the queue of writers. A server of
+PostgreSQL allows 100 by default."""
+
 POSTGRESQL_DEAD_SECONDS: Final = 20
 """How long a connection to PostgreSQL may get no sign of life from the host of its server; then it ends."""
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import structs
 
@@ -32,7 +32,7 @@ from fluxres.simulation.costs.overheads import NO_OVERHEADS, LevelCost, Overhead
 from fluxres.simulation.disturbances import external
 from fluxres.simulation.disturbances.attempts import NOTHING_SAVED, Checkpoint
 from fluxres.simulation.disturbances.external import Disturbances, ExternalEvent
-from fluxres.simulation.disturbances.failures import Failures
+from fluxres.simulation.disturbances.failures import PoolFailures
 from fluxres.simulation.energy.energy import Energy
 from fluxres.simulation.energy.node_power import NodePower
 from fluxres.simulation.energy.power_cap import PowerCap
@@ -441,7 +441,7 @@ def disturbances(run: Run, machine: Machine) -> Disturbances:
     entry = run.page.disturbances
     coming: Iterable[ExternalEvent] = events(run)
     if (model := entry.failures) is not None:
-        made = Failures(model.mtbf_s, model.mttr_s, model.shape, model.repair_shape, model.each, run.seed)
+        made = PoolFailures(model.mtbf_s, model.mttr_s, model.shape, model.repair_shape, model.each, run.seed)
         made.require(machine.graph.structure)
         coming = external.merged(coming, made.events(machine.graph.structure))
     saving = entry.checkpoint
@@ -449,13 +449,13 @@ def disturbances(run: Run, machine: Machine) -> Disturbances:
     return Disturbances(coming, entry.on_failure, how)
 
 
-def energy(entry: EnergyEntry | None) -> Energy | None:
+def energy(entry: EnergyEntry | Literal["none"] | None) -> Energy | Literal["none"] | None:
     """What nodes draw, when they are switched off, and what they may draw.
 
     Errors: UsageError for values that do not fit together.
     """
-    if entry is None:
-        return None
+    if entry is None or entry == "none":
+        return entry
     saving = ALWAYS_ON if entry.saving is None else PowerSaving(**structs.asdict(entry.saving))
     given = entry.cap if isinstance(entry.cap, list) else [] if entry.cap is None else [CapStep(0.0, entry.cap)]
     cap = PowerCap(tuple((step.at_s, step.watts) for step in given)) if given else None

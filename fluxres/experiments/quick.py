@@ -15,7 +15,8 @@ from fluxres.experiments.study import Study, of_document
 from fluxres.simulation.costs import overheads
 from fluxres.simulation.costs.cost import TERMS, Fitted, Measured, parse
 from fluxres.simulation.disturbances import attempts, failures
-from fluxres.simulation.energy import node_power, power_cap, power_saving
+from fluxres.simulation.energy import energy
+from fluxres.simulation.energy.power_saving import ALWAYS_ON
 from fluxres.simulation.nesting.hierarchy import by_level
 from fluxres.simulation.workload import adapted, reading
 from fluxres.syntax.registry import split
@@ -158,13 +159,15 @@ def _disturbances(options: Mapping[str, Any]) -> dict[str, Any] | None:
     return found or None
 
 
-def _energy(options: Mapping[str, Any]) -> dict[str, Any] | None:
+def _energy(options: Mapping[str, Any]) -> dict[str, Any] | str | None:
+    given = energy.of_options(options.get("energy"), options.get("power_saving"), options.get("power_cap"))
+    if not isinstance(given, energy.Energy):
+        return given
     found: dict[str, Any] = {}
-    if options.get("energy") is not None:
-        found = {name: value for name, value in asdict(node_power.parse(options["energy"])).items() if value is not None}
-    if options.get("power_saving") is not None:
-        found["saving"] = asdict(power_saving.parse(options["power_saving"]))
-    if options.get("power_cap") is not None:
-        steps = power_cap.parse(options["power_cap"]).steps
-        found["cap"] = [{"at_s": at_s, "watts": watts} for at_s, watts in steps]
-    return found or None
+    if given.node is not None:
+        found = {name: value for name, value in asdict(given.node).items() if value is not None}
+    if given.saving is not ALWAYS_ON:
+        found["saving"] = asdict(given.saving)
+    if given.cap is not None:
+        found["cap"] = [{"at_s": at_s, "watts": watts} for at_s, watts in given.cap.steps]
+    return found

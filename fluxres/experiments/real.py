@@ -91,7 +91,7 @@ def wanted(run: Run) -> Wanted:
     simulated = {
         "disturbances": page.disturbances != type(page.disturbances)(),
         "accounting": page.accounting is not None,
-        "energy": page.energy is not None,
+        "energy": page.energy not in (None, "none"),
         "prediction": page.prediction is not None,
         "workload.adaptive": entry.adaptive is not None,
         "workload.estimates": entry.estimates is not None,

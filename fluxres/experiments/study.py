@@ -296,7 +296,7 @@ class StudyDocument(Struct, forbid_unknown_fields=True, rename={"version": "flux
     event_order: Literal["sequential", "batched"] = "sequential"
     disturbances: DisturbancesEntry = msgspec.field(default_factory=DisturbancesEntry)
     accounting: Accounting | Word | None = None
-    energy: EnergyEntry | None = None
+    energy: EnergyEntry | Literal["none"] | None = None
     prediction: PredictionEntry | None = None
     feedback: Word = "none"
     repeats: Annotated[int, Meta(ge=1, le=10_000)] = 1
@@ -319,6 +319,8 @@ CASE: Final = "case"
 _KEY_LENGTH: Final = 80
 """Of the settings in the name of a directory; more are cut."""
 _FILE: Final = re.compile(r"\.(ya?ml|json|xml|graphml|swf|csv)(\.(gz|zst|xz))?\Z")
+_FOLDER: Final = re.compile(r"(?<![^:,=])[^:,=]*/(?=[^/:,=]+\.(?:py|ya?ml|json|swf)(?:\.(?:gz|zst|xz))?(?:[:,]|\Z))")
+"""The folder of a file that a text names: a study and its copy with the results, which has absolute paths, say the same."""
 _PLAIN: Final = re.compile(r"[^A-Za-z0-9._=,+-]+")
 
 
@@ -384,7 +386,7 @@ class Study:
     def shown(self) -> list[str]:
         """The metrics to show first."""
         disturbed = self.page.disturbances != DisturbancesEntry() or any(name.startswith("disturbances") for name in self.varied)
-        powered = self.page.energy is not None or any(name.startswith("energy") for name in self.varied)
+        powered = self.page.energy not in (None, "none") or any(name.startswith("energy") for name in self.varied)
         predicted = self.page.prediction is not None or any(name.startswith("prediction") for name in self.varied)
         added = [(disturbed, SHOWN_DISTURBED), (powered, SHOWN_ENERGY), (predicted, SHOWN_PREDICTED)]
         return self.page.metrics or [*SHOWN, *(name for is_given, names in added if is_given for name in names)]
@@ -495,6 +497,8 @@ def value_text(value: object) -> str:
 
     >>> value_text(["easy", "fcfs"]), value_text(True), value_text({"file": "data/KTH.swf"}), value_text({"fixed_s": 0.02})
     ('easy+fcfs', 'true', 'KTH', 'fixed_s=0.02')
+    >>> value_text("mine/fair.py:Fair:age=2"), value_text("node=36/core=32"), value_text("resample:file=/data/KTH.swf,weeks=4")
+    ('fair.py:Fair:age=2', 'node=36/core=32', 'resample:file=KTH.swf,weeks=4')
     """
     if isinstance(value, dict):
         for name in ("name", "file"):
@@ -507,7 +511,7 @@ def value_text(value: object) -> str:
     if value is None or isinstance(value, bool):
         return shown(value)
     text = str(value)
-    return Path(text).name.split(".")[0] if _FILE.search(text) else text
+    return Path(text).name.split(".")[0] if _FILE.search(text) and "=" not in text else _FOLDER.sub("", text)
 
 
 def default_of(field: msgspec.structs.FieldInfo) -> object:

@@ -105,7 +105,7 @@ def decades(axis: Any, *, few: bool = False) -> None:
     from matplotlib.ticker import LogLocator, NullFormatter
 
     low, high = axis.get_view_interval()
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 300 * low and not few else (1.0,), numticks=9))
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 100 * low and not few else (1.0,), numticks=9))
     axis.set_minor_formatter(NullFormatter())
     numbered(axis)
 

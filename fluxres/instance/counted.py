@@ -276,15 +276,19 @@ class CountedInventory:
 
     def finish(self, key: int, claim: Hold, now: int) -> None:
         if self.running.release(claim):
-            self.free += claim.count
-            if self._rows is not None:
-                self._rows.change(now, claim.end, claim.count)
-                self._rows.note_freed(claim.end)
-            elif self._reserved:
-                (only,) = self._reserved.values()
-                if only.start < claim.end:
-                    self._spare += claim.count
+            self._give_back(claim.count, now, claim.end)
         claim.count = self._disputed.pop(key, claim.count)
+
+    def _give_back(self, units: int, now: int, end: int) -> None:
+        """Let units be free that a running job would have held until `end`; reservations stay."""
+        self.free += units
+        if self._rows is not None:
+            self._rows.change(now, end, units)
+            self._rows.note_freed(end)
+        elif self._reserved:
+            (only,) = self._reserved.values()
+            if only.start < end:
+                self._spare += units
 
     def resize(self, key: int, claim: Hold, now: int, end: int) -> None:
         self.clear()
@@ -335,16 +339,16 @@ class CountedInventory:
         is_own = not self.is_gone and all(self.structure.vertex(path) == self.vertex for path, _ in pools)
         return units if is_own and 0 < units < claim.count else None
 
-    def reduce(self, claim: Hold, part: int) -> None:
-        """Free a part of a claim."""
-        self.clear()
+    def reduce(self, claim: Hold, part: int, now: int) -> None:
+        """Free a part of a claim; reservations stay, as when a job ends."""
         claim.count -= part
-        self.free += part
+        self._give_back(part, now, claim.end)
 
     def shrink(self, key: int, claim: Hold, part: int, now: int) -> bool:
         is_possible = claim.is_live and key not in self._disputed and part < claim.count
         if is_possible:
-            self.reduce(claim, part)
+            self.clear()
+            self.reduce(claim, part, now)
         return is_possible
 
     def grow(self, key: int, claim: Hold, part: int, now: int) -> bool:

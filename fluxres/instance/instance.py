@@ -488,6 +488,8 @@ class Instance(Tabular):
         return job
 
     def _reserve_pools(self, number: int, vertices: list[int], start: int, end: int) -> bool:
+        if not vertices:
+            raise UsageError("no pools named", where=self.address, hint="name at least one pool")
         try:
             return self.inventory.reserve_pools_ahead(number, vertices, start, end, self.now)
         except NotUniform as error:

@@ -230,8 +230,8 @@ class Counting(Protocol):
     def part_of(self, claim: Claim, pools: list[tuple[str, int]]) -> int | None:
         """The part of a claim that these pools or units are; None if only the resource graph can free them."""
 
-    def reduce(self, claim: Claim, part: int) -> None:
-        """Free a part of a claim; drops all reservations."""
+    def reduce(self, claim: Claim, part: int, now: int) -> None:
+        """Free a part of a claim; reservations stay, as when a job ends."""
 
     def reserve_count(self, key: int, ask: Ask, now: int) -> int | None:
         """Reserve a number of units, without choosing them, from the earliest moment at which that many are free."""

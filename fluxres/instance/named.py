@@ -365,18 +365,22 @@ class NamedInventory:
 
     def finish(self, key: int, claim: Hold, now: int) -> None:
         if self.running.release(claim):
-            self.free |= claim.units
-            count = self._usable_count(claim.units)
-            self.free_count += count
-            if self._rows is not None:
-                self._rows.give(now, claim.end, claim.units)
-                self._rows.note_freed(claim.end)
-            shadow = self._shadow
-            if shadow is not None and shadow[0] < claim.end:
-                self._shadow = (shadow[0], shadow[1] + count, shadow[2])
+            self._give_back(claim.units, now, claim.end)
         if key in self._disputed:
             claim.units = self._disputed.pop(key)
             claim.count = claim.units.bit_count()
+
+    def _give_back(self, units: int, now: int, end: int) -> None:
+        """Let pools be free that a running job would have held until `end`; reservations stay."""
+        self.free |= units
+        count = self._usable_count(units)
+        self.free_count += count
+        if self._rows is not None:
+            self._rows.give(now, end, units)
+            self._rows.note_freed(end)
+        shadow = self._shadow
+        if shadow is not None and shadow[0] < end:
+            self._shadow = (shadow[0], shadow[1] + count, shadow[2])
 
     def resize(self, key: int, claim: Hold, now: int, end: int) -> None:
         self.clear()
@@ -429,18 +433,17 @@ class NamedInventory:
             found |= 1 << at
         return found if found and not found & ~claim.units else None
 
-    def reduce(self, claim: Hold, part: int) -> None:
-        """Free a part of a claim."""
-        self.clear()
+    def reduce(self, claim: Hold, part: int, now: int) -> None:
+        """Free a part of a claim; reservations stay, as when a job ends."""
         claim.units &= ~part
         claim.count = claim.units.bit_count()
-        self.free |= part
-        self.free_count = self._usable_count(self.free)
+        self._give_back(part, now, claim.end)
 
     def shrink(self, key: int, claim: Hold, part: int, now: int) -> bool:
         is_possible = claim.is_live and key not in self._disputed and part < claim.count
         if is_possible:
-            self.reduce(claim, claim.units & ~self._choose(claim.units, claim.count - part))
+            self.clear()
+            self.reduce(claim, claim.units & ~self._choose(claim.units, claim.count - part), now)
         return is_possible
 
     def grow(self, key: int, claim: Hold, part: int, now: int) -> bool:

@@ -162,7 +162,7 @@ def shrink(child: HoldingsOwner, upstream: ParentSupply, parent: HoldingsOwner, 
                 _restore_ways(one.holdings.upstream, paths, now)
             pool_states.graph_changed(one)
     if part is not None:
-        _reduce(parent, job, part)
+        cast("Counting", parent.inventory).reduce(job.claim, part, now)
     _propagate_sizes(child)
     return paths
 
@@ -172,11 +172,6 @@ def _part(parent: HoldingsOwner, job: Job, pools: list[tuple[str, int]]) -> int 
     inventory = parent.inventory
     is_interchangeable = inventory.kind != "graph" and job.number not in parent.holdings.disputed
     return cast("Counting", inventory).part_of(job.claim, pools) if is_interchangeable else None
-
-
-def _reduce(parent: HoldingsOwner, job: Job, part: int) -> None:
-    cast("Counting", parent.inventory).reduce(job.claim, part)
-    parent.queue.reservations_dropped()
 
 
 def _is_part(structure: Structure, v: int, amount: int | None) -> bool:
@@ -210,7 +205,7 @@ def _shrink_units(child: HoldingsOwner, upstream: ParentSupply, parent: Holdings
         changes.free_pieces(graph, upstream.holder, [(p, units, now, min(job.limit, FOREVER))])
     pool_states.graph_changed(child)
     if part is not None:
-        _reduce(parent, job, part)
+        cast("Counting", parent.inventory).reduce(job.claim, part, now)
     return [path]
 
 

@@ -131,7 +131,9 @@ class Guard:
 
 
 def _report(policy: QueuePolicy, error: BaseException) -> None:
-    """Errors: PolicyError that names the policy, for what it raised itself."""
+    """Errors: PolicyError that names the policy, for what it raised itself, or did that a policy cannot do."""
+    if isinstance(error, PolicyError) and (line := _line(policy, error)):
+        raise PolicyError(error.message + line, where=error.where, hint=error.hint) from error
     if isinstance(error, FluxresError | PassEnded) or not isinstance(error, Exception | Endless):
         return
     raise PolicyError(f"{type(error).__name__}: {error}{_line(policy, error)}", where=f"queue policy {policy.name}") from error

@@ -4,6 +4,9 @@ The journal is the source: an event has the number there, is told only when it i
 as well. One thread makes the text for all streams of a graph. It gets the changes of this process from their commits, and reads
 the journal if numbers are missing between them, and otherwise four times a second. A stream keeps the number of the last event
 that it has sent, so a slow one costs no memory, and one that was cut begins where it ended.
+
+A graph of the same name that was created later counts from 1 again. So the id of an event names the graph, too, and no stream
+goes on with the events of another one.
 """
 
 from __future__ import annotations
@@ -20,9 +23,9 @@ import msgspec
 
 from fluxres import limits
 from fluxres.clock import stopwatch
-from fluxres.errors import FluxresError, StaleHandle
+from fluxres.errors import FluxresError, StaleHandle, StoreConflict
 from fluxres.service.thread_names import show_name
-from fluxres.store import Entry, Store, journal
+from fluxres.store import Entry, Position, Store, journal
 from fluxres.store.writing import Change
 
 _LOOK_EVERY_S: Final = 0.25
@@ -37,6 +40,15 @@ Told = tuple[int, bytes]
 """The number of an event, and what is sent of it."""
 
 
+def event_id(number: int, uid: str) -> bytes:
+    """The id of an event in a stream: its number in the journal, and the graph.
+
+    >>> event_id(7, "5f3a90c1d2e4b687")
+    b'7-5f3a90c1d2e4b687'
+    """
+    return b"%d-%b" % (number, uid.encode())
+
+
 class Feed:
     """The events of one graph, from the first time that somebody follows them.
 
@@ -46,7 +58,7 @@ class Feed:
 
     def __init__(self, store: Store, name: str) -> None:
         self._store, self._name = store, name
-        self._last = 0
+        self._uid, self._last = "", 0
         self._recent: deque[Told] = deque(maxlen=_KEPT)
         self._following: dict[int, list[Told]] = {}
         self._committed: list[tuple[int, Change]] = []
@@ -88,25 +100,33 @@ class Feed:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._tell)
 
-    async def follow(self, after: int | None) -> AsyncGenerator[bytes]:
+    async def follow(self, after: int | None, uid: str = "") -> AsyncGenerator[bytes]:
         """Events with a number above `after`, then those to come; None for those to come only.
 
-        Each item is an event of a stream of server-sent events, or a comment. The first one is a comment with the number
+        Each item is an event of a stream of server-sent events, or a comment. The first one is a comment with the id
         after which the events begin: a reader whose stream breaks before the first event resumes it there.
+
+        Args:
+            uid: of the graph that has the event `after`; empty if whoever asks does not say.
 
         Errors: StoreError, UnknownGraph, StaleHandle at the beginning.
         """
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self._begin, loop)
+        if uid not in ("", self._uid):
+            raise self._stale(f"event {after} is of another graph of this name, which was dropped, or replaced by a copy of it")
         if after is not None and after > self._last:
             await loop.run_in_executor(None, self._require_written, after)
         last = self._last if after is None else after
-        yield b": following %d\n\n" % last
+        yield b": following %b\n\n" % event_id(last, self._uid)
         while not self._is_closed:
             changed = self._changed
             found = self._since(last)
             if found is None:
-                found = await loop.run_in_executor(None, self._read, last)
+                try:
+                    found = await loop.run_in_executor(None, self._read, last)
+                except StoreConflict:  # it was dropped, and created anew
+                    return
             if found:
                 if found[0][0] > last + 1:
                     yield _gap(last + 1, found[0][0] - 1)
@@ -132,30 +152,32 @@ class Feed:
             return self._following[last]
 
     def _read(self, last: int) -> list[Told]:
-        return [_told(entry) for entry in self._store.log_after(self._name, last, limits.SERVICE_EVENTS_READ_MAX)]
+        at = Position(self._uid, last)
+        return [self._told(entry) for entry in self._store.log_after(at, self._name, limits.SERVICE_EVENTS_READ_MAX)]
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         with self._lock:
             if self._thread is not None:
                 return
             self._loop = loop
-            self._last = self._latest()
+            at = self._store.position(self._name)
+            self._uid, self._last = at.uid, at.seq
             self._thread = threading.Thread(target=self._run, name=f"fluxres-feed-{self._name}", daemon=True)
             self._thread.start()
         self.wake()  # for what was committed since
-
-    def _latest(self) -> int:
-        return next((entry.seq for entry in self._store.log(self._name, limit=1)), 0)
 
     def _require_written(self, number: int) -> None:
         """Refuse a number that the journal has not reached: nothing would be told until then.
 
         Errors: StaleHandle.
         """
-        latest = self._latest()
+        latest = self._store.position(self._name).seq
         if number > latest:
             said = f"there is no event {number}, the latest is {latest}: it was restored from an earlier copy, or created anew"
-            raise StaleHandle(said, where=f"graph '{self._name}'", hint="read the graph again, and follow it from there")
+            raise self._stale(said)
+
+    def _stale(self, said: str) -> StaleHandle:
+        return StaleHandle(said, where=f"graph '{self._name}'", hint="read the graph again, and follow it from there")
 
     def _run(self) -> None:
         show_name()
@@ -163,10 +185,14 @@ class Feed:
         while not self._is_closed:
             self._news.wait(_LOOK_EVERY_S)
             self._news.clear()
-            found = self._look()
+            try:
+                found = self._look()
+            except StoreConflict:  # the streams of this graph are over
+                self.close()
+                return
             if found:
                 with self._lock:
-                    self._recent.extend(map(_told, found))
+                    self._recent.extend(map(self._told, found))
                     self._following.clear()
                     self._last = found[-1].seq
             if found or stopwatch() - told > _COMMENT_EVERY_S:
@@ -176,7 +202,7 @@ class Feed:
             self._end.wait(_REST_S)
 
     def _look(self) -> list[Entry]:
-        """The events since the last look."""
+        """The events since the last look.  Errors: StoreConflict if there is another graph of this name."""
         must_read, self._must_read = self._must_read, False
         with self._lock:
             committed, self._committed = self._committed, []
@@ -192,11 +218,22 @@ class Feed:
         if found and not must_read:
             return found
         found = []
-        with suppress(FluxresError):  # in a store that is busy or gone there is nothing new
-            found = self._store.log_after(self._name, self._last, _KEPT)
+        try:
+            found = self._store.log_after(Position(self._uid, self._last), self._name, _KEPT)
+        except StoreConflict:
+            raise
+        except FluxresError:  # in a store that is busy or gone there is nothing new
+            pass
         if len(found) == _KEPT:
             self.wake()  # there may be more
         return found
+
+    def _told(self, entry: Entry) -> Told:
+        """An event as RFC 18 has it, a timestamp, a name and a context, as an event of a stream."""
+        context = {key: value for key, value in entry.document().items() if key not in ("time", "event")}
+        body = msgspec.json.encode({"timestamp": entry.time, "name": entry.event["event"], "context": context})
+        name, own = entry.event["event"].encode(), event_id(entry.seq, self._uid)
+        return entry.seq, b"id: %b\nevent: %b\ndata: %b\n\n" % (own, name, body)
 
     def _tell(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
@@ -206,10 +243,3 @@ class Feed:
 def _gap(first: int, last: int) -> bytes:
     """What is sent instead of events that the journal has forgotten."""
     return b"event: gap\ndata: %b\n\n" % msgspec.json.encode({"name": "gap", "context": {"first": first, "last": last}})
-
-
-def _told(entry: Entry) -> Told:
-    """An event as RFC 18 has it, a timestamp, a name and a context, as an event of a stream."""
-    context = {key: value for key, value in entry.document().items() if key not in ("time", "event")}
-    body = msgspec.json.encode({"timestamp": entry.time, "name": entry.event["event"], "context": context})
-    return entry.seq, b"id: %d\nevent: %b\ndata: %b\n\n" % (entry.seq, entry.event["event"].encode(), body)

@@ -129,7 +129,7 @@ class Site:
             served.feed.close()
         self.exchange.close()
 
-    def _current(self, name: str) -> Served:
+    def current(self, name: str) -> Served:
         """A graph with what other processes wrote; opened again if it was dropped and created again."""
         served = self.served(name)
         try:
@@ -203,7 +203,7 @@ class Site:
             await self.run(self._asking, lambda: self.served(name))  # reading a large graph is not the question
 
         def answer() -> tuple[T, str]:
-            graph = self._current(name).graph
+            graph = self.current(name).graph
             with graph.lock:
                 return question(graph), self.revision(graph)
 

@@ -101,15 +101,16 @@ def _require_within(graph: ResourceGraph, event: Event, caller: Caller) -> None:
     elif kind == "renew":
         return  # it ends nothing
     elif kind in ("allocate", "free", "stage", "state", "tag", "untag", "reserve"):
-        _require_pools(event, caller)
+        require_pools(event, caller)
     elif kind == "allocate_all":
         for part in event["parts"]:
-            _require_pools(part, caller)
+            require_pools(part, caller)
     else:
         raise Forbidden(f"token '{caller.name}' is for a part of the machine, and '{kind}' changes more than pools")
 
 
-def _require_pools(event: Event, caller: Caller) -> None:
+def require_pools(event: Event, caller: Caller) -> None:
+    """Errors: Forbidden for pools outside of the parts that a token is for."""
     for item in event["pools"] or ():
         caller.require_path(item if isinstance(item, str) else item[0])
     for _, _, held in event.get("held") or ():  # of a reservation

@@ -227,7 +227,7 @@ class OverTime(NamedTuple):
     starts: NDArray[np.float64]
 
 
-class Owner(NamedTuple):
+class JobOwner(NamedTuple):
     """To whom a job belongs, for classes of jobs."""
 
     user: str | None
@@ -243,7 +243,7 @@ class Series:
     def __init__(self) -> None:
         self._submit, self._start, self._end, self._size = array("q"), array("q"), array("q"), array("q")
         self._owner = array("l")
-        self._owners: dict[Owner, int] = {}
+        self._owners: dict[JobOwner, int] = {}
         self._earlier = array("q")
         """Start, end and size of each interrupted attempt; of each change of a size, its moment, the end and the difference."""
 
@@ -255,7 +255,7 @@ class Series:
         self._start.append(job.start)
         self._end.append(job.end)
         self._size.append(job.size)
-        owner = Owner(job.user, job.account, job.qos, job.partition, job.queue)
+        owner = JobOwner(job.user, job.account, job.qos, job.partition, job.queue)
         self._owner.append(self._owners.setdefault(owner, len(self._owners)))
         for each in (*job.earlier, job):
             if each is not job and each.start >= 0:
@@ -266,7 +266,7 @@ class Series:
     def close(self) -> None:
         """No-op: nothing is buffered."""
 
-    def owners(self) -> tuple[list[Owner], Numbers]:
+    def owners(self) -> tuple[list[JobOwner], Numbers]:
         """All owners, and by job the index of its own."""
         return list(self._owners), np.array(self._owner, np.int64)
 

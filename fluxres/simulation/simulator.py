@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from fluxres import limits
 from fluxres.clock import FOREVER, processor_time, seconds, ticks
@@ -51,7 +51,7 @@ from fluxres.simulation.costs.decision import Decision
 from fluxres.simulation.costs.overheads import LevelCost, by_level
 from fluxres.simulation.disturbances.attempts import NOTHING_SAVED, History
 from fluxres.simulation.disturbances.blocked import Blocked
-from fluxres.simulation.disturbances.external import Booking, Disturbances, External
+from fluxres.simulation.disturbances.external import AdvanceReservation, Disturbances, External
 from fluxres.simulation.disturbances.losses import Losses, LossSink
 from fluxres.simulation.energy import feed
 from fluxres.simulation.energy.energy import Energy, EnergyUse
@@ -61,11 +61,11 @@ from fluxres.simulation.machine import read as read_machine
 from fluxres.simulation.metrics import Metrics, RunningMetrics
 from fluxres.simulation.nesting import balance as balances
 from fluxres.simulation.nesting import elastic as elastics
-from fluxres.simulation.nesting.balance import Balance, Family, Move
+from fluxres.simulation.nesting.balance import Balance, Family, JobMove
 from fluxres.simulation.nesting.hierarchy import Hierarchy, require_units, shares
 from fluxres.simulation.nesting.processor import DECISION, INGEST, SPAWN, Processor
-from fluxres.simulation.nesting.processors import KEEP, LAUNCHED, READY, SERVED, Processors, Served
-from fluxres.simulation.nesting.sites import Child, InstanceRow, Site
+from fluxres.simulation.nesting.processors import KEEP, LAUNCHED, READY, SERVED, Processors, TaskEnd
+from fluxres.simulation.nesting.sites import ChildPayload, InstanceRow, Site
 from fluxres.simulation.prediction.prediction import Errors, ErrorSink, Prediction
 from fluxres.simulation.results.numbering import AsItWas
 from fluxres.simulation.schedule import Finished, Schedule, Sink
@@ -255,7 +255,8 @@ class Simulator:
         event_order: of the events of one moment, a key of `EVENT_ORDERS`.
         disturbances: failures, repairs, reservations and other events that no job causes.
         accounting: partitions, QOS, accounts and users with limits, if there is one instance.
-        energy: what nodes draw, and when they are switched off; by default what their properties say, and never.
+        energy: what nodes draw, and when they are switched off; by default what their properties say, and never; "none": not
+            counted.
         prediction: of run times, with which policies plan; None: with limits.
         feedback: which jobs are submitted after others have ended, as of `feedback.Feedback`; None: all at their times.
         sinks: receive every finished job.
@@ -279,7 +280,7 @@ class Simulator:
         event_order: str = "sequential",
         disturbances: Disturbances | None = None,
         accounting: Accounting | None = None,
-        energy: Energy | None = None,
+        energy: Energy | Literal["none"] | None = None,
         prediction: Prediction | None = None,
         feedback: str | None = None,
         sinks: Iterable[Sink] = (),
@@ -384,7 +385,7 @@ class Simulator:
 
     def _begin(self, job: Job, moment: int) -> None:
         what = job.payload
-        if isinstance(what, Booking):
+        if isinstance(what, AdvanceReservation):
             if job.limit < FOREVER:
                 self.events.push(job.limit, END, job)
             return
@@ -400,7 +401,8 @@ class Simulator:
             history = self.histories.get(job) if self.histories else None
             if history is not None:
                 history.ends = end
-            self.events.push(end, END, job if history is None else (job, len(history.earlier)))
+            plan = self._plan_of(job)
+            self.events.push(end, END, job if plan is None else (job, plan))
             if job.limit < end:
                 self.events.push(job.limit, CORRECT, job)
         if is_instance:
@@ -438,7 +440,14 @@ class Simulator:
         """A malleable job ends at another moment, since its size has changed."""
         if self.fleet is not None:
             self.fleet.resize(job, self.clock.now)
-        self.events.push(end, END, job)
+        self.events.push(end, END, (job, self._plan_of(job)))
+
+    def _plan_of(self, job: Job) -> object:
+        """What distinguishes the planned end of a job from those of earlier attempts and sizes; None for a job without."""
+        if (progress := self.malleable.running.get(job)) is not None:
+            return progress.plan
+        history = self.histories.get(job) if self.histories else None
+        return None if history is None else len(history.earlier)
 
     def _length(self, job: Job, given: Submission) -> int:
         """How long an attempt of a job takes, if nothing interrupts it."""
@@ -518,9 +527,9 @@ class Simulator:
                 if self.fleet is not None and self.instance.ledger is not None:
                     self.instance.ledger.lead = self.fleet.longest_wait
                 if self.fleet is not None and self.fleet.cap is not None:
-                    feed.reserve(self.fleet.cap, self.instance, self.fleet, Booking(feed.GRAPH, 0, 0))
+                    feed.reserve(self.fleet.cap, self.instance, self.fleet, AdvanceReservation(feed.GRAPH, 0, 0))
                 self._await_external()
-                self._site(self.instance, self.machine, Child(0, 0), None, self._share(Child(0, 0)))
+                self._site(self.instance, self.machine, ChildPayload(0, 0), None, self._share(ChildPayload(0, 0)))
                 for clock.now, kind, what in events:
                     self._handled += 1
                     try:
@@ -563,7 +572,7 @@ class Simulator:
             self.external.blocked.until(self._active_at) if self.has_external else [],
         )
 
-    def _share(self, what: Child) -> Iterator[Submission]:
+    def _share(self, what: ChildPayload) -> Iterator[Submission]:
         """The jobs that are submitted to an instance of the hierarchy."""
         hierarchy, workload = self.hierarchy, self._workload
         if self.feedback is not None:
@@ -574,7 +583,9 @@ class Simulator:
         assert isinstance(workload, Workload)
         return workload.share_of_level(what.level, what.place, hierarchy.fan_outs)
 
-    def _site(self, instance: Instance, machine: Machine, what: Child, job: Job | None, feed: Iterator[Submission]) -> None:
+    def _site(
+        self, instance: Instance, machine: Machine, what: ChildPayload, job: Job | None, feed: Iterator[Submission]
+    ) -> None:
         """Start an instance: it makes its children, and takes its share of the workload."""
         hierarchy, is_nested = self.hierarchy, what.place < 0
         ahead = 0 if is_nested else self._ahead(machine)
@@ -604,7 +615,7 @@ class Simulator:
         jobs = self._workload.submissions if isinstance(self._workload, Workload) else self._workload
         return max(_AHEAD_LEAST, 4 * machine.count) if isinstance(jobs, Ensemble) else 0
 
-    def _divide(self, site: Site, what: Child) -> None:
+    def _divide(self, site: Site, what: ChildPayload) -> None:
         number = self.hierarchy.fan_outs[what.level]
         by, finest = (
             self.hierarchy.divides(what.level),
@@ -624,7 +635,7 @@ class Simulator:
         any_partition = {"system": {"queue": None}}
         requests = {size: Request(parse_shape(f"slot={size}/{unit}"), attributes=any_partition) for size in set(sizes)}
         for child, size in enumerate(sizes):
-            self._enter(site, requests[size], FOREVER, Child(what.level + 1, what.place * number + child))
+            self._enter(site, requests[size], FOREVER, ChildPayload(what.level + 1, what.place * number + child))
 
     def _enter(self, site: Site, request: Request, limit: int, payload: Any, given: Submission | None = None) -> Job:
         instance = site.instance
@@ -818,7 +829,11 @@ class Simulator:
             return True
         for site in self._sites.values():
             active = site.instance.running_jobs.values()
-            if site.upcoming is not None or site.children_left or any(not isinstance(job.payload, Booking) for job in active):
+            if (
+                site.upcoming is not None
+                or site.children_left
+                or any(not isinstance(job.payload, AdvanceReservation) for job in active)
+            ):
                 return True
         return False
 
@@ -859,7 +874,7 @@ class Simulator:
         job, started = booted
         if job.state is not State.INACTIVE and (job.started != started or job.child is not None):
             return  # of an attempt that was interrupted: the job waits again, or has started again
-        given: Child | Submission = job.payload
+        given: ChildPayload | Submission = job.payload
         site = self._sites.get(job.instance)
         if self.processors is not None:
             self.processors.over(job)
@@ -874,7 +889,7 @@ class Simulator:
             return
         if isinstance(given, Submission):
             site.children_left += 1
-            what, now = Child(site.level + 1, -1), self.clock.now
+            what, now = ChildPayload(site.level + 1, -1), self.clock.now
             feed = iter([each._replace(submit=now + each.submit) for each in given.jobs])
         else:
             what, feed = given, self._share(given)
@@ -888,11 +903,10 @@ class Simulator:
             raise InputError("holds nothing that jobs of its own could get", where=where, hint=hint) from None
         self._site(child, Machine(child._graph, self.machine.unit), what, job, feed)
 
-    def _end(self, what: Job | tuple[Job, int]) -> None:
-        job, attempt = what if isinstance(what, tuple) else (what, 0)
-        history = self.histories.get(job) if self.histories else None
-        if history is not None and len(history.earlier) != attempt and job not in self.malleable.running:
-            return  # of an attempt that was interrupted; another one may end at the same moment, in its own place
+    def _end(self, what: Job | tuple[Job, object]) -> None:
+        job, plan = what if isinstance(what, tuple) else (what, None)
+        if plan != self._plan_of(job):
+            return  # of an attempt that was interrupted, or another size; the end may come at the same moment, in its own place
         given, processors = job.payload, self.processors
         is_nested_at_limit = isinstance(given, Submission) and bool(given.jobs) and job.limit <= self.clock.now
         if processors is None or job.state not in RUNNING or is_nested_at_limit:
@@ -1015,7 +1029,7 @@ class Simulator:
         assert self._starting is not None
         found, self._starting = self._starting, []
         for job in found:
-            if self.processors is None or isinstance(job.payload, Booking):
+            if self.processors is None or isinstance(job.payload, AdvanceReservation):
                 self._delay(job, self.clock.now + spent)
             else:
                 self.processors.begin(site, job, spent)
@@ -1143,7 +1157,7 @@ class Simulator:
             for other in list(family.sites):
                 self._settle_one(other, passed=True)
 
-    def _withdraw(self, move: Move) -> None:
+    def _withdraw(self, move: JobMove) -> None:
         job, source, _ = move
         given, job.payload = job.payload, None
         source.instance.exception(job, "cancel", note="it goes to another instance")
@@ -1151,7 +1165,7 @@ class Simulator:
         source.jobs -= not given.jobs
         self._settle_one(source, passed=False)
 
-    def _put(self, move: Move) -> None:
+    def _put(self, move: JobMove) -> None:
         if self.processors is not None:
             self.processors.put(move.target, INGEST, move.job.payload)
             return
@@ -1195,6 +1209,7 @@ class Simulator:
         """Let an elastic instance grow by what a job lacks that is too large for it, if its parent has that."""
         if not self._elastic.is_needed or site.parent is None or self._family_of(site) is None:
             return False
+        _see_limits(site.parent, site)
         above, inventory = site.parent.instance, site.instance.inventory
         units = job.ask if isinstance(job.ask, int) else requested_units(job.ask, inventory.measure)
         if len(above.queue) or not 0 < units - inventory.size <= above.inventory.free_units:
@@ -1210,10 +1225,7 @@ class Simulator:
         """Let the innermost instances below a parent shrink and grow: first all that return something, then the others."""
         if parent is None or (family := self._families.get(parent)) is None:
             return
-        for one in (parent, *family.sites):  # units whose limit has come are free, also where nothing else happens at this moment
-            if not one.instance.is_closed:
-                with suppress(StaleHandle):
-                    one.instance.enter()
+        _see_limits(parent, *family.sites)
         if parent.instance.is_closed:
             return
         sites = [site for site in family.sites if not site.is_ending and not site.instance.is_closed]
@@ -1239,7 +1251,7 @@ class Simulator:
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    def _stop(self, what: Site | Job | Served | Submission | tuple[Site, object], error: BaseException) -> None:
+    def _stop(self, what: Site | Job | TaskEnd | Submission | tuple[Site, object], error: BaseException) -> None:
         """End the instance of a policy that raised; everything else goes on."""
         what = what[0] if isinstance(what, tuple) and not isinstance(what, Submission) else what
         site = what if isinstance(what, Site) else self._sites[self.instance if isinstance(what, Submission) else what.instance]
@@ -1261,7 +1273,7 @@ class Simulator:
         given, end, never_began = job.payload, job.ended, False
         if self.processors is not None:
             end, never_began = self.processors.leave(job)
-        if isinstance(given, Booking):
+        if isinstance(given, AdvanceReservation):
             self.external.blocked.note_reservation(job, given.name or "")
         if not isinstance(given, Submission):
             return
@@ -1324,6 +1336,14 @@ def _defect(job: Job, error: Exception) -> RunFailed:
     """The error for what the simulator must not raise; a job that it refuses has failed, and says why."""
     name = job.payload.id if isinstance(job.payload, Submission) else job.id
     return RunFailed(f"{type(error).__name__}: {error}", where=f"job {name}", hint="this is a defect of the simulator: report it")
+
+
+def _see_limits(*sites: Site) -> None:
+    """Units whose limit has come are free, also where nothing else happens at this moment."""
+    for site in sites:
+        if not site.instance.is_closed:
+            with suppress(StaleHandle):
+                site.instance.enter()
 
 
 def _size(job: Job) -> int:

@@ -506,10 +506,7 @@ def end(
     Errors: HoldLapsed, also if the parent was dropped; UsageError for a graph that is no child.
     """
     with store.changing(name, command, None) as rows:
-        row = rows.graph(name)
-        if mark is not None:
-            leased(rows.db, row.uid, name, mark, ticks(store.clock()))
-        above, claim = Claims(rows).parent(row)
+        row, above, claim = _parent(store, rows, name, mark)
         found = note(above.name)
         writing.end_child(rows, row, claim, store.clock(), command, user=user)
         if found is not None:
@@ -547,10 +544,7 @@ def both(store: Store, name: str, command: str, user: str | None = None, mark: s
     Errors: StillHeld if jobs of the child hold some of what goes; HoldLapsed; UsageError for a graph that is no child.
     """
     with store.changing(name, command, None) as rows:
-        row = rows.graph(name)
-        if mark is not None:
-            leased(rows.db, row.uid, name, mark, ticks(store.clock()))
-        above, claim = Claims(rows).parent(row)
+        row, above, claim = _parent(store, rows, name, mark)
         with _changed(store, rows, above, command, user) as parent:
             if not _is_holder(parent, claim.job, parent.now()):
                 said = f"job '{claim.job}' of graph '{above.name}' holds nothing any more"
@@ -569,6 +563,20 @@ def both(store: Store, name: str, command: str, user: str | None = None, mark: s
             rows.db.put_note(key, text)
     store.wake(above.name, ())
     store.wake(name, ())
+
+
+def _parent(store: Store, rows: Rows, name: str, mark: str | None) -> tuple[GraphRow, GraphRow, Claim]:
+    """The graph of a child, that of its parent, and the claim on it.
+
+    Args:
+        mark: of the lease of the child, if that is to be looked at.
+
+    Errors: HoldLapsed; UsageError for a graph that is no child.
+    """
+    row = rows.graph(name)
+    if mark is not None:
+        leased(rows.db, row.uid, name, mark, ticks(store.clock()))
+    return row, *Claims(rows).parent(row)
 
 
 def _holds(rows: Rows, row: GraphRow, job: str, now: int) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ from fluxres.errors import InDoubt, StoreBusy, StoreError, StoreUnreachable, Usa
 from fluxres.store.database import Connection, Durability, ServerDatabase
 from fluxres.store.encoding import way_out
 from fluxres.store.lock import TELL_AFTER_S, Holder, Notify
+from fluxres.store.pool import Pool
 from fluxres.store.progress import OnProgress
 from fluxres.store.sql import Cursor, SqlConnection
 
@@ -91,15 +93,28 @@ AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))
 
 
 class PostgresqlConnection(SqlConnection):
-    """A connection to a PostgreSQL server."""
+    """A connection to a PostgreSQL server.
 
-    def __init__(self, db: psycopg.Connection[Any], url: str) -> None:
+    Attributes:
+        name: by which the server knows who has it.
+    """
+
+    def __init__(self, db: psycopg.Connection[Any], url: str, name: str) -> None:
         super().__init__(url)
-        self.db = db
+        self.db, self.name = db, name
 
     @property
     def is_lost(self) -> bool:
         return self.db.closed
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the server has ended it while nobody asked: there is something to read, the end."""
+        if self.db.closed:
+            return True
+        asked = select.poll()
+        asked.register(self.db.fileno(), select.POLLIN)
+        return bool(asked.poll(0))
 
     @property
     def in_transaction(self) -> bool:
@@ -139,6 +154,92 @@ class PostgresqlConnection(SqlConnection):
         self.db.close()
 
 
+class SharedConnection(SqlConnection):
+    """A connection that has one of a pool during each transaction, or each statement outside of one.
+
+    Args:
+        durability: of its commits.
+    """
+
+    def __init__(self, pool: Pool, url: str, durability: Durability) -> None:
+        super().__init__(url)
+        self._pool, self._durability = pool, durability
+        self._own: PostgresqlConnection | None = None
+        self._is_lost = self._is_closed = False
+        pool.join()
+
+    @property
+    def is_lost(self) -> bool:
+        return self._is_lost
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._own is not None
+
+    def execute(self, statement: str, parameters: Sequence[Any] = (), /) -> Cursor:
+        with self._borrowed() as db:
+            return db.execute(statement, parameters)
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> None:
+        with self._borrowed() as db:
+            db.executemany(statement, rows)
+
+    def begin_read(self) -> None:
+        self._begin().begin_read()
+
+    def begin_write(self) -> None:
+        db = self._begin()
+        db.begin_write()
+        if self._durability == "normal":
+            db.execute("SET LOCAL synchronous_commit = off")
+
+    def commit(self) -> None:
+        assert self._own is not None
+        try:
+            self._own.commit()
+        finally:
+            self._end()
+
+    def rollback(self) -> None:
+        assert self._own is not None
+        try:
+            self._own.rollback()
+        finally:
+            self._end()
+
+    def version(self, graph: int) -> int:
+        with self._borrowed() as db:
+            return db.version(graph)
+
+    def close(self) -> None:
+        if self._own is not None:
+            self._end()
+        if not self._is_closed:
+            self._is_closed = True
+            self._pool.leave()
+
+    def _begin(self) -> PostgresqlConnection:
+        self._own = self._pool.take(limits.LOCK_WAIT_SECONDS_DEFAULT)
+        return self._own
+
+    def _end(self) -> None:
+        db, self._own = self._own, None
+        if db is not None:
+            self._is_lost = self._is_lost or db.is_lost
+            self._pool.give(db)
+
+    @contextmanager
+    def _borrowed(self) -> Iterator[PostgresqlConnection]:
+        if self._own is not None:
+            yield self._own
+            return
+        db = self._begin()
+        try:
+            yield db
+        finally:
+            self._end()
+
+
 class _Nothing:
     """The answer to a statement that answers nothing."""
 
@@ -168,6 +269,9 @@ class PostgresqlDatabase(ServerDatabase):
         super().__init__(path)
         self.address = address
         self.url = without_password(address)
+        self._pool = Pool(self._connect, self.url)
+        self.lock_pool = Pool(self._connect, self.url)
+        """Apart, since who waits for the lock must not keep the one who has it from its commit."""
 
     @contextmanager
     def translated(self) -> Iterator[None]:
@@ -180,16 +284,30 @@ class PostgresqlDatabase(ServerDatabase):
     @contextmanager
     def reading(self) -> Iterator[Connection | None]:
         with self.translated():
-            db = self._connect()
+            db = self._shared("full")
             try:
                 db.begin_read()
                 yield db if self._has_tables(db) else None
             finally:
                 db.end()
 
-    def begin(self) -> PostgresqlConnection:
+    def begin(self) -> Connection:
+        return self._begun("full")
+
+    def attach(self, durability: Durability) -> Connection:
+        db = self._begun(durability)
         with self.translated():
-            db = self._connect()
+            try:
+                db.commit()
+            except BaseException:
+                db.close()
+                raise
+            return db
+
+    def _begun(self, durability: Durability) -> Connection:
+        """A connection within a write transaction, in which there are tables."""
+        with self.translated():
+            db = self._shared(durability)
             try:
                 db.begin_write()
                 if not self._has_tables(db):
@@ -201,16 +319,8 @@ class PostgresqlDatabase(ServerDatabase):
                 raise
             return db
 
-    def attach(self, durability: Durability) -> Connection:
-        with self.translated():
-            db = self.begin()
-            try:
-                db.commit()
-                db.execute(f"SET synchronous_commit = {'on' if durability == 'full' else 'off'}")
-            except BaseException:
-                db.close()
-                raise
-            return db
+    def _shared(self, durability: Durability) -> SharedConnection:
+        return SharedConnection(self._pool, self.url, durability)
 
     def lock(self, clock: Clock, notify: Notify | None) -> AdvisoryLock:
         return AdvisoryLock(self, notify)
@@ -244,16 +354,20 @@ class PostgresqlDatabase(ServerDatabase):
             finally:
                 db.close()
 
-    def _connect(self, command: str = "") -> PostgresqlConnection:
+    def name_of(self, command: str) -> str:
+        """By which the server knows this process."""
+        return f"fluxres {os.getpid()}@{os.uname().nodename} {' '.join(command.split())}"[:63]
+
+    def _connect(self) -> PostgresqlConnection:
         psycopg = imported(self.url)
-        name = f"fluxres {os.getpid()}@{os.uname().nodename} {command}"
-        own = {"autocommit": True, "connect_timeout": _CONNECT_S, "application_name": name[:63]}
+        name = self.name_of("")
+        own = {"autocommit": True, "connect_timeout": _CONNECT_S, "application_name": name}
         given = psycopg.conninfo.conninfo_to_dict(self.address)
         db = psycopg.connect(self.address, **own, **{key: value for key, value in _alive().items() if key not in given})
         db.execute("SET search_path TO fluxres")
-        return PostgresqlConnection(db, self.url)
+        return PostgresqlConnection(db, self.url, name)
 
-    def _has_tables(self, db: PostgresqlConnection) -> bool:
+    def _has_tables(self, db: SqlConnection) -> bool:
         """Whether the tables are there.
 
         Errors: StoreError for those of another version.
@@ -269,33 +383,41 @@ class PostgresqlDatabase(ServerDatabase):
 
 
 class AdvisoryLock:
-    """The lock of one writer: a connection that has the advisory lock of the database."""
+    """The lock of one writer: a connection that has the advisory lock of the database while the writer has it."""
 
     def __init__(self, database: PostgresqlDatabase, notify: Notify | None) -> None:
         self._database, self._notify = database, notify
         self._db: PostgresqlConnection | None = None
+        self._is_closed = False
+        database.lock_pool.join()
 
     def acquire(self, command: str, wait_s: float) -> None:
         if not wait_s >= 0:
             raise UsageError(f"wait: expected seconds >= 0, got {wait_s!r}")
-        with self._database.translated():
-            db, is_free = self._asked(command)
-            if is_free:
-                return
-            first_s = min(TELL_AFTER_S, wait_s)
-            if self._waited(db, first_s):
-                return
-            holder = self._holder(db)
-            if self._notify is not None and wait_s > TELL_AFTER_S:
-                self._notify(holder)
-            if self._waited(db, wait_s - first_s):
-                return
-            holder = self._holder(db)
+        try:
+            with self._database.translated():
+                holder = self._acquired(command, wait_s)
+        except BaseException:
+            self._discard()
+            raise
+        if holder is None:
+            return
+        self._give()
         raise StoreBusy(
             f"waited {wait_s:g} s for {holder}, which is writing to this store",
             where=self._database.url,
             hint="wait longer with --wait, or end that process",
         )
+
+    def _acquired(self, command: str, wait_s: float) -> Holder | None:
+        """Wait for the lock; another holder if it was not given in time."""
+        db, is_free = self._asked(command, wait_s)
+        first_s = min(TELL_AFTER_S, wait_s)
+        if is_free or self._waited(db, first_s):
+            return None
+        if self._notify is not None and wait_s > TELL_AFTER_S:
+            self._notify(self._holder(db))
+        return None if self._waited(db, wait_s - first_s) else self._holder(db)
 
     def is_wanted(self) -> bool:
         if self._db is None:
@@ -308,28 +430,49 @@ class AdvisoryLock:
 
     def release(self) -> None:
         if self._db is not None:
-            with self._database.translated():
-                self._db.execute(f"SELECT pg_advisory_unlock({_LOCK})")
+            try:
+                with self._database.translated():
+                    self._db.execute(f"SELECT pg_advisory_unlock({_LOCK})")
+            except BaseException:
+                self._discard()
+                raise
+            self._give()
 
     def close(self) -> None:
         if self._db is not None:
             # A server learns some time later that a connection is closed; the lock is to be free when this returns.
-            with suppress(StoreError), self._database.translated():
-                self._db.execute("SELECT pg_advisory_unlock_all()")
-            self._db.close()
-            self._db = None
+            with suppress(StoreError):
+                self.release()
+        if not self._is_closed:
+            self._is_closed = True
+            self._database.lock_pool.leave()
 
-    def _asked(self, command: str) -> tuple[PostgresqlConnection, bool]:
-        """The connection, and whether the lock was free and is had now; a new connection if the server has ended this one."""
-        ask, is_new = f"SELECT pg_try_advisory_lock({_LOCK})", False
-        while True:
-            if self._db is None or self._db.is_lost:
-                self._db, is_new = self._database._connect(" ".join(command.split())), True
+    def _discard(self) -> None:
+        """End a connection that may have the lock."""
+        if self._db is not None:
+            self._db.close()
+        self._give()
+
+    def _give(self) -> None:
+        db, self._db = self._db, None
+        if db is not None:
+            self._database.lock_pool.give(db)
+
+    def _asked(self, command: str, wait_s: float) -> tuple[PostgresqlConnection, bool]:
+        """The connection, and whether the lock was free and is had now; another connection if the server has ended this one."""
+        name = self._database.name_of(command)
+        for has_retry in (True, False):
+            self._db = db = self._database.lock_pool.take(max(wait_s, TELL_AFTER_S))
             try:
-                return self._db, bool(self._db.execute(ask).fetchone()[0])
+                if db.name != name:
+                    db.execute("SELECT set_config('application_name', ?, false)", (name,))
+                    db.name = name
+                return db, bool(db.execute(f"SELECT pg_try_advisory_lock({_LOCK})").fetchone()[0])
             except imported(self._database.url).OperationalError:
-                if is_new or not self._db.is_lost:
+                if not (has_retry and db.is_lost):
                     raise
+                self._give()
+        raise AssertionError
 
     def _waited(self, db: PostgresqlConnection, wait_s: float) -> bool:
         """Whether the lock was given in time."""

@@ -130,6 +130,7 @@ class Link:
     def read(self, clock: Clock) -> tuple[ResourceGraph, bool]:
         """The stored graph, and whether its shape is still that of the last read."""
         if self.is_lost:
+            self._rows.db.close()
             self._rows.db = self._database.attach(self._durability)
         with self._snapshot() as rows:
             row = self._current(rows)
@@ -328,17 +329,26 @@ class Store:
                     found.append(entry)
         return found[::-1]
 
-    def log_after(self, name: str | None, after: int, limit: int) -> list[Entry]:
+    def log_after(self, at: Position, name: str, limit: int) -> list[Entry]:
         """The events that follow an event of a graph, oldest first.
 
         Args:
-            after: its number.
+            at: the graph and the number of the event.
             limit: at most this number, the first ones.
 
-        Errors: as :meth:`log`.  Cost: reads these events only.
+        Errors: as :meth:`log`; StoreConflict if there is another graph of this name.  Cost: reads these events only.
         """
         with self.reading(name) as rows:
-            return list(islice(rows.entries(rows.graph(name), after=after), limit))
+            row = rows.graph(name)
+            if row.uid != at.uid:
+                raise StoreConflict(f"graph '{name}' was dropped and created again", where=self.url, hint="read it again")
+            return list(islice(rows.entries(row, after=at.seq), limit))
+
+    def position(self, name: str) -> Position:
+        """Where a graph is.  Errors: as :meth:`log`."""
+        with self.reading(name) as rows:
+            row = rows.graph(name)
+            return Position(row.uid, row.seq)
 
     def launched(self, name: str | None, since_s: float) -> list[Entry]:
         """The events in which jobs that live by processes first got something, latest first.

@@ -254,6 +254,12 @@ def test_all_commands_of_a_document_work_one_after_another(document: Path, clone
 
 
 @pytest.mark.usefixtures("clone")
+def test_a_reader_can_follow_the_page_on_studies() -> None:
+    pytest.importorskip("matplotlib")
+    check_commands(ROOT / "specs" / "studies.md")
+
+
+@pytest.mark.usefixtures("clone")
 def test_the_tasks_of_a_day_work_on_a_terminal_of_80_columns() -> None:
     check_commands(ROOT / "specs" / "tasks.md", run_on_terminal)
 

@@ -11,7 +11,7 @@ import pytest
 
 from fluxres import InputError, QueuePolicy, UsageError
 from fluxres.experiments import campaign
-from fluxres.experiments.comparison import compare
+from fluxres.experiments.comparison import check, compare
 from fluxres.experiments.folder import ResultsFolder
 from fluxres.instance import Job, Queue
 from fluxres.instance.policy import EasyByScore, policy
@@ -125,6 +125,14 @@ def test_a_policy_of_a_file_that_raises_is_told_with_its_line(tmp_path: Path) ->
     assert told.endswith(" (mine.py, line 7)")
 
 
+def test_what_a_policy_of_a_file_cannot_do_is_told_with_its_line(tmp_path: Path) -> None:
+    twice = "        for job in [*queue, *queue]:\n            queue.start(job)"
+    (tmp_path / "mine.py").write_text(OWN.format("mine").replace("        pass", twice))
+    result = simulate([submitted(1, 0, 1, 1)], of_number(4), queue_policy=policy(str(tmp_path / "mine.py:Mine")))
+    (told,) = result.errors
+    assert told.endswith(" is RUN and cannot be started (mine.py, line 8)")
+
+
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
 def test_examples_are_short(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) < 30
@@ -174,6 +182,25 @@ def test_a_study_finds_policies_beside_its_page(page: Write, tmp_path: Path) -> 
     (tmp_path / "mine.py").write_text((EXAMPLES / "f1.py").read_text(encoding="utf-8").replace("F1", "Saf"))
     with pytest.raises(UsageError, match=r"made from other files: .*mine\.py changed since"):
         campaign.run(study, tmp_path / "a")
+
+
+def test_a_report_finds_the_runs_of_policies_in_files(page: Write, tmp_path: Path) -> None:
+    """The page in the results has absolute paths; its runs and settings have the same names."""
+    (tmp_path / "mine.py").write_text((EXAMPLES / "shortest_first.py").read_text(encoding="utf-8"), encoding="utf-8")
+    named = "mine.py:ShortestFirst:patience_s=60"
+    text = SMALL.replace("[fcfs, easy]", f"[fcfs, '{named}']").replace("repeats: 2", "repeats: 1")
+    text = text.replace("baseline: {hierarchy.queue_policy: fcfs}", f"baseline: {{hierarchy.queue_policy: '{named}'}}")
+    study = page(text + f"expect:\n  - {{metric: jobs, of: {{hierarchy.queue_policy: '{named}'}}, range: [30, 30]}}\n")
+    campaign.run(study, tmp_path / "a")
+    folder = ResultsFolder(tmp_path / "a")
+    again = folder.study()
+    assert [run.key for run in again.runs] == [run.key for run in study.runs]
+    assert study.runs[1].key == "002-queue_policy=mine.py-ShortestFirst-patience_s=60"
+    found = compare(again, folder)
+    assert found.missing == []
+    assert [row.label for row in found.rows] == ["queue_policy fcfs", f"queue_policy {named}"]
+    assert all(row.ratios["mean_wait_s"] is not None for row in found.rows)
+    assert [each.holds for each in check(found)] == [True]
 
 
 def test_a_policy_object_is_not_shared_by_instances() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,18 @@ def test_a_trace_is_not_repeated(tmp_path: Path) -> None:
     (tmp_path / "a.swf").write_text("; MaxProcs: 4\n1 0 -1 10 1 -1 -1 1 10 -1 1 1 -1 -1 -1 -1 -1 -1\n")
     result = CliRunner().invoke(program, ["simulate", str(tmp_path / "a.swf"), "--repeats", "2"])
     assert (result.exit_code, "--repeats needs a model" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("policies", [("-Q", "fcfs"), ("-Q", "fcfs", "-Q", "easy")])
+def test_the_draw_of_nodes_may_be_left_out(tmp_path: Path, policies: tuple[str, ...]) -> None:
+    nodes = "{type: node, count: 2, properties: {wattage_per_state: '100:200'}}"
+    (tmp_path / "c.yaml").write_text(f"fluxres: 1\nname: c\nresources: [{nodes}]\n")
+    words = ["simulate", "ensemble:jobs=2,run=1s", "--machine", str(tmp_path / "c.yaml"), "--json", *policies]
+    counted, left_out = (CliRunner().invoke(program, [*words, *more]) for more in ((), ("--energy", "none")))
+    has_energy = [bool(re.search('"energy_j": *[{0-9]', done.stdout)) for done in (counted, left_out)]
+    assert (has_energy, left_out.exit_code) == ([True, False], 0), left_out.output
+    refused = CliRunner().invoke(program, [*words, "--energy", "none", "--power-cap", "9kW"])
+    assert (refused.exit_code, "--energy none counts nothing" in refused.stderr) == (2, True), refused.output
 
 
 def test_one_run_names_what_it_depends_on() -> None:

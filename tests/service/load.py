@@ -144,7 +144,7 @@ async def follow(netloc: str, graph: str, checker: Checker, ready: asyncio.Event
             if line.startswith(b": following"):
                 ready.set()
             elif line.startswith(b"id: "):
-                number = int(line[4:])
+                number = int(line[4:].partition(b"-")[0])
             elif line.startswith(b"event: "):
                 name = line[7:].strip().decode()
             elif line.startswith(b"data: "):

@@ -66,7 +66,7 @@ class Followed:
                     self.faults["a stream ended"] += 1
                     return
                 if line.startswith(b"id: "):
-                    seq = int(line[4:])
+                    seq = int(line[4:].partition(b"-")[0])
                     if last and seq != last + 1:
                         self.faults[f"{'again' if seq <= last else 'missing'}"] += 1
                     if not last:

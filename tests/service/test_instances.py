@@ -286,6 +286,8 @@ WRONG: list[Callable[[Any], object]] = [
     lambda i: i.set_state("/demo/rack7", "down"),
     lambda i: i.set_state("/demo/rack0", "asleep"),
     lambda i: i.reserve("slot=1/node", start_s=0, duration_s=5),
+    lambda i: i.reserve(pools=[], start_s="+1h", duration_s=5),
+    lambda i: i.set_state([], "down"),
     lambda i: i.set_expiration("yesterdays"),
 ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import re
 import resource
 import threading
 import time
@@ -24,7 +25,7 @@ from fluxres.store import open_store, upkeep
 from fluxres.store.attached import Attached
 from tests.launch.runs import wait_until
 from tests.service import streams
-from tests.service.conftest import Server, demo_store, running
+from tests.service.conftest import DEMO, Server, demo_store, running
 from tests.service.test_api import send
 
 
@@ -59,6 +60,10 @@ class Reader:
         self.opened.close()
 
 
+def number_of(event: dict[str, Any]) -> int:
+    return int(event["id"].partition("-")[0])
+
+
 def test_events_are_pushed_in_the_form_of_rfc_18(server: Server) -> None:
     reader = Reader(server)
     try:
@@ -68,7 +73,7 @@ def test_events_are_pushed_in_the_form_of_rfc_18(server: Server) -> None:
             graph.free("j1")
         first, second, third = reader.take(3)
         assert [one["event"] for one in (first, second, third)] == ["allocate", "state", "free"]
-        assert [int(one["id"]) for one in (first, second, third)] == [2, 3, 4]
+        assert [number_of(one) for one in (first, second, third)] == [2, 3, 4]
         assert set(first["data"]) == {"timestamp", "name", "context"}
         assert first["data"]["name"] == "allocate"
         assert first["data"]["context"]["job"] == "j1"
@@ -83,10 +88,10 @@ def test_a_stream_is_resumed_where_it_ended(server: Server) -> None:
         for number in range(5):
             graph.allocate("slot=1/node", job=f"j{number}")
     for reader in (Reader(server, last_event_id="3"), Reader(server, "?after=3")):
-        assert [int(one["id"]) for one in reader.take(3)] == [4, 5, 6]
+        assert [number_of(one) for one in reader.take(3)] == [4, 5, 6]
         reader.close()
     beginning = Reader(server, "?after=0")
-    assert [int(one["id"]) for one in beginning.take(6)] == [1, 2, 3, 4, 5, 6]
+    assert [number_of(one) for one in beginning.take(6)] == [1, 2, 3, 4, 5, 6]
     beginning.close()
 
 
@@ -104,7 +109,7 @@ def test_a_number_that_the_journal_has_not_reached_is_refused(server: Server, tm
         while graph.jobs():
             assert time.monotonic() < until
             time.sleep(0.05)
-        with pytest.raises(StaleHandle, match=r"there is no event 4, the latest is 1: .* restored .*\(read the graph again"):
+        with pytest.raises(StaleHandle, match=r"event 4 is of another graph of this name.*\(read the graph again"):
             next(events)
         graph.allocate("slot=1/node", job="new")
         assert next(graph.events(after=1))["context"]["job"] == "new"
@@ -116,6 +121,30 @@ def test_a_number_that_the_journal_has_not_reached_is_refused(server: Server, tm
 
     asyncio.run(ask())
     assert send(server, "GET", "/v1/graphs/demo/events", headers={"last-event-id": "3"})[0] == 409
+
+
+@pytest.mark.parametrize("is_by_server", [True, False])
+def test_a_stream_does_not_go_on_with_another_graph_of_the_same_name(server: Server, is_by_server: bool) -> None:
+    reader = Reader(server, "?after=0")
+    (first,) = reader.take(1)
+    if is_by_server:
+        assert send(server, "DELETE", "/v1/graphs/demo")[0] == 200
+        assert b"following" not in reader.rest()
+        assert send(server, "GET", "/v1/graphs/demo/events", headers={"last-event-id": first["id"]})[0] == 404
+        assert send(server, "POST", "/v1/graphs?name=demo", json.dumps(DEMO).encode())[0] == 201
+    else:
+        open_store(server.store).drop("demo")
+        fluxres.save(fluxres.load(DEMO), server.store)
+        reader.rest()
+    reader.close()
+    with fluxres.connect(server.url) as graph:
+        graph.allocate("slot=1/node", job="anew")
+    status, document, _ = send(server, "GET", "/v1/graphs/demo/events", headers={"last-event-id": first["id"]})
+    assert (status, document["error"]) == (409, "stale")
+    assert "event 1 is of another graph" in document["message"]
+    anew = Reader(server, last_event_id="1")  # a number alone is one of the present graph
+    assert anew.take(1)[0]["data"]["context"]["job"] == "anew"
+    anew.close()
 
 
 def test_changes_of_other_processes_are_told_too(server: Server) -> None:
@@ -280,7 +309,7 @@ def test_a_quiet_stream_gets_comments(tmp_path: Path, monkeypatch: pytest.Monkey
         await items.aclose()
         return found
 
-    assert asyncio.run(first_three()) == [b": following 1\n\n", b": still there\n\n", b": still there\n\n"]
+    assert re.fullmatch(rb": following 1-[0-9a-f]{16}\n\n(: still there\n\n){2}", b"".join(asyncio.run(first_three())))
 
 
 def test_a_server_takes_more_files_than_it_was_started_with(tmp_path: Path) -> None:

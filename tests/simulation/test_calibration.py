@@ -18,7 +18,7 @@ from fluxres.simulation.costs import seen
 from fluxres.simulation.costs.cost import Cost, Fitted, Measured, parse
 from fluxres.simulation.costs.decision import Decision
 from fluxres.simulation.costs.fit import Fit
-from fluxres.simulation.costs.seen import Seen, Sights
+from fluxres.simulation.costs.seen import FitBounds, Sights
 from fluxres.simulation.machine import Machine, of_shape
 from fluxres.simulation.nesting.hierarchy import Hierarchy, topology
 from fluxres.simulation.simulator import simulate
@@ -111,7 +111,7 @@ def test_quantities_that_vary_only_together_are_not_identified() -> None:
 
 
 def test_a_fit_is_not_extended_far_beyond_the_counts_it_saw() -> None:
-    model = Fitted(base_s=1.0, queued_s=0.1, seen=Seen(queued=10))
+    model = Fitted(base_s=1.0, queued_s=0.1, seen=FitBounds(queued=10))
     assert model.decide(Decision(1, 1, seen.FAR * 10, 8, 0.0)) == 5.0
     with pytest.raises(UsageError, match="41 waiting jobs; it saw at most 10"):
         model.decide(Decision(1, 1, seen.FAR * 10 + 1, 8, 0.0))
@@ -124,9 +124,9 @@ def test_bounds_that_are_none_are_refused(text: str) -> None:
 
 
 def test_bounds_as_text_are_read_again() -> None:
-    for own in (Seen(considered=3, queued=4), Seen(quantities=("size", "pools"), starts=frozenset({(8, 1), (32, 4)}))):
+    for own in (FitBounds(considered=3, queued=4), FitBounds(quantities=("size", "pools"), starts=frozenset({(8, 1), (32, 4)}))):
         assert seen.parse(str(own)) == own
-    assert parse(str(Fitted(base_s=1.0, seen=Seen(queued=4)))) == Fitted(base_s=1.0, seen=Seen(queued=4))
+    assert parse(str(Fitted(base_s=1.0, seen=FitBounds(queued=4)))) == Fitted(base_s=1.0, seen=FitBounds(queued=4))
 
 
 def test_the_starts_that_a_fit_remembers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from fluxres.simulation.costs.cost import Fitted, Measured
 from fluxres.simulation.costs.cost import parse as cost_of
 from fluxres.simulation.costs.decision import Decision
 from fluxres.simulation.costs.fit import Fit
-from fluxres.simulation.costs.seen import Seen
+from fluxres.simulation.costs.seen import FitBounds
 from fluxres.simulation.disturbances.external import Disturbances, ExternalEvent
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.machine import read as machine_of
@@ -285,7 +285,7 @@ def test_decisions_that_take_no_time_count_in_a_fit() -> None:
     fit = Fit(Fitted(considered_s=1.0))
     for tried in (*([0] * 29), 1):
         fit.decide(Decision(tried, 0, 0, 1, 0.0))
-    assert fit.fitted() == Fitted(considered_s=1.0, seen=Seen(considered=1))
+    assert fit.fitted() == Fitted(considered_s=1.0, seen=FitBounds(considered=1))
 
 
 def test_a_fit_without_decisions_is_zero() -> None:

@@ -162,7 +162,11 @@ if TYPE_CHECKING:
     type=click.Path(),
     help="Partitions, QOS, accounts and users with limits, shares and priorities (YAML).",
 )
-@click.option("--energy", metavar="E", help="What a node draws, in watts: idle=100,full=200; also epsilon, off, resume, suspend.")
+@click.option(
+    "--energy",
+    metavar="E",
+    help="What a node draws, in watts: idle=100,full=200; also epsilon, off, resume, suspend. none: not counted.",
+)
 @click.option(
     "--power-saving",
     metavar="P",
@@ -417,17 +421,9 @@ def _disturbances(given: dict[str, Any], machine: Machine) -> Any:
 
 
 def _energy(given: dict[str, Any]) -> Any:
-    from fluxres.simulation.energy import node_power, power_cap, power_saving
-    from fluxres.simulation.energy.energy import Energy
+    from fluxres.simulation.energy.energy import of_options
 
-    node, saving, cap = (given[name] for name in ("energy", "power_saving", "power_cap"))
-    if node is saving is cap is None:
-        return None
-    return Energy(
-        None if node is None else node_power.parse(node),
-        power_saving.ALWAYS_ON if saving is None else power_saving.parse(saving),
-        None if cap is None else power_cap.parse(cap),
-    )
+    return of_options(given["energy"], given["power_saving"], given["power_cap"])
 
 
 def _prediction(given: dict[str, Any]) -> Any:

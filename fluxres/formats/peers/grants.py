@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
+from pathlib import PurePath
 
 from fluxres.errors import UsageError
 from fluxres.formats.peers import instances
@@ -91,3 +92,11 @@ def _held(granted: Granted) -> dict[int, int]:
 
 def _is_counted(structure: Structure, v: int) -> bool:
     return structure.types[structure.type.item(v)] in COUNTED
+
+
+def with_option(command: Sequence[str], program: str, option: str, value: str) -> list[str]:
+    """A command with one more option; a command that runs another program, or has the option, is kept."""
+    words = list(command)
+    if not words or PurePath(words[0]).name != program or any(word.startswith(option) for word in words):
+        return words
+    return [words[0], option, value, *words[1:]]

@@ -26,8 +26,9 @@ class Following:
     """
 
     def __init__(self, servers: Servers, graph: str, after: int | None) -> None:
-        self._servers, self._graph, self._after = servers, graph, after
-        self._number = after or 0
+        self._servers, self._graph = servers, graph
+        self._after = None if after is None else str(after)
+        self._id = ""
         self._has_begun = False
         self._broke_s: float | None = None
 
@@ -45,12 +46,12 @@ class Following:
         """The event that a line completes."""
         self._has_begun, self._broke_s = True, None
         if self.is_begin(line) and self._after is None:  # where a stream of what is to come begins
-            self._after = int(line[12:])
+            self._after = line[12:].decode()
         elif line.startswith(b"id: "):
-            self._number = int(line[4:])
+            self._id = line[4:].decode()
         elif line.startswith(b"data: "):
-            self._after = self._number
-            return {"number": self._number, **msgspec.json.decode(line[6:])}
+            self._after = self._id or self._after
+            return {"number": int((self._after or "0").partition("-")[0]), **msgspec.json.decode(line[6:])}
         return None
 
     def broke(self, error: StoreError) -> None:

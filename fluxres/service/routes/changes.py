@@ -12,7 +12,7 @@ from fluxres.clock import ticks
 from fluxres.errors import Forbidden, UsageError
 from fluxres.model import ResourceGraph, changes, reserving, targets
 from fluxres.render import documents, reservations
-from fluxres.service import answers, requests, scopes, told
+from fluxres.service import answers, requests, scopes, tap, told
 from fluxres.service.access import Caller, Role
 from fluxres.service.kept import Keep
 from fluxres.service.replies import CHILD, Asked, T, caller_of, encode, keys_of, reply, site_of
@@ -287,6 +287,8 @@ async def apply_events(request: Asked, graph: OfGraph, data: JSONBody[requests.E
         for event in data.events:
             if event["event"] == "expire":
                 _require_over(g, caller, event["before"])
+            elif event["event"] == "reserve" and caller.paths is not None:
+                tap.require_pools(event, caller)
             _apply(g, event)
         return {"events": len(data.events)}
 

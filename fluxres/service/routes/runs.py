@@ -8,7 +8,6 @@ from typing import Annotated, Any, Final
 
 import msgspec
 from litestar import Response, get, post
-from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import JSONBody, QueryParameter
 from litestar.response import Stream
 
@@ -24,7 +23,7 @@ from fluxres.service.access import Caller, Role
 from fluxres.service.replies import UNCONDITIONAL, Asked, T, caller_of, json, keys_of, site_of
 from fluxres.service.routes.changes import SCHEDULER
 from fluxres.service.routes.questions import READ, OfGraph
-from fluxres.service.routes.streams import MEDIA_TYPE, pushed
+from fluxres.service.routes.streams import STREAM, pushed
 from fluxres.store import Store
 from fluxres.syntax import jobspec
 
@@ -131,7 +130,7 @@ async def queue(request: Asked, graph: OfGraph) -> Response[answers.Queue]:
     "/news",
     opt=SCHEDULER,
     operation_id="news",
-    responses={200: ResponseSpec(str, media_type=MEDIA_TYPE, description="A stream of events.", generate_examples=False)},
+    responses=STREAM,
 )
 async def news(
     request: Asked,

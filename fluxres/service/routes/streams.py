@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Annotated, Final
 
@@ -17,20 +18,23 @@ from fluxres.service.routes.questions import READ, OfGraph
 from fluxres.service.served import Served
 
 MEDIA_TYPE: Final = "text/event-stream"
+_ID: Final = "^[0-9]{1,15}(-[0-9a-f]{16})?$"
+STREAM: Final = {200: ResponseSpec(str, media_type=MEDIA_TYPE, description="A stream of events.", generate_examples=False)}
+"""The answers of a route that pushes events."""
 
 
 @get(
     "/events",
     opt=READ,
     operation_id="events",
-    responses={200: ResponseSpec(str, media_type=MEDIA_TYPE, description="A stream of events.", generate_examples=False)},
+    responses=STREAM,
 )
 async def events(
     request: Asked,
     graph: OfGraph,
     after: Annotated[
-        int | None,
-        QueryParameter(ge=0, le=2**53, description="The number of the last event that is known; else the latest."),
+        str | None,
+        QueryParameter(pattern=_ID, description="The id of the last event that is known, or its number; else the latest."),
     ] = None,
     last_event_id: Annotated[
         str | None, HeaderParameter(name="Last-Event-ID", description="As `after`, when a stream is resumed.")
@@ -38,14 +42,15 @@ async def events(
 ) -> Stream:
     """The events of a graph, those after a number and then each as it happens, in the form of RFC 18.
 
-    The `id` of an event is its number in the journal. A stream that ended is resumed with the header `Last-Event-ID`.
+    The `id` of an event is its number in the journal, `-`, and 16 digits that no other graph has, also none of this name.
+    A stream that ended is resumed with the header `Last-Event-ID`; 409 (`stale`) if there is another graph by now.
     """
     caller_of(request).require_whole("a stream of events")
-    if last_event_id is not None:
-        if not last_event_id.isdecimal() or len(last_event_id) > 16:
-            raise UsageError(f"Last-Event-ID: expected a number, got {last_event_id!r:.40}")
-        after = int(last_event_id)
-    return await pushed(request, graph, lambda served: served.feed.follow(after))
+    given = after if last_event_id is None else last_event_id
+    if given is not None and re.fullmatch(_ID, given) is None:
+        raise UsageError(f"Last-Event-ID: expected the id of an event, or its number, got {given!r:.40}")
+    number, _, uid = (given or "").partition("-")
+    return await pushed(request, graph, lambda served: served.feed.follow(int(number) if number else None, uid))
 
 
 async def pushed(request: Asked, graph: str, follow: Callable[[Served], AsyncGenerator[bytes]]) -> Stream:
@@ -56,7 +61,7 @@ async def pushed(request: Asked, graph: str, follow: Callable[[Served], AsyncGen
     site, metrics = site_of(request), request.app.state.metrics
     if metrics.open_streams >= limits.SERVICE_STREAMS_MAX:
         raise Unavailable(f"{metrics.open_streams} streams are open already", retry_after_s=30)
-    followed = follow(await site.work(lambda: site.served(graph)))
+    followed = follow(await site.work(lambda: site.current(graph)))
     first = await anext(followed)
 
     async def texts() -> AsyncIterator[bytes]:

@@ -46,7 +46,7 @@ class Progress:
         units: that it has.
     """
 
-    __slots__ = ("_bound", "_speed", "_started", "_work", "_works_from", "ends", "limit", "reconfiguration", "steps")
+    __slots__ = ("_bound", "_speed", "_started", "_work", "_works_from", "ends", "limit", "plan", "reconfiguration", "steps")
 
     def __init__(self, work: Fraction, speed: Fraction, start: int, limit: int, reconfiguration: int, units: int) -> None:
         self._work, self._speed = work, speed
@@ -59,6 +59,8 @@ class Progress:
         self.limit = limit
         self.ends = min(self._done_at(work), limit)
         """When it is to end."""
+        self.plan = object()
+        """Another one after each change: of several ends that were planned for one moment, the last one counts."""
 
     def _done_at(self, work: Fraction) -> int:
         time = work / self._speed
@@ -100,6 +102,7 @@ class Progress:
             self.steps.pop()
         self.steps.append((now, units))
         self.ends = min(self._done_at(self._work), limit)
+        self.plan = object()
 
 
 class Claimed(NamedTuple):
@@ -118,19 +121,19 @@ class Claimed(NamedTuple):
         return next((each for each in reversed(self.options) if each[0] <= units), self.options[0])
 
 
-class Change(NamedTuple):
+class Resize(NamedTuple):
     """A new size for a running job."""
 
     job: Job
     option: Option
 
 
-class Plan(NamedTuple):
+class ResizePlan(NamedTuple):
     """What to do: jobs that shrink, jobs of the queue that start then (None: of one size), and jobs that grow."""
 
-    shrinks: Sequence[Change] = ()
+    shrinks: Sequence[Resize] = ()
     starts: Sequence[tuple[Job, Option | None]] = ()
-    grows: Sequence[Change] = ()
+    grows: Sequence[Resize] = ()
 
 
 class Resizing:
@@ -139,7 +142,7 @@ class Resizing:
     name = "none"
     is_needed = False
 
-    def plan(self, running: list[Claimed], waiting: Iterable[Job], free: int) -> Plan:
+    def plan(self, running: list[Claimed], waiting: Iterable[Job], free: int) -> ResizePlan:
         """What to do after an event.
 
         Args:
@@ -147,7 +150,7 @@ class Resizing:
             waiting: the jobs of the queue, in its order.
             free: units that nobody holds.
         """
-        return Plan()
+        return ResizePlan()
 
 
 class ExpandIdle(Resizing):
@@ -156,16 +159,16 @@ class ExpandIdle(Resizing):
     name = "expand-idle"
     is_needed = True
 
-    def plan(self, running: list[Claimed], waiting: Iterable[Job], free: int) -> Plan:
+    def plan(self, running: list[Claimed], waiting: Iterable[Job], free: int) -> ResizePlan:
         if next(iter(waiting), None) is not None:
-            return Plan()
+            return ResizePlan()
         grows = []
         for each in running:
             units, option = each.at_most(each.units + free)
             if units > each.units:
-                grows.append(Change(each.job, option))
+                grows.append(Resize(each.job, option))
                 free -= units - each.units
-        return Plan(grows=grows)
+        return ResizePlan(grows=grows)
 
 
 class ShrinkToStart(ExpandIdle):
@@ -173,25 +176,25 @@ class ShrinkToStart(ExpandIdle):
 
     name = "shrink-to-start"
 
-    def plan(self, running: list[Claimed], waiting: Iterable[Job], free: int) -> Plan:
+    def plan(self, running: list[Claimed], waiting: Iterable[Job], free: int) -> ResizePlan:
         head = next(iter(waiting), None)
         if head is None:
             return super().plan(running, (), free)
         wanted, option = _least(head)
         lacking = wanted - free
         if lacking <= 0:
-            return Plan() if head.sizes is None else Plan(starts=[(head, _most(head, free))])
+            return ResizePlan() if head.sizes is None else ResizePlan(starts=[(head, _most(head, free))])
         if sum(each.units - each.least for each in running) < lacking:
-            return Plan()
+            return ResizePlan()
         shrinks = []
         for each in sorted(running, key=lambda one: one.least - one.units):
             if lacking <= 0:
                 break
             units, smaller = each.at_most(each.units - lacking)
             if units < each.units:
-                shrinks.append(Change(each.job, smaller))
+                shrinks.append(Resize(each.job, smaller))
                 lacking -= each.units - units
-        return Plan(shrinks, [(head, option)]) if lacking <= 0 else Plan()
+        return ResizePlan(shrinks, [(head, option)]) if lacking <= 0 else ResizePlan()
 
 
 class Equipartition(Resizing):
@@ -200,7 +203,7 @@ class Equipartition(Resizing):
     name = "equipartition"
     is_needed = True
 
-    def plan(self, running: list[Claimed], waiting: Iterable[Job], free: int) -> Plan:
+    def plan(self, running: list[Claimed], waiting: Iterable[Job], free: int) -> ResizePlan:
         left = free + sum(each.units - each.least for each in running)
         sharing = [(each.job, each.options) for each in running]
         starts: list[tuple[Job, list[tuple[int, Option]]]] = []
@@ -211,13 +214,13 @@ class Equipartition(Resizing):
             left -= wanted
             starts.append((job, _options(job)))
         shares = _filled([*sharing, *starts], left)
-        shrinks: list[Change] = []
-        grows: list[Change] = []
+        shrinks: list[Resize] = []
+        grows: list[Resize] = []
         for each in running:
             units, option = shares[each.job]
             if units != each.units:
-                (shrinks if units < each.units else grows).append(Change(each.job, option))
-        return Plan(shrinks, [(job, shares[job][1] if options else None) for job, options in starts], grows)
+                (shrinks if units < each.units else grows).append(Resize(each.job, option))
+        return ResizePlan(shrinks, [(job, shares[job][1] if options else None) for job, options in starts], grows)
 
 
 def _filled(jobs: list[tuple[Job, list[tuple[int, Option]]]], left: int) -> dict[Job, tuple[int, Option]]:

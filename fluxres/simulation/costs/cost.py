@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from fluxres.errors import UsageError
 from fluxres.simulation.costs.decision import Decision
-from fluxres.simulation.costs.seen import Seen
+from fluxres.simulation.costs.seen import FitBounds
 from fluxres.simulation.costs.seen import parse as parse_seen
 from fluxres.syntax import parameters
 from fluxres.syntax.parameters import Parameter
@@ -63,7 +63,7 @@ class Fitted:
     first_s: float = 0.0
     doubling_s: float = 0.0
     several_s: float = 0.0
-    seen: Seen | None = None
+    seen: FitBounds | None = None
 
     @property
     def measures(self) -> bool:

@@ -57,7 +57,7 @@ class Matching:
 
 
 @dataclass(frozen=True)
-class Rate:
+class StartRate:
     """The same time for each start, given as the number of jobs that an instance starts per second."""
 
     per_s: float
@@ -108,7 +108,7 @@ class CostModel:
     """
 
     name: str
-    cost: Matching | Rate
+    cost: Matching | StartRate
     source: str
     valid: str
     low: float | None = None
@@ -172,7 +172,7 @@ MODELS: Final = (
     ),
     CostModel(
         "flux-core-2021",
-        Rate(109.0),
+        StartRate(109.0),
         "https://github.com/flux-framework/flux-core/issues/3583",
         "throughput.py, April 2021: 4,096 jobs per iteration, execution simulated",
         104.8,
@@ -180,7 +180,7 @@ MODELS: Final = (
     ),
     CostModel(
         "flux-core-2022",
-        Rate(285.4),
+        StartRate(285.4),
         "https://github.com/flux-framework/flux-core/issues/4365",
         "throughput.py, June 2022: 128 jobs on one node of 48 cores, execution simulated",
         285.4,
@@ -188,7 +188,7 @@ MODELS: Final = (
     ),
     CostModel(
         "flux-core-2025",
-        Rate(139.0),
+        StartRate(139.0),
         "https://github.com/flux-framework/flux-core/issues/6690",
         "throughput.py, March 2025: 2,048 and 4,096 jobs, execution simulated; 67 jobs/s with 8,192, before its fixes",
         131.3,
@@ -196,7 +196,7 @@ MODELS: Final = (
     ),
     CostModel(
         "flux-exec-2022",
-        Rate(65.4),
+        StartRate(65.4),
         "https://github.com/flux-framework/flux-core/issues/4365",
         "throughput.py -x, June 2022: 256 real jobs on one node of 48 cores, without CPU affinity; 8.3 jobs/s with it",
         8.3,
@@ -204,7 +204,7 @@ MODELS: Final = (
     ),
     CostModel(
         "flux-frontier-2025",
-        Rate(700.0),
+        StartRate(700.0),
         "https://arxiv.org/abs/2509.20819",
         "RADICAL-Pilot with Flux on Frontier: over 700 tasks/s with one instance, up to 930 with several",
         700.0,
@@ -220,7 +220,7 @@ def find(text: str, where: str = "cost") -> CostModel:
     Errors: UsageError for a name that does not exist, and for an end of a model without a range.
 
     >>> find("flux-core-2025:low").cost
-    Rate(per_s=131.3)
+    StartRate(per_s=131.3)
     """
     name, _, end = text.partition(":")
     names = [model.name for model in MODELS]
@@ -234,4 +234,4 @@ def find(text: str, where: str = "cost") -> CostModel:
     if rate is None:
         hint = "low and high are the ends of its range" if model.low is not None else "it has no range: give the name alone"
         raise UsageError(f"cost model {name}: no {end!r:.80}", where=where, hint=hint)
-    return CostModel(text, Rate(rate), model.source, model.valid, model.low, model.high)
+    return CostModel(text, StartRate(rate), model.source, model.valid, model.low, model.high)

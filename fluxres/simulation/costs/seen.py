@@ -29,7 +29,7 @@ ALIKE: Final = 1e-3
 
 
 @dataclass(frozen=True)
-class Seen:
+class FitBounds:
     """Bounds of a fit.
 
     Args:
@@ -65,7 +65,7 @@ class Seen:
     def __str__(self) -> str:
         """The form that `parse` accepts.
 
-        >>> str(Seen(queued=40, quantities=("size", "units"), starts=frozenset({(256, 1)})))
+        >>> str(FitBounds(queued=40, quantities=("size", "units"), starts=frozenset({(256, 1)})))
         'queued:40;size/units:256/1'
         """
         parts = [f"{name}:{getattr(self, name)}" for name in COUNTS if getattr(self, name) >= 0]
@@ -75,7 +75,7 @@ class Seen:
         return ";".join(parts)
 
 
-def parse(text: str, where: str = "cost") -> Seen:
+def parse(text: str, where: str = "cost") -> FitBounds:
     """Bounds as text.
 
     Errors: UsageError.
@@ -99,7 +99,7 @@ def parse(text: str, where: str = "cost") -> Seen:
     except ValueError:
         hint = "write it as a measured run prints it, such as queued:40;size/units:256/1+32/1"
         raise UsageError(f"expected what a fit saw, got {text!r:.80}", where=where, hint=hint) from None
-    return Seen(**counts, quantities=quantities, starts=starts)
+    return FitBounds(**counts, quantities=quantities, starts=starts)
 
 
 class Sights:
@@ -130,19 +130,19 @@ class Sights:
         found = {name for name, own in zip(("", "size", "units", "pools", "pools"), part.tolist(), strict=True) if own > ALIKE}
         return tuple(name for name in QUANTITIES if name in found)
 
-    def seen(self, *, is_considered: bool, is_queued: bool) -> Seen | None:
+    def seen(self, *, is_considered: bool, is_queued: bool) -> FitBounds | None:
         """The bounds of a fit with or without terms for the two counts; None if it has none."""
         quantities = self.not_identified()
         at = [list(QUANTITIES).index(name) for name in quantities]
         own = dict.fromkeys(tuple(start[each] for each in at) for start in self._starts)
         starts = frozenset(list(own)[: limits.FIT_STARTS_LISTED_MAX])
-        found = Seen(
+        found = FitBounds(
             self._most["considered"] if is_considered else -1,
             self._most["queued"] if is_queued else -1,
             quantities,
             starts if quantities else frozenset(),
         )
-        return None if found == Seen() else found
+        return None if found == FitBounds() else found
 
 
 def _columns(size: int, units: int, pools: int) -> Iterator[float]:

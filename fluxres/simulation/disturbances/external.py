@@ -44,7 +44,7 @@ ACTIONS: Final = (*STATES, *ON_JOBS, RESERVE)
 ON_FAILURE: Final = ("fail", "requeue")
 
 
-class Booking(NamedTuple):
+class AdvanceReservation(NamedTuple):
     """An advance reservation: of a number of units of the machine, or of pools; times in ticks."""
 
     wanted: int | str
@@ -64,7 +64,7 @@ class ExternalEvent(NamedTuple):
 
     at: int
     action: str
-    target: str | int | Booking
+    target: str | int | AdvanceReservation
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class External:
 
     def _reserve(self, event: ExternalEvent) -> None:
         booking, instance = event.target, self.simulation.instance
-        assert isinstance(booking, Booking)
+        assert isinstance(booking, AdvanceReservation)
         units = isinstance(booking.wanted, int)
         try:
             instance.reserve(
@@ -173,7 +173,7 @@ class External:
             self.notes[f"reservation {booking.name or booking.wanted}: {error.message}"] += 1
 
     def _on_job(self, event: ExternalEvent) -> None:
-        assert not isinstance(event.target, Booking)
+        assert not isinstance(event.target, AdvanceReservation)
         if not self.simulation.has_submitted(event.target):
             first = self._unknown.setdefault(event.action, event.target)
             self.notes[f"{event.action}: no job with this id had been submitted (the first was {first})"] += 1
@@ -205,7 +205,7 @@ class External:
 def _check(graph: ResourceGraph, event: ExternalEvent) -> None:
     if event.action not in ACTIONS:
         raise UsageError(f"expected {', '.join(ACTIONS)}, got {event.action!r:.80}", where="external events")
-    booking = event.target if isinstance(event.target, Booking) else None
+    booking = event.target if isinstance(event.target, AdvanceReservation) else None
     if booking is not None and booking.start <= event.at:
         raise UsageError(
             f"a reservation at {seconds(booking.start)} s is made at {seconds(event.at)} s",
@@ -276,7 +276,7 @@ def _event(entry: object, place: Place) -> ExternalEvent:
     return ExternalEvent(at, action, spot.text(target))
 
 
-def _booking(given: Mapping[str, Any], place: Place) -> Booking:
+def _booking(given: Mapping[str, Any], place: Place) -> AdvanceReservation:
     wanted, spot = given[RESERVE], place.at(RESERVE)
     for name in ("start", "duration"):
         if name not in given:
@@ -286,7 +286,7 @@ def _booking(given: Mapping[str, Any], place: Place) -> Booking:
     start, length = (_time(given[name], place.at(name)) for name in ("start", "duration"))
     if length < 1:
         raise place.at("duration").expected("a time above 0", given["duration"])
-    return Booking(wanted, start, length, place.at("name").text(given["name"]) if "name" in given else None)
+    return AdvanceReservation(wanted, start, length, place.at("name").text(given["name"]) if "name" in given else None)
 
 
 def _time(given: object, place: Place) -> int:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Failures:
+class PoolFailures:
     """Failures of all pools of a type, without end.
 
     Each pool has a random sequence of its own, which depends on nothing but the seed and its path: the same pools fail at the
@@ -36,7 +36,7 @@ class Failures:
         each: type of the pools that fail.
 
     >>> from fluxres.simulation.machine import of_shape
-    >>> events = Failures(3600.0, 60.0, each="node", seed=1).events(of_shape("node=2").structure)
+    >>> events = PoolFailures(3600.0, 60.0, each="node", seed=1).events(of_shape("node=2").structure)
     >>> [(event.action, event.target) for _, event in zip(range(3), events)]
     [('down', '/cluster/node0'), ('up', '/cluster/node0'), ('down', '/cluster/node1')]
     """
@@ -90,13 +90,13 @@ class Failures:
         return max(round(own.weibullvariate(mean_s / gamma(1.0 + 1.0 / shape), shape) * TICKS_PER_S), 1)
 
 
-def parse(text: str, seed: int = 0) -> Failures:
+def parse(text: str, seed: int = 0) -> PoolFailures:
     """Failures from a command line: ``mtbf=30d,mttr=4h``, optionally with shape, repair_shape and each.
 
     Errors: UsageError.
 
     >>> parse("mtbf=30d,mttr=4h,shape=0.7", seed=3)
-    Failures(mtbf_s=2592000.0, mttr_s=14400.0, shape=0.7, repair_shape=1.0, each='node', seed=3)
+    PoolFailures(mtbf_s=2592000.0, mttr_s=14400.0, shape=0.7, repair_shape=1.0, each='node', seed=3)
     """
-    known = parameters.of(Failures, without=("seed",))
-    return Failures(**parameters.read(text, known, "failures"), seed=seed)
+    known = parameters.of(PoolFailures, without=("seed",))
+    return PoolFailures(**parameters.read(text, known, "failures"), seed=seed)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from fluxres.clock import seconds
+from fluxres.errors import UsageError
+from fluxres.simulation.energy import node_power, power_cap, power_saving
 from fluxres.simulation.energy.node_power import MICROWATTS, PER_STATE, NodePower
 from fluxres.simulation.energy.power_cap import PowerCap
 from fluxres.simulation.energy.power_saving import ALWAYS_ON, PowerSaving
@@ -13,6 +15,9 @@ from fluxres.simulation.schedule import PICOJOULES
 
 if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
+
+NOT_COUNTED: Final = "none"
+"""In the place of an `Energy`: what nodes draw is not counted, also if their properties say it."""
 
 CATEGORIES: Final = ("computing", "idle", "sleeping", "switching_on", "switching_off", "unavailable")
 """What a node may be doing, in Batsim's words."""
@@ -30,6 +35,27 @@ class Energy:
     node: NodePower | None = None
     saving: PowerSaving = ALWAYS_ON
     cap: PowerCap | None = None
+
+
+def of_options(node: str | None, saving: str | None, cap: str | None) -> Energy | Literal["none"] | None:
+    """The settings of a command line; None if it says nothing.
+
+    Errors: UsageError.
+
+    >>> of_options("none", None, None), of_options(None, None, None)
+    ('none', None)
+    """
+    if node is saving is cap is None:
+        return None
+    if node == "none":
+        if saving is not None or cap is not None:
+            raise UsageError("--energy none counts nothing", hint="leave out --power-saving and --power-cap, or --energy none")
+        return "none"
+    return Energy(
+        None if node is None else node_power.parse(node),
+        ALWAYS_ON if saving is None else power_saving.parse(saving),
+        None if cap is None else power_cap.parse(cap),
+    )
 
 
 def is_known(structure: Structure) -> bool:

@@ -5,7 +5,7 @@ What nodes may not draw is reserved on it, so every policy keeps the cap as it k
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 from msgspec import structs
@@ -16,7 +16,7 @@ from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import DRAW, Kind, KindTable, properties_tuple
 from fluxres.graph.recipe import NO_RANK
 from fluxres.graph.structure import COLUMNS, Structure
-from fluxres.simulation.energy.energy import Energy, is_known
+from fluxres.simulation.energy.energy import NOT_COUNTED, Energy, is_known
 from fluxres.simulation.energy.fleet import Fleet
 from fluxres.simulation.energy.node_power import MICROWATTS
 from fluxres.simulation.machine import Machine
@@ -34,15 +34,15 @@ _MICRO: Final = MICROWATTS // 1000
 """Microwatts per unit of the feed."""
 
 
-def with_fleet(machine: Machine, settings: Energy | None) -> tuple[Machine, Fleet | None]:
+def with_fleet(machine: Machine, settings: Energy | Literal["none"] | None) -> tuple[Machine, Fleet | None]:
     """The machine of a simulation, with a feed if there is a power cap; and its nodes, if it is known what they draw.
 
     Args:
-        settings: None: what nodes have as properties, if they have.
+        settings: None: what nodes have as properties, if they have; "none": nothing.
 
     Errors: those of `Fleet`; UsageError for a cap that cannot be kept.
     """
-    if settings is None and not is_known(machine.graph.structure):
+    if settings == NOT_COUNTED or (settings is None and not is_known(machine.graph.structure)):
         return machine, None
     fleet = Fleet(machine, settings if settings is not None else Energy())
     if fleet.cap is not None:

@@ -25,7 +25,7 @@ from fluxres.simulation.disturbances.external import STATES
 from fluxres.simulation.energy import node_power
 from fluxres.simulation.energy.energy import CATEGORIES, Energy, EnergyUse
 from fluxres.simulation.energy.node_power import MICROWATTS
-from fluxres.simulation.energy.power_saving import Rate
+from fluxres.simulation.energy.power_saving import MinuteLimit
 from fluxres.simulation.metrics import Averages
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class Fleet:
         self._made = 0
         self._held: dict[int, _Held] = {}
         self._sharers: dict[int, set[_Held]] = {}
-        self._suspends, self._resumes = Rate(self.saving.suspend_rate), Rate(self.saving.resume_rate)
+        self._suspends, self._resumes = MinuteLimit(self.saving.suspend_rate), MinuteLimit(self.saving.resume_rate)
         self._next = FOREVER
         """No node is switched off before this moment."""
         self._now = 0

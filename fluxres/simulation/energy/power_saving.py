@@ -57,13 +57,13 @@ ALWAYS_ON: Final = PowerSaving()
 """Nodes are never switched off."""
 
 
-class Rate:
+class MinuteLimit:
     """Moments for something that may happen a number of times in any minute.
 
     Args:
         per_minute: 0 for any number.
 
-    >>> rate = Rate(2)
+    >>> rate = MinuteLimit(2)
     >>> [rate.take(0) // 1_000_000 for _ in range(5)]
     [0, 0, 60, 60, 120]
     """

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from fluxres.clock import FOREVER
 from fluxres.instance.states import State
 from fluxres.simulation.nesting import periodic
-from fluxres.simulation.nesting.sites import Child
+from fluxres.simulation.nesting.sites import ChildPayload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fluxres.simulation.nesting.sites import Site
 
 
-class Move(NamedTuple):
+class JobMove(NamedTuple):
     """A waiting job that goes from one instance to another."""
 
     job: Job
@@ -64,7 +64,7 @@ class Family:
         """The number of instances that wait for resources of their parent, which has decided."""
         if not self.awaited or self.parent.pass_at < FOREVER:
             return 0
-        return sum(isinstance(job.payload, Child) for job in self.parent.instance.queue)
+        return sum(isinstance(job.payload, ChildPayload) for job in self.parent.instance.queue)
 
 
 class Balance:
@@ -75,11 +75,11 @@ class Balance:
     period_s: float | None = None
     """How often `deal` is called; None for never."""
 
-    def move(self, family: Family, now: int) -> Move | None:
+    def move(self, family: Family, now: int) -> JobMove | None:
         """The next job to move after an event; called again until there is none."""
         return None
 
-    def deal(self, family: Family) -> list[Move]:
+    def deal(self, family: Family) -> list[JobMove]:
         """The jobs to move at the end of a period."""
         return []
 
@@ -93,7 +93,7 @@ class Steal(Balance):
     name = "steal"
     is_needed = True
 
-    def move(self, family: Family, now: int) -> Move | None:
+    def move(self, family: Family, now: int) -> JobMove | None:
         # One that decides at this moment is asked afterwards: it may start the job itself.
         victims = [site for site in family.sites if len(site.instance.queue) and site.pass_at != now]
         if not victims:
@@ -104,7 +104,7 @@ class Steal(Balance):
             for victim in victims:
                 for job in reversed(list(_movable(victim))):
                     if thief.instance.has_room(thief.request(job.payload)):
-                        return Move(job, victim, thief)
+                        return JobMove(job, victim, thief)
         return None
 
 
@@ -117,7 +117,7 @@ class Redeal(Balance):
     def __init__(self, period_s: float) -> None:
         self.period_s = period_s
 
-    def deal(self, family: Family) -> list[Move]:
+    def deal(self, family: Family) -> list[JobMove]:
         sites = [site for site in family.sites if not site.is_ending]
         waiting = [(job, site) for site in sites for job in _movable(site)]
         waiting.sort(key=lambda each: (each[0].payload.submit, each[1].place))
@@ -129,7 +129,7 @@ class Redeal(Balance):
             target = min(fitting, key=lambda site: (load[site] / site.instance.inventory.size, site.place))
             load[target] += job.size
             if target is not source:
-                found.append(Move(job, source, target))
+                found.append(JobMove(job, source, target))
         return found
 
 

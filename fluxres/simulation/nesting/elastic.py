@@ -39,7 +39,7 @@ class Elastic:
         return max(min(target - size(site), free), 0)
 
 
-class Demand(Elastic):
+class OnDemand(Elastic):
     """After each event: an instance in which no job waits returns what is idle; one in which jobs wait gets what they lack.
 
     It gets enough for as many of them, in its order, as the parent has units for, and nothing if that is not enough for one.
@@ -61,7 +61,7 @@ class Demand(Elastic):
         return max(found, 0)
 
 
-class Share(Elastic):
+class Proportional(Elastic):
     """Every period: all units, in proportion to the units of the jobs that run or wait in each instance, and at least one."""
 
     name = "share"
@@ -115,4 +115,4 @@ def parse(text: str) -> Elastic:
     >>> parse("share:60").period_s, parse("demand").name
     (60.0, 'demand')
     """
-    return periodic.parse(text, "elastic", {"none": Elastic, "demand": Demand}, Share.name, Share)
+    return periodic.parse(text, "elastic", {"none": Elastic, "demand": OnDemand}, Proportional.name, Proportional)

@@ -16,7 +16,7 @@ from fluxres.clock import FOREVER, ticks
 from fluxres.errors import InsufficientResources, UsageError
 from fluxres.instance.states import State
 from fluxres.simulation.nesting.processor import DECISION, EVENT, INGEST, MESSAGE, SPAWN, START
-from fluxres.simulation.nesting.slots import Slots, Start
+from fluxres.simulation.nesting.slots import Slots, SlotStart
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ READY: Final = 12
 """Kinds of events beside those in `simulator`: a task is complete, a start has ended, a job is at its limit, its nodes are on."""
 
 
-class Moment(Protocol):
+class RunClock(Protocol):
     """The clock of a run."""
 
     now: int
@@ -51,7 +51,7 @@ class Run(Protocol):
     @property
     def machine(self) -> Machine: ...
     @property
-    def clock(self) -> Moment: ...
+    def clock(self) -> RunClock: ...
     @property
     def events(self) -> EventQueue: ...
 
@@ -67,7 +67,7 @@ class Run(Protocol):
     def site_of(self, job: Job) -> Site: ...
 
 
-class Launch(Start):
+class JobLaunch(SlotStart):
     """The start of a job.
 
     Args:
@@ -86,7 +86,7 @@ class Launch(Start):
         """When its nodes are on."""
 
 
-class Served(NamedTuple):
+class TaskEnd(NamedTuple):
     """The end of a task."""
 
     site: Site
@@ -109,7 +109,7 @@ class Processors:
             raise UsageError(
                 "starts per node: the machine has no nodes", where="hierarchy", hint="give a machine such as node=100"
             )
-        self.launches: dict[Job, Launch] = {}
+        self.launches: dict[Job, JobLaunch] = {}
         """Of jobs that have resources and do not run yet, or whose instance has not begun."""
         self.ended: dict[Job, int] = {}
         """When jobs ended whose end their instance has not processed yet."""
@@ -146,9 +146,9 @@ class Processors:
             length, what = self.simulator.decide(site)
         processor.spent[kind] += length
         site.busy_ticks += length
-        self.push(self.simulator.clock.now + length, SERVED, Served(site, kind, what))
+        self.push(self.simulator.clock.now + length, SERVED, TaskEnd(site, kind, what))
 
-    def complete(self, served: Served) -> None:
+    def complete(self, served: TaskEnd) -> None:
         """End a task, and begin the next one."""
         site, kind, what = served
         if not site.instance.is_closed:
@@ -175,7 +175,7 @@ class Processors:
 
     def begin(self, site: Site, job: Job, spent: int) -> None:
         """Follow a job from the decision that starts it, which takes some time.  Its resources stay its own until it runs."""
-        self.launches[job] = Launch(job, site, [], -1)
+        self.launches[job] = JobLaunch(job, site, [], -1)
         assert site.processor is not None
         self._hold(site, job, self.simulator.clock.now + spent + site.processor.lengths[START] + job.planned)
 
@@ -205,7 +205,7 @@ class Processors:
         else:
             self.ready(launch)
 
-    def ready(self, launch: Launch) -> None:
+    def ready(self, launch: JobLaunch) -> None:
         """A job has been started and its nodes are on: it asks for its slots."""
         if launch.is_over:
             return
@@ -217,13 +217,13 @@ class Processors:
         if self.slots.take(launch):
             self._granted(launch)
 
-    def _granted(self, launch: Launch) -> None:
+    def _granted(self, launch: JobLaunch) -> None:
         site = launch.site
         site.slot_wait_ticks += self.simulator.clock.now - launch.since
         assert site.processor is not None
         self.push(self.simulator.clock.now + site.processor.launch, LAUNCHED, launch)
 
-    def launched(self, launch: Launch) -> None:
+    def launched(self, launch: JobLaunch) -> None:
         """A job is on its nodes: it runs, or its instance boots."""
         if launch.is_over:
             return
@@ -242,7 +242,7 @@ class Processors:
         launch.is_over = True
         if self.slots is not None and launch.nodes:
             for each in self.slots.give_back(launch):
-                if isinstance(each, Launch):
+                if isinstance(each, JobLaunch):
                     self._granted(each)
 
     def _nodes_of(self, site: Site, job: Job) -> list[str]:

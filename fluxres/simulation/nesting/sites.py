@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fluxres.syntax.jobspec import Request
 
 
-class Child(NamedTuple):
+class ChildPayload(NamedTuple):
     """The payload of a job that holds the resources of an instance: the instance's level, and its number in that level."""
 
     level: int
@@ -127,7 +127,7 @@ class Site:
         number: int,
         instance: Instance,
         machine: Machine,
-        what: Child,
+        what: ChildPayload,
         feed: Iterator[Submission],
         ahead: int,
         begin: int,

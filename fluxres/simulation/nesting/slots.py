@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Hashable, Sequence
 
 
-class Start:
+class SlotStart:
     """A start that has or waits for slots.
 
     Args:
@@ -31,7 +31,7 @@ class Slots:
     Args:
         each: slots of each node.
 
-    >>> slots, first, second = Slots(1), Start("ab"), Start("bc")
+    >>> slots, first, second = Slots(1), SlotStart("ab"), SlotStart("bc")
     >>> slots.take(first), slots.take(second), slots.give_back(first) == [second]
     (True, False, True)
     """
@@ -39,9 +39,9 @@ class Slots:
     def __init__(self, each: int) -> None:
         self.each = each
         self._used: dict[Hashable, int] = {}
-        self._waiting: dict[Hashable, deque[Start]] = {}
+        self._waiting: dict[Hashable, deque[SlotStart]] = {}
 
-    def take(self, start: Start) -> bool:
+    def take(self, start: SlotStart) -> bool:
         """Whether a start has all its slots now; otherwise it waits for them."""
         for node in start.nodes:
             if self._used.get(node, 0) < self.each:
@@ -51,7 +51,7 @@ class Slots:
                 start.lacking += 1
         return not start.lacking
 
-    def give_back(self, start: Start) -> list[Start]:
+    def give_back(self, start: SlotStart) -> list[SlotStart]:
         """Free the slots that a start has, or stop waiting for them; returns the starts that have all their slots now."""
         found = []
         for node in start.nodes:

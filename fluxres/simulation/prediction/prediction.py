@@ -14,7 +14,7 @@ from fluxres.clock import FOREVER, TICKS_PER_S, seconds
 from fluxres.errors import LimitExceeded
 from fluxres.instance.job import Job
 from fluxres.simulation.prediction.correctors import Corrector, Doubling, Increments, ToLimit
-from fluxres.simulation.prediction.predictors import Average, Categories, Perfect, Predictor, Requested, Tsafrir, UsedFraction
+from fluxres.simulation.prediction.predictors import Average, Categories, Perfect, Predictor, RequestedTime, Tsafrir, UsedFraction
 from fluxres.simulation.schedule import Finished
 from fluxres.simulation.workload.workload import Submission
 from fluxres.syntax.registry import Registry, Reported
@@ -22,7 +22,7 @@ from fluxres.syntax.registry import Registry, Reported
 PREDICTORS: Final[Registry[Predictor]] = Registry(
     "predictor",
     {
-        "requested": Requested,
+        "requested": RequestedTime,
         "perfect": Perfect,
         "tsafrir": Tsafrir,
         "average": Average,

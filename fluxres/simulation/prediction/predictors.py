@@ -39,7 +39,7 @@ class Predictor(ABC):
         """
 
 
-class Requested(Predictor):
+class RequestedTime(Predictor):
     """The limit of the job."""
 
     def predict(self, job: Submission) -> int:

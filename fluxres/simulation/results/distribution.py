@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.clock import TICKS_PER_S
-from fluxres.simulation.metrics import BOUND_S, Numbers, Owner, Series
+from fluxres.simulation.metrics import BOUND_S, JobOwner, Numbers, Series
 
 PERCENTILES: Final = {"median": 50.0, "p90": 90.0, "p99": 99.0}
 USERS_MAX: Final = 50
@@ -28,7 +28,7 @@ class Trim(NamedTuple):
     drain: float = 0.0
 
 
-class Jobs(NamedTuple):
+class JobColumns(NamedTuple):
     """The jobs of a run that count, as columns in ticks; those that never ran are left out.
 
     Args:
@@ -41,7 +41,7 @@ class Jobs(NamedTuple):
     start: Numbers
     end: Numbers
     size: Numbers
-    owners: list[Owner]
+    owners: list[JobOwner]
     owner: Numbers
     begin: int
     last: int
@@ -64,7 +64,7 @@ class Jobs(NamedTuple):
         return found
 
 
-def counted(series: Series, trim: Trim = Trim()) -> Jobs:  # noqa: B008  # immutable
+def counted(series: Series, trim: Trim = Trim()) -> JobColumns:  # noqa: B008  # immutable
     """The jobs that count.  Cost O(n log n)."""
     submit, start, end, size = series.columns()
     order = np.argsort(submit, kind="stable")
@@ -78,10 +78,10 @@ def counted(series: Series, trim: Trim = Trim()) -> Jobs:  # noqa: B008  # immut
         begin, last = int(submit.min(initial=0 if not len(submit) else submit[0])), int(end[ran].max(initial=0))
     else:
         begin, last = int(submit[inside[0]]), int(submit[inside[-1]])
-    return Jobs(submit[kept], start[kept], end[kept], size[kept], owners, owner[kept], begin, last, held)
+    return JobColumns(submit[kept], start[kept], end[kept], size[kept], owners, owner[kept], begin, last, held)
 
 
-def percentiles(jobs: Jobs) -> dict[str, float | None]:
+def percentiles(jobs: JobColumns) -> dict[str, float | None]:
     """Of waits and bounded slowdowns, by the name of the metric; None without jobs."""
     columns = {"wait_s": jobs.wait_s, "bounded_slowdown": jobs.slowdown}
     return {
@@ -91,7 +91,7 @@ def percentiles(jobs: Jobs) -> dict[str, float | None]:
     }
 
 
-def trimmed(jobs: Jobs, units: int) -> dict[str, float | None]:
+def trimmed(jobs: JobColumns, units: int) -> dict[str, float | None]:
     """Means and maxima of the jobs that count, and the utilisation and throughput of their window."""
     if not len(jobs):
         return {}
@@ -114,7 +114,7 @@ def trimmed(jobs: Jobs, units: int) -> dict[str, float | None]:
     }
 
 
-def offered_load(jobs: Jobs, units: int) -> float | None:
+def offered_load(jobs: JobColumns, units: int) -> float | None:
     """Size times run time of the jobs, as a fraction of the machine from the first to the last submission."""
     if len(jobs) < 2:
         return None
@@ -126,7 +126,7 @@ def offered_load(jobs: Jobs, units: int) -> float | None:
 # -- classes -----------------------------------------------------------------------------------------------------------
 
 
-def classes(jobs: Jobs) -> Iterator[dict[str, Any]]:
+def classes(jobs: JobColumns) -> Iterator[dict[str, Any]]:
     """Figures by class: of size (up to a power of two), of run time, of user, account, QOS, partition and queue."""
     powers = np.ceil(np.log2(np.maximum(jobs.size, 1))).astype(int)
     for power in np.unique(powers).tolist():
@@ -137,11 +137,11 @@ def classes(jobs: Jobs) -> Iterator[dict[str, Any]]:
     texts = [*(name for _, name in _LENGTHS), "over 24 h"]
     for at in np.unique(lengths).tolist():
         yield _of("run time", texts[at], jobs, lengths == at)
-    for kind in Owner._fields:
+    for kind in JobOwner._fields:
         yield from _by_owner(kind, jobs)
 
 
-def _by_owner(kind: str, jobs: Jobs) -> Iterator[dict[str, Any]]:
+def _by_owner(kind: str, jobs: JobColumns) -> Iterator[dict[str, Any]]:
     found: dict[str | None, int] = {}
     of_owner = [found.setdefault(getattr(owner, kind), len(found)) for owner in jobs.owners]
     if len(found) < 2:
@@ -155,7 +155,7 @@ def _by_owner(kind: str, jobs: Jobs) -> Iterator[dict[str, Any]]:
         yield _of(kind, "others", jobs, ~np.isin(index, most))
 
 
-def _of(kind: str, name: str, jobs: Jobs, chosen: NDArray[np.bool_]) -> dict[str, Any]:
+def _of(kind: str, name: str, jobs: JobColumns, chosen: NDArray[np.bool_]) -> dict[str, Any]:
     wait, slowdown = jobs.wait_s[chosen], jobs.slowdown[chosen]
     return {
         "kind": kind,

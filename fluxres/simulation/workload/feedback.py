@@ -25,7 +25,7 @@ GAP_S: Final = 1200.0
 """The time between two submissions of a user above which a new session begins."""
 
 
-class Following(NamedTuple):
+class Preceding(NamedTuple):
     """What a job waits for before it is submitted.
 
     Args:
@@ -37,9 +37,9 @@ class Following(NamedTuple):
     think: int
 
 
-def by_think_times(jobs: Sequence[Submission], notes: Counter[str]) -> dict[int, Following]:
+def by_think_times(jobs: Sequence[Submission], notes: Counter[str]) -> dict[int, Preceding]:
     """By place of a job, the preceding job and the think time that the workload names."""
-    found: dict[int, Following] = {}
+    found: dict[int, Preceding] = {}
     places: dict[str, int] = {}
     for at, job in enumerate(jobs):
         if job.previous is not None:
@@ -47,12 +47,12 @@ def by_think_times(jobs: Sequence[Submission], notes: Counter[str]) -> dict[int,
             if place is None:
                 notes["preceding jobs that are not in the workload before"] += 1
             else:
-                found[at] = Following((place,), job.think)
+                found[at] = Preceding((place,), job.think)
         places[str(job.id)] = at
     return found
 
 
-def by_sessions(jobs: Sequence[Submission], gap: int, notes: Counter[str]) -> dict[int, Following]:
+def by_sessions(jobs: Sequence[Submission], gap: int, notes: Counter[str]) -> dict[int, Preceding]:
     """By place of a job, the jobs that it seems to follow.
 
     The submissions of a user that follow each other within `gap` are a session.  In a session, a job that is submitted before the
@@ -66,7 +66,7 @@ def by_sessions(jobs: Sequence[Submission], gap: int, notes: Counter[str]) -> di
     by_user: defaultdict[str | None, list[int]] = defaultdict(list)
     for at, job in enumerate(jobs):
         by_user[job.user].append(at)
-    found: dict[int, Following] = {}
+    found: dict[int, Preceding] = {}
     for places in by_user.values():
         batches: list[list[int]] = []
         over: list[tuple[int, int]] = []
@@ -83,7 +83,7 @@ def by_sessions(jobs: Sequence[Submission], gap: int, notes: Counter[str]) -> di
                 batches.append([at])
                 last = max((each for each in over if each[0] <= submit), default=None)
             if last is not None:
-                found[at] = Following(tuple(batches[last[1]]), submit - last[0])
+                found[at] = Preceding(tuple(batches[last[1]]), submit - last[0])
     return found
 
 

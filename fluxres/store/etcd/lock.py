@@ -20,7 +20,7 @@ import msgspec
 
 from fluxres import limits
 from fluxres.clock import Clock, monotonic_ns, sleep
-from fluxres.errors import StoreBusy, StoreError, UsageError
+from fluxres.errors import StoreBusy, StoreError, StoreUnreachable, UsageError
 from fluxres.store.etcd import wire
 from fluxres.store.etcd.client import Client
 from fluxres.store.etcd.keys import Keys, end
@@ -188,7 +188,7 @@ class EtcdLock:
             own, before = found.one(3), found.one(2)
             if own is None:
                 said = "the place in the queue of writers was lost: the server was not reached in time"
-                raise StoreError(said, where=self._client.url, hint="try again")
+                raise StoreUnreachable(said, where=self._client.url, hint="try again")
             if not made_at:
                 made_at = own.create_revision
                 continue

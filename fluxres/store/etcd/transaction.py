@@ -18,7 +18,7 @@ import msgspec
 
 from fluxres import limits
 from fluxres.clock import monotonic_ns
-from fluxres.errors import InDoubt, StoreConflict, StoreError
+from fluxres.errors import InDoubt, StoreConflict, StoreUnreachable
 from fluxres.store.etcd import wire
 from fluxres.store.etcd.client import Client, in_doubt
 from fluxres.store.etcd.keys import Keys, end
@@ -259,13 +259,13 @@ def _pending(value: bytes) -> list[int]:
         return []
 
 
-def lost(url: str) -> StoreError:
+def lost(url: str) -> StoreUnreachable:
     """The error of a writer that does not have the lock any more."""
     said = (
         f"the lock of this store was lost: this process was paused, or did not reach the server, for more than "
         f"{limits.ETCD_LEASE_SECONDS} s; nothing was changed"
     )
-    return StoreError(said, where=url, hint="try again")
+    return StoreUnreachable(said, where=url, hint="try again")
 
 
 def _lots(puts: dict[bytes, bytes]) -> Iterator[list[bytes]]:

@@ -37,6 +37,8 @@ class Job(molded.Job):
     pinned: int | None = None
     first: int = 0
     """The size at which it started, before any change."""
+    place: int = 0
+    """Of its end among those of a moment: that of its last change."""
 
     def done(self, at: int) -> Fraction:
         stops = [*(moment for moment, _, _ in self.steps[1:]), at]
@@ -73,6 +75,7 @@ class Oracle(molded.Oracle):
         assert isinstance(job, Job)
         if job.is_malleable:
             job.steps, job.size, job.first = [(self.now, self.now, size)], size, size
+        job.place = self.starts
         super().begin(job, size, units)
 
     def start(self, job: molded.Job) -> bool:
@@ -119,6 +122,7 @@ class Oracle(molded.Oracle):
             kept = sorted(job.units)
             job.units = frozenset(kept[:size] if size <= len(kept) else [*kept, *free[: size - len(kept)]])
         job.size = size
+        job.place = self.starts
         heappush(self.events, (job.end, END, self.starts, job))
         self.starts += 1
 
@@ -215,7 +219,7 @@ class Oracle(molded.Oracle):
             heappush(self.events, (job.submit, SUBMIT, job.number, job))
         ends = {}
         while self.events:
-            self.now, kind, _, job = heappop(self.events)
+            self.now, kind, place, job = heappop(self.events)
             if kind == SUBMIT:
                 self.queue.append(job)
                 self.make_pass(job, has_ended=False)
@@ -223,7 +227,7 @@ class Oracle(molded.Oracle):
                 if not self.is_due():
                     continue
                 self.make_pass(None, has_ended=False)
-            elif job not in self.running or job.end != self.now:
+            elif job not in self.running or place != job.place:
                 continue
             else:
                 ends[job.number] = (job.start, self.now, job.size, job.units)

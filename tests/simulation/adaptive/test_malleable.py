@@ -22,10 +22,10 @@ from fluxres.simulation import Hierarchy, Submission, simulate
 from fluxres.simulation.adaptive import malleable
 from fluxres.simulation.adaptive.adaptive import Adaptive
 from fluxres.simulation.adaptive.malleable import Progress
-from fluxres.simulation.adaptive.speedup import Linear
+from fluxres.simulation.adaptive.speedup import Linear, Table
 from fluxres.simulation.costs.cost import Fitted
 from fluxres.simulation.disturbances.attempts import Checkpoint
-from fluxres.simulation.disturbances.external import Booking, Disturbances, ExternalEvent
+from fluxres.simulation.disturbances.external import AdvanceReservation, Disturbances, ExternalEvent
 from fluxres.simulation.machine import of_number, of_shape
 from fluxres.simulation.metrics import Series
 from fluxres.simulation.schedule import Finished
@@ -163,7 +163,7 @@ def test_a_failure_interrupts_it_like_any_job(machine: Any, inventory: str) -> N
 
 @ON_EACH
 def test_an_advance_reservation_is_kept_free(machine: Any, inventory: str) -> None:
-    events = [ExternalEvent(0, "reserve", Booking(4, 50 * S, 100 * S))]
+    events = [ExternalEvent(0, "reserve", AdvanceReservation(4, 50 * S, 100 * S))]
     jobs = [job(1, 1, 40, "2-8", 4, limit=40)]
     found = ran(jobs, machine, inventory=inventory, resize_policy="expand-idle", disturbances=Disturbances(events))
     assert found[1] == (1, 21, "completed", [(1, 8)])
@@ -178,6 +178,17 @@ def test_preempted_jobs_begin_anew() -> None:
     jobs = [job(1, 0, 80, "4-8", 8, qos="low"), rigid(2, 10, 10, 6, qos="high")]
     found = ran(jobs, resize_policy="expand-idle", accounting=site)
     assert found == {1: (20, 100, "completed", [(20, 8)]), 2: (10, 20, "completed", [(10, 6)])}
+
+
+def test_a_job_that_has_changed_ends_in_the_place_of_its_last_change_among_the_ends_of_a_moment() -> None:
+    flat = Adaptive(count.parse("1-2"), 2, Table(((1, Fraction(1)), (2, Fraction(1)))), True)
+    changed = Submission(1, 0, 10 * S, 20 * S, 2, adaptive=flat)  # at 2 s it shrinks to one unit, and still ends at 10 s
+    jobs = [changed, rigid(2, 1, 9, 2), rigid(3, 2, 20, 1), rigid(4, 3, 5, 1)]
+    kept = Kept()
+    simulate(jobs, "node=4", sinks=[kept], queue_policy="fcfs", resize_policy="shrink-to-start")
+    found = {one.id: (one.start / S, one.end / S, one.allocated()) for one in kept}
+    assert found == {1: (0, 10, "0"), 2: (1, 10, "2-3"), 3: (2, 22, "1"), 4: (10, 15, "2")}
+    assert [one.id for one in kept][:2] == [2, 1]
 
 
 def test_limits_of_the_accounting_hold_for_growth() -> None:

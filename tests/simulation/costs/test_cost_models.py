@@ -13,7 +13,7 @@ from fluxres.experiments.study import CostEntry
 from fluxres.simulation.costs import models
 from fluxres.simulation.costs.cost import parse
 from fluxres.simulation.costs.decision import Decision
-from fluxres.simulation.costs.models import MODELS, Matching, Rate
+from fluxres.simulation.costs.models import MODELS, Matching, StartRate
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.simulator import simulate
 from tests.bench import fluxion_costs
@@ -59,7 +59,7 @@ def test_what_a_decision_sees_of_the_load() -> None:
 def test_a_rate_is_the_throughput_of_an_instance_with_nothing_else_to_do() -> None:
     result = simulate([job(n, 0, 0, 1) for n in range(50)], of_shape("node=4"), cost=parse("flux-core-2021"), queue_policy="fcfs")
     assert result.metrics.throughput_per_s == pytest.approx(109.0, rel=0.01)
-    assert models.find("flux-core-2025:high").cost == Rate(147.0)
+    assert models.find("flux-core-2025:high").cost == StartRate(147.0)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from fluxres.simulation.energy.node_power import NodePower
 from fluxres.simulation.energy.power_cap import PowerCap
 from fluxres.simulation.machine import of_number, of_shape
 from fluxres.simulation.nesting.hierarchy import Hierarchy
-from fluxres.simulation.nesting.slots import Slots, Start
+from fluxres.simulation.nesting.slots import Slots, SlotStart
 from fluxres.simulation.prediction.prediction import Prediction
 from fluxres.simulation.simulator import EVENT_ORDERS, Result, simulate
 from fluxres.simulation.workload.workload import Submission, Workload
@@ -133,9 +133,9 @@ def test_a_node_starts_only_so_many_at_a_time() -> None:
 @given(st.lists(st.tuples(st.sets(st.integers(0, 4), min_size=1), st.integers(0, 9)), max_size=12), st.integers(1, 3))
 def test_slots_are_given_in_order_on_each_node(wanted: list[tuple[set[int], int]], each: int) -> None:
     # Of all starts that want a node and are not over, the first `each` have a slot on it.
-    slots, alive, running = Slots(each), list[Start](), set[Start]()
+    slots, alive, running = Slots(each), list[SlotStart](), set[SlotStart]()
     for nodes, drop in wanted:
-        start = Start(sorted(nodes))
+        start = SlotStart(sorted(nodes))
         alive.append(start)
         if slots.take(start):
             running.add(start)

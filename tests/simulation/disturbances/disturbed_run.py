@@ -10,7 +10,7 @@ from random import Random
 
 from fluxres.clock import TICKS_PER_S
 from fluxres.simulation.disturbances.attempts import NOTHING_SAVED, Checkpoint
-from fluxres.simulation.disturbances.external import Booking, Disturbances, ExternalEvent
+from fluxres.simulation.disturbances.external import AdvanceReservation, Disturbances, ExternalEvent
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.schedule import Finished
 from fluxres.simulation.simulator import Simulator
@@ -64,7 +64,7 @@ def external(event: tuple[int, str, object]) -> ExternalEvent:
     if action == "reserve":
         wanted, start, length = target
         named = wanted if isinstance(wanted, int) else ",".join(f"node{u}" for u in sorted(wanted))
-        return ExternalEvent(at * TICKS_PER_S, action, Booking(named, start * TICKS_PER_S, length * TICKS_PER_S))
+        return ExternalEvent(at * TICKS_PER_S, action, AdvanceReservation(named, start * TICKS_PER_S, length * TICKS_PER_S))
     return ExternalEvent(
         at * TICKS_PER_S, action, f"node{target}" if action in ("down", "up", "drain", "remove", "add") else target
     )

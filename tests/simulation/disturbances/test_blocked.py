@@ -11,7 +11,7 @@ from fluxres import limits
 from fluxres.clock import TICKS_PER_S
 from fluxres.experiments.gantt import Span, Units, blocked, gantt, rectangles
 from fluxres.simulation.disturbances.blocked import OUT_OF_SERVICE, RESERVED, Blocked
-from fluxres.simulation.disturbances.external import Booking, Disturbances, ExternalEvent
+from fluxres.simulation.disturbances.external import AdvanceReservation, Disturbances, ExternalEvent
 from fluxres.simulation.machine import Machine, of_shape
 from fluxres.simulation.simulator import Result, Simulator
 from fluxres.simulation.workload.workload import Submission
@@ -51,8 +51,8 @@ def test_units_out_of_service_are_those_of_each_second(seed: int) -> None:
 
 def test_reservations_are_there_with_their_names() -> None:
     events = [
-        ExternalEvent(0, "reserve", Booking(4, 10 * S, 5 * S, "class")),
-        ExternalEvent(1 * S, "reserve", Booking(1, 90 * S, S)),
+        ExternalEvent(0, "reserve", AdvanceReservation(4, 10 * S, 5 * S, "class")),
+        ExternalEvent(1 * S, "reserve", AdvanceReservation(1, 90 * S, S)),
     ]
     first, second = run(events).blocked
     assert first == Blocked(RESERVED, 10 * S, 15 * S, first.units, "class")

@@ -14,8 +14,8 @@ from fluxres.documents.source import Source
 from fluxres.errors import InputError, InsufficientResources, UnknownPool, UsageError
 from fluxres.instance import Instance, Queue, QueuePolicy
 from fluxres.simulation.disturbances import external
-from fluxres.simulation.disturbances.external import Booking, Disturbances, ExternalEvent
-from fluxres.simulation.disturbances.failures import Failures, parse
+from fluxres.simulation.disturbances.external import AdvanceReservation, Disturbances, ExternalEvent
+from fluxres.simulation.disturbances.failures import PoolFailures, parse
 from fluxres.simulation.energy.energy import Energy
 from fluxres.simulation.energy.node_power import NodePower
 from fluxres.simulation.energy.power_cap import PowerCap
@@ -79,7 +79,7 @@ def test_a_machine_that_grows_is_counted_as_it_is() -> None:
 @pytest.mark.parametrize("policy", ["fcfs", "easy", "easy-count", "easy-sjbf", "hybrid", "conservative"])
 @pytest.mark.parametrize("order", ["sequential", "batched"])
 def test_no_policy_starves_behind_a_reservation(machine: object, policy: str, order: str) -> None:
-    events = [ExternalEvent(0, "reserve", Booking(4, 50 * S, 50 * S))]
+    events = [ExternalEvent(0, "reserve", AdvanceReservation(4, 50 * S, 50 * S))]
     jobs = [_job(1, 200, 4, 1), _job(2, 60, 2, 1), _job(3, 40, 3, 1)]
     made = Disturbances(events)
     simulator = Simulator(Machine(machine), queue_policy=policy, event_order=order, disturbances=made)
@@ -99,7 +99,7 @@ def test_no_policy_starves_behind_what_others_hold_later(policy: str) -> None:
 
 
 def test_failures_have_their_means_and_belong_to_pools() -> None:
-    made = Failures(1000.0, 100.0, shape=0.7, seed=5)
+    made = PoolFailures(1000.0, 100.0, shape=0.7, seed=5)
     few, many = of_shape("node=2").structure, of_shape("node=40").structure
     events = list(islice(made.events(many), 20_000))
     assert [event.at for event in events] == sorted(event.at for event in events)
@@ -112,7 +112,7 @@ def test_failures_have_their_means_and_belong_to_pools() -> None:
 
 def test_a_model_without_end_stops() -> None:
     machine = Machine(of_shape("node=2"))
-    events = Failures(1.0, 1.0, seed=1).events(machine.graph.structure)
+    events = PoolFailures(1.0, 1.0, seed=1).events(machine.graph.structure)
     held = [_job(1, 5, urgency=0)]
     result = _simulator(events, machine).run(held)
     assert result.left == 1
@@ -128,7 +128,7 @@ def test_a_file_is_read_with_the_place_of_what_is_wrong(tmp_path: Path) -> None:
     lines = ("{at: 1h, up: node3}", "{at: 5, down: node3}", "{at: 0, reserve: 4, start: 1h, duration: 10}", "{at: 9, cancel: 7}")
     found = read("\n".join(f"- {line}" for line in lines))
     assert found == [
-        ExternalEvent(0, "reserve", Booking(4, 3600 * S, 10 * S)),
+        ExternalEvent(0, "reserve", AdvanceReservation(4, 3600 * S, 10 * S)),
         ExternalEvent(5 * S, "down", "node3"),
         ExternalEvent(9 * S, "cancel", 7),
         ExternalEvent(3600 * S, "up", "node3"),
@@ -148,7 +148,7 @@ def test_what_a_machine_does_not_have_is_refused_before_the_run() -> None:
     with pytest.raises(UnknownPool):
         _simulator([ExternalEvent(0, "down", "node9")])
     with pytest.raises(UsageError, match="is made at"):
-        _simulator([ExternalEvent(5, "reserve", Booking(1, 5, 1))])
+        _simulator([ExternalEvent(5, "reserve", AdvanceReservation(1, 5, 1))])
     with pytest.raises(UsageError, match="one by one"):
         parse("mtbf=1d,mttr=1h,each=core").require(of_number(100).structure)
     with pytest.raises(UsageError, match="has no 'rack'"):
@@ -187,7 +187,7 @@ def test_a_requeued_job_keeps_its_id_and_place() -> None:
 
 
 def test_a_reservation_that_a_power_cap_never_allows_is_noted_and_the_run_goes_on() -> None:
-    event = ExternalEvent(0, "reserve", Booking(2, 3 * S, 5 * S, "class"))
+    event = ExternalEvent(0, "reserve", AdvanceReservation(2, 3 * S, 5 * S, "class"))
     energy = Energy(NodePower(100, 200), cap=PowerCap(((0.0, 300.0),)))
     made = Simulator(Machine(of_shape("node=2")), disturbances=Disturbances([event]), energy=energy)
     result = made.run([_job(1, 10, submit=1)])

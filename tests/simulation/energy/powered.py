@@ -226,6 +226,7 @@ class Powered(Disturbed):
 
     def moment(self) -> None:
         self.plant.changes()
+        boots = self.plant.boots  # those of jobs that start at this moment come after its ends
         super().moment()
         self.running()
         self.plant.changes()
@@ -236,7 +237,7 @@ class Powered(Disturbed):
                 for at, power in enumerate(self.plant.course, self.now - len(self.plant.course))
                 if (watts := self.cap(at)) is not None
             )
-            self.sums = dict(self.plant.joules), dict(self.plant.times), self.plant.boots, over
+            self.sums = dict(self.plant.joules), dict(self.plant.times), boots, over
         self.plant.second()
 
     def cap(self, second: int) -> int | None:

@@ -25,7 +25,7 @@ from fluxres.simulation.energy import node_power, power_cap, power_saving
 from fluxres.simulation.energy.energy import CATEGORIES, Energy
 from fluxres.simulation.energy.node_power import MICROWATTS, NodePower, of_properties
 from fluxres.simulation.energy.power_cap import PowerCap
-from fluxres.simulation.energy.power_saving import PowerSaving, Rate
+from fluxres.simulation.energy.power_saving import MinuteLimit, PowerSaving
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.results.results import SCHEDULE_COLUMNS, BatsimCsv, schedule_row
 from fluxres.simulation.simulator import Result, Simulator, simulate
@@ -281,7 +281,7 @@ def test_units_without_names_are_chosen_among_those_that_are_on() -> None:
 
 
 def test_a_rate_holds_in_any_minute() -> None:
-    rate = Rate(2)
+    rate = MinuteLimit(2)
     assert [rate.take(at * S) // S for at in (0, 30, 31, 61, 200)] == [0, 30, 60, 90, 200]
 
 

@@ -38,7 +38,7 @@ def test_a_job_whose_instance_ends_before_its_decision_is_complete_has_not_run()
     assert differences(300647, "graph") == []
 
 
-@pytest.mark.parametrize("seed", [2, 29, 111, 159, 163, 300166])
+@pytest.mark.parametrize("seed", [2, 29, 111, 159, 163, 300166, 500971, 501704, 501743])
 def test_elastic_instances_choose_the_same_units_on_all_inventories(seed: int) -> None:
     """`python -m tests.simulation.nesting.elastic_run` makes thousands of them."""
     assert elastic_run.difference(seed) == ""

@@ -7,7 +7,7 @@ import pytest
 from fluxres import limits
 from fluxres.clock import FOREVER, TICKS_PER_S
 from fluxres.errors import LimitExceeded, UsageError
-from fluxres.simulation.disturbances.external import Booking, Disturbances, ExternalEvent
+from fluxres.simulation.disturbances.external import AdvanceReservation, Disturbances, ExternalEvent
 from fluxres.simulation.machine import read
 from fluxres.simulation.prediction.correctors import INCREMENTS_S, Corrector, Increments
 from fluxres.simulation.prediction.prediction import Prediction
@@ -217,7 +217,7 @@ def test_perfect_predictions_give_the_schedule_of_exact_limits_and_requested_one
 
 @pytest.mark.parametrize(("machine", "inventory"), [("8", "auto"), ("node=8", "named"), ("node=8", "graph")])
 def test_a_job_that_outlives_its_prediction_is_stopped_before_an_advance_reservation(machine: str, inventory: str) -> None:
-    events = [ExternalEvent(0, "reserve", Booking(8, 40 * S, 10 * S))]
+    events = [ExternalEvent(0, "reserve", AdvanceReservation(8, 40 * S, 10 * S))]
     jobs = [job(1, 1, 5, 100, 1), job(2, 1, 5, 100, 1), job(3, 20, 60, 100, 4)]
     limits = [each._replace(limit=each.run) for each in jobs[:2]]
     how = Prediction("tsafrir", "requested")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import PurePath
 from typing import Final
 
 from fluxres.errors import UsageError
@@ -134,7 +133,4 @@ def with_pool_file(command: Sequence[str], path: str) -> list[str]:
     >>> with_pool_file(["canary", "run", "."], "/tmp/pool.json")
     ['canary', '--resource-pool-file', '/tmp/pool.json', 'run', '.']
     """
-    words = list(command)
-    if not words or PurePath(words[0]).name != "canary" or any(word.startswith(_OPTION) for word in words):
-        return words
-    return [words[0], _OPTION, path, *words[1:]]
+    return grants.with_option(command, "canary", _OPTION, path)

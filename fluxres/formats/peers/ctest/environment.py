@@ -7,7 +7,6 @@ while everything else on the machine is handed out by fluxres to others.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import PurePath
 from typing import Final
 
 from fluxres.errors import UsageError
@@ -87,7 +86,4 @@ def with_spec_file(command: Sequence[str], path: str) -> list[str]:
     >>> with_spec_file(["ctest", "-j8"], "/tmp/spec.json")
     ['ctest', '--resource-spec-file', '/tmp/spec.json', '-j8']
     """
-    words = list(command)
-    if not words or PurePath(words[0]).name != "ctest" or any(word.startswith(_OPTION) for word in words):
-        return words
-    return [words[0], _OPTION, path, *words[1:]]
+    return grants.with_option(command, "ctest", _OPTION, path)
