@@ -196,7 +196,7 @@ def over_time(courses: Sequence[Course], quantities: Sequence[Quantity], length_
     if not seen or not length_s:
         return
     factor, word = time_unit(length_s)
-    made = style.figure(0.75 + 0.92 * len(courses))
+    made = style.figure(0.95 + 0.92 * len(courses))
     grid = made.subplots(len(courses), len(seen), sharex=True, sharey="col", squeeze=False)
     for row, course in zip(grid, courses, strict=True):
         for axes, quantity in zip(row, seen, strict=True):
@@ -216,7 +216,8 @@ def over_time(courses: Sequence[Course], quantities: Sequence[Quantity], length_
         style.numbered(axes.xaxis)
         style.label(axes, x=f"time ({word})")
     for axes, quantity in zip(grid[0], seen, strict=True):
-        axes.set_title(quantity.title + (", log scale" if quantity.is_log else ""), loc="right", fontsize=8.5, color=INK, pad=4)
+        above = quantity.title + (", log scale" if quantity.is_log else "")
+        axes.set_title(f"{above}\n ", loc="right", fontsize=8.5, color=INK, pad=4)  # a line above the setting, which may be long
     if any(course.base for course in courses):
         made.legend(handles=list(_legend()), loc="outside upper right", ncols=2, fontsize=8, frameon=False, labelcolor=INK)
     yield style.drawn(made, "over-time", "Over time")

@@ -162,7 +162,9 @@ def _table(name: str, headings: Sequence[str], rows: Sequence[Sequence[str]], wo
     headings, rows = [headings[at] for at in kept], [[row[at] for at in kept] for row in rows]
     head = "".join(f"<th scope=col{'' if at < words else ' class=n'}>{escape(text)}</th>" for at, text in enumerate(headings))
     lines = "".join(
-        "<tr>" + "".join(f"<td{'' if at < words else ' class=n'}>{cell}</td>" for at, cell in enumerate(row)) + "</tr>\n"
+        "<tr>"
+        + "".join(f"<td{_class(cell) if at < words else ' class=n'}>{cell}</td>" for at, cell in enumerate(row))
+        + "</tr>\n"
         for row in rows
     )
     region = f'<div class=wide tabindex=0 role=region aria-label="{escape(name)}">'
@@ -170,6 +172,12 @@ def _table(name: str, headings: Sequence[str], rows: Sequence[Sequence[str]], wo
 
 
 _NO_VALUE: Final = ("", "-")
+_LINE: Final = 40
+"""The length from which on a text in a table is folded."""
+
+
+def _class(cell: str) -> str:
+    return " class=long" if len(cell) > _LINE else ""
 
 
 def _settings(found: Comparison) -> list[str]:
@@ -290,6 +298,7 @@ _OF_CLASS: Final = ("jobs", "mean_wait_s", "p90_wait_s", "mean_bounded_slowdown"
 def _expected(checked: Sequence[Checked]) -> str:
     rows = []
     is_guard = all(each.is_guard for each in checked)
+    has_bounds = any(each.bounds is not None for each in checked)
     for each in checked:
         name = each.expected.metric
         own = Scale(1.0, "") if each.against else scale(name, each.bounds or [each.expected.published])
@@ -297,10 +306,12 @@ def _expected(checked: Sequence[Checked]) -> str:
         style = "" if each.bounds is None else " class=good" if each.holds else " class=bad"
         cells = [f"<b{style}>{escape(each.verdict.lower())}</b>", escape(each.label), escape(what), own.text(each.value)]
         cells += [own.text(each.expected.published)] * (not is_guard)
-        cells += [between(*each.bounds, own.text) if each.bounds is not None else "-", escape(each.expected.source)]
+        cells += [between(*each.bounds, own.text) if each.bounds is not None else "-"] * has_bounds
+        cells.append(escape(each.expected.source))
         rows.append(cells)
     headings = ["result", "setting", "metric (unit)", "value"]
-    headings += ["guarded", "reason"] if is_guard else ["published", "accepted", "source"]
+    headings += ["guarded"] if is_guard else ["published", *["accepted"] * has_bounds]
+    headings.append("reason" if is_guard else "source")
     width = len(headings) if any(row[-1] for row in rows) else len(headings) - 1
     return _table(headings[0], headings[:width], [row[:width] for row in rows], width)
 
@@ -595,7 +606,8 @@ p { margin: 6px 0 } .small, small { color: var(--muted); font-size: 12px }
 .wide::-webkit-scrollbar-thumb { background: var(--muted); border-radius: 5px }
 table { border-collapse: collapse; font-size: 13px; min-width: 50% }
 th, td { text-align: left; padding: 5px 18px 5px 0; border-bottom: 1px solid var(--grid); vertical-align: top }
-td { white-space: nowrap } th { color: var(--muted); font-weight: 600; vertical-align: bottom }
+td { white-space: nowrap } .long { white-space: normal; min-width: 180px }
+th { color: var(--muted); font-weight: 600; vertical-align: bottom }
 .facts td { white-space: normal } .facts th { white-space: nowrap; vertical-align: top }
 .n { text-align: right; font-variant-numeric: tabular-nums }
 .wide + .wide { margin-top: 16px }

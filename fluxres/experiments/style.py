@@ -101,11 +101,14 @@ def numbered(axis: Any, *, whole: bool = False) -> None:
 
 
 def decades(axis: Any, *, few: bool = False) -> None:
-    """Ticks of a logarithmic axis: 1, 2, 5, 10, …, or powers of ten alone."""
+    """Ticks of a logarithmic axis: 1, 2, 5, 10, …, or powers of ten alone, where these would be close together."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     low, high = axis.get_view_interval()
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 100 * low and not few else (1.0,), numticks=9))
+    reach = 300 if high < 1000 else 100  # long numbers take more room
+    axis.set_major_locator(
+        LogLocator(subs=(1.0, 2.0, 5.0) if high < reach * low and not few else (1.0,), numticks=9 if high < 1e5 * low else 5)
+    )
     axis.set_minor_formatter(NullFormatter())
     numbered(axis)
 

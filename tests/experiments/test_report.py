@@ -241,6 +241,17 @@ def test_a_chart_without_anything_to_see_is_not_drawn() -> None:
     assert chart.svg.count(b'id="curve"') == 2
 
 
+def test_what_is_shown_stands_above_the_setting_however_long_its_name_is() -> None:
+    pytest.importorskip("matplotlib")
+    course = Course("a setting", np.arange(3.0), {"in use (%)": np.ones(2)}, {})
+    (chart,) = over_time([course], [Quantity("in use (%)")], 2.0)
+    placed = re.findall(
+        r"<text[^>]*transform=\"(?:translate\([\d.]+|rotate\(-0 [\d.]+) ([\d.]+)\)\">([^<]+)</text>", chart.svg.decode()
+    )
+    heights = {text: float(height) for height, text in placed}
+    assert heights["in use (%)"] < heights["a setting"] - 8
+
+
 def test_a_baseline_differs_from_other_curves_by_its_dashes(page: Write, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     found = figures_of(page(SMALL), tmp_path / "a")["over-time"]
