@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 from fluxres import limits
@@ -51,12 +54,44 @@ def imports_time(node: ast.AST) -> bool:
     return isinstance(node, ast.ImportFrom) and node.module == "time"
 
 
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+NAMES = {module_of(path) for path in MODULES}
+
+
+def outside_functions(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements that are not in a function, those for type checkers included."""
+    for statement in body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        yield statement
+        for branch in ("body", "orelse", "finalbody"):
+            yield from outside_functions(getattr(statement, branch, []))
+        for handler in getattr(statement, "handlers", []):
+            yield from outside_functions(handler.body)
+
+
+def imported(statement: ast.stmt) -> Iterator[str]:
+    """The modules that a statement imports."""
+    if isinstance(statement, ast.Import):
+        yield from (alias.name for alias in statement.names)
+    elif isinstance(statement, ast.ImportFrom):
+        assert statement.module is not None, "no relative imports"
+        for alias in statement.names:
+            whole = f"{statement.module}.{alias.name}"
+            yield whole if whole in NAMES else statement.module
+
+
 @dataclass
 class Found:
     """What one walk through the syntax trees of all modules finds; the trees are too large to keep.
 
     Attributes:
         called: the last names of the functions that modules other than errors.py call.
+        imports: by module, those that it imports outside of functions, for types or not.
+        packages: by the name of a class, the packages that have one, as often as they have one.
     """
 
     undocumented: list[str] = field(default_factory=list)
@@ -64,6 +99,8 @@ class Found:
     time_imports: list[str] = field(default_factory=list)
     clocks_read: list[str] = field(default_factory=list)
     called: set[str] = field(default_factory=set)
+    imports: dict[str, set[str]] = field(default_factory=dict)
+    packages: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
 
 @cache
@@ -73,9 +110,12 @@ def found() -> Found:
         tree = ast.parse(TEXTS[path], str(path))
         if not ast.get_docstring(tree):
             made.undocumented.append(place(path))
+        made.imports[module_of(path)] = {name for statement in outside_functions(tree.body) for name in imported(statement)}
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):
                 note_call(made, path, node)
+            elif isinstance(node, ast.ClassDef):
+                made.packages[node.name].append(path.relative_to(PACKAGE).parts[0])
             elif imports_time(node) and path != PACKAGE / "clock.py":
                 made.time_imports.append(place(path, node))
     return made
@@ -124,3 +164,31 @@ def test_every_bound_is_checked_and_hit_by_a_test(bound: str) -> None:
     tests = [path for path in TESTS if path not in general and bound in words(path)]
     assert holders, f"no module holds {bound}"
     assert tests, f"no test names {bound}"
+
+
+# -- structure ---------------------------------------------------------------------------------------------------------
+
+IN_CIRCLES = ("fluxres.model", "fluxres.hwloc")
+"""Packages whose files import each other: a graph and its handles, and the object tree of libhwloc."""
+LAYERS = ("graph", "planner", "match", "allocation", "model", "instance")
+"""Packages in which a class name has one meaning."""
+SHARED = {"Ensemble", "Events", "Machine", "Measured", "Metrics", "Progress", "Run", "Schedule", "Site"}
+"""Names that the simulation shares with other packages; they may only become fewer."""
+
+
+def test_no_circle_of_files() -> None:
+    graph = nx.DiGraph()
+    for module, imports in found().imports.items():
+        graph.add_edges_from((module, other) for other in imports & NAMES - {module})
+    circles = [sorted(files) for files in nx.strongly_connected_components(graph) if len(files) > 1]
+    assert [files for files in circles if not all(file.startswith(IN_CIRCLES) for file in files)] == []
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    layers = {name: [one for one in packages if one in LAYERS] for name, packages in found().packages.items()}
+    assert {name: packages for name, packages in layers.items() if len(packages) > 1} == {}
+
+
+def test_the_simulation_shares_no_more_class_names() -> None:
+    shared = {name for name, packages in found().packages.items() if "simulation" in packages and len(set(packages)) > 1}
+    assert shared <= SHARED

@@ -233,7 +233,12 @@ def restored(
         accounting=accounting,
     )
     made.time.now = min(made.time.now, kept.now)
-    _resume(made, kept, jobs, {} if usage is None else usage, ())
+    try:
+        _resume(made, kept, jobs, {} if usage is None else usage, ())
+    except BaseException:  # such as the end of the time of a request: the next attempt makes the same ids
+        for each in made.walk():
+            each.ids.release()
+        raise
     return made
 
 

@@ -183,10 +183,9 @@ class Chooser(Rule, ABC):
         """The ways to satisfy it, for a refusal."""
 
 
-def chooser_of(request: Request) -> Chooser | None:
-    """The rule of a request; None if the search and its policy answer it.  Errors: UsageError for one that picks nothing."""
-    rule = request.chooser
-    if rule is None or isinstance(rule, Chooser):
+def chooser(rule: Rule) -> Chooser:
+    """The rule of a request as what picks its units.  Errors: UsageError for one that picks nothing."""
+    if isinstance(rule, Chooser):
         return rule
     raise UsageError(f"the rule of a request is a Chooser, not {rule!r:.80}")
 

@@ -21,7 +21,7 @@ from fluxres.graph.partitions import Partition
 from fluxres.graph.structure import Structure
 from fluxres.match import admission
 from fluxres.match.admission import Objection
-from fluxres.match.chooser import Offer, Returned, chooser_of, placed
+from fluxres.match.chooser import Offer, Returned, chooser, placed
 from fluxres.match.demand import Plan
 from fluxres.match.drawing import is_guided
 from fluxres.match.form import Form, NeedsTraverser, form
@@ -167,10 +167,10 @@ class Matcher:
 
     def _answer(self, query: Query, start: int, end: int, *, reference: bool = False) -> Placement | None:
         """The match of a query in a window."""
-        rule = chooser_of(query.plan.request)
+        rule = query.plan.request.chooser
         if rule is not None:
             offer = self._offer(query, start, end)
-            return placed(rule.choose(offer), offer, query.plan.lowest)
+            return placed(chooser(rule).choose(offer), offer, query.plan.lowest)
         if query.plan.between >= 0:
             return self._meeting(query, reference=reference).match(start, end)
         if query.form is not None and not reference:
@@ -473,10 +473,10 @@ class Matcher:
         """A report for each part of a request, and what its rule notes beyond them."""
         from fluxres.match import reasons
 
-        rule = chooser_of(query.plan.request)
+        rule = query.plan.request.chooser
         if rule is None:
             return reasons.explain(query, self._widest(query.plan), start, end, holders), ()
-        ways = rule.ways(query.plan.request, self._offer(query, start, end))
+        ways = chooser(rule).ways(query.plan.request, self._offer(query, start, end))
         return reasons.of_ways(query, ways, start, end, holders)
 
     def _is_never(self, request: Request) -> bool:
@@ -565,8 +565,8 @@ class Matcher:
             return found
         if any(vertex.is_directed for vertex in request.vertices()):  # routes avoid every pool out of service
             self.follow_suppliers(routed=True)
-        if (rule := chooser_of(request)) is not None:
-            found = compile_plan(rule.asked(request, self.typology), self.typology), None
+        if request.chooser is not None:
+            found = compile_plan(chooser(request.chooser).asked(request, self.typology), self.typology), None
             _keep(self._compiled, what, found)
             return found
         plan = compile_plan(request, self.typology)

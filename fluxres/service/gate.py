@@ -78,6 +78,10 @@ class Gate:
             await answer.problem(error)
         except ConnectionAbortedError:
             raise  # ends the connection
+        except asyncio.CancelledError:
+            if not self.is_draining:
+                raise
+            await answer.problem(Unavailable("the service is stopping: this took too long", retry_after_s=10))
         except Exception as error:  # noqa: BLE001 - a mistake of the service is no reason to tell its inside
             await answer.problem(problems.of_unexpected(error, scope["method"], scope["path"]))
         finally:

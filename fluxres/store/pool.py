@@ -8,17 +8,34 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import Generic, Protocol, TypeVar
 
 from fluxres import limits
 from fluxres.errors import StoreBusy
 
-if TYPE_CHECKING:
-    from fluxres.store.postgresql import PostgresqlConnection
+
+class Pooled(Protocol):
+    """A connection."""
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the server has ended it while nobody asked."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it is closed."""
+
+    @property
+    def in_transaction(self) -> bool: ...
+
+    def close(self) -> None: ...
 
 
-class Pool:
+C = TypeVar("C", bound=Pooled)
+
+
+class Pool(Generic[C]):
     """At most `POSTGRESQL_CONNECTIONS_MAX` connections, each of which one user has at a time.
 
     Args:
@@ -26,11 +43,11 @@ class Pool:
         url: for messages.
     """
 
-    def __init__(self, connect: Callable[[], PostgresqlConnection], url: str) -> None:
+    def __init__(self, connect: Callable[[], C], url: str) -> None:
         self._connect, self._url = connect, url
-        self._inherited: list[PostgresqlConnection] = []
+        self._inherited: list[C] = []
         """Those of the process of which this one is a fork: it goes on using them, and nobody here may close them."""
-        self._idle: list[PostgresqlConnection] = []
+        self._idle: list[C] = []
         self._users = 0
         self._begin()
 
@@ -51,7 +68,7 @@ class Pool:
             idle = [] if self._users else self._taken_idle()
         _close(idle)
 
-    def take(self, wait_s: float) -> PostgresqlConnection:
+    def take(self, wait_s: float) -> C:
         """A connection, which nobody else has until it is given back.
 
         Errors: StoreBusy if all are in use for that long; those of a connection that cannot be opened.
@@ -71,7 +88,7 @@ class Pool:
             self._places.release()
             raise
 
-    def give(self, db: PostgresqlConnection) -> None:
+    def give(self, db: C) -> None:
         """Give a connection back, outside of a transaction.  If it was lost, so were those that are idle."""
         with self._guard:
             lost = [db, *self._taken_idle()] if db.is_lost or db.in_transaction else []
@@ -82,11 +99,11 @@ class Pool:
         _close(lost)
         self._places.release()
 
-    def _taken_idle(self) -> list[PostgresqlConnection]:
+    def _taken_idle(self) -> list[C]:
         idle, self._idle = self._idle, []
         return idle
 
 
-def _close(connections: list[PostgresqlConnection]) -> None:
+def _close(connections: Sequence[Pooled]) -> None:
     for db in connections:
         db.close()

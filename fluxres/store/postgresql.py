@@ -161,7 +161,7 @@ class SharedConnection(SqlConnection):
         durability: of its commits.
     """
 
-    def __init__(self, pool: Pool, url: str, durability: Durability) -> None:
+    def __init__(self, pool: Pool[PostgresqlConnection], url: str, durability: Durability) -> None:
         super().__init__(url)
         self._pool, self._durability = pool, durability
         self._own: PostgresqlConnection | None = None

@@ -13,14 +13,14 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import fluxres
 from fluxres import limits
 from fluxres.errors import UsageError
-from fluxres.instance import State, accounting
+from fluxres.instance import State, accounting, saved
 from fluxres.service.client.async_graph import AsyncRemoteInstance
 from fluxres.service.client.graph import RemoteInstance
 from fluxres.service.client.requests import Request, of_graph, post
@@ -868,3 +868,18 @@ def test_an_instance_has_so_many_jobs_and_no_more(monkeypatch: pytest.MonkeyPatc
         with graph.batch():
             assert len(kept.operate(graph, "main", "", lambda one: one.jobs())) == 3
         assert len(graph.jobs()) == 3
+
+
+def test_an_instance_that_could_not_be_read_can_be_read_again() -> None:
+    """The error of the first attempt, and so all that it had made, may live on for a while."""
+    graph = fluxres.load(DEMO)
+    top = fluxres.Instance(graph, name="main")
+    kept = saved.instance(top)
+    top.ids.release()
+    errors = list[Exception]()
+    try:
+        saved.restored(graph, kept, {(): [cast("Any", None)]}, lambda _job, _event: None)
+    except AttributeError as error:
+        errors.append(error)
+    assert len(errors) == 1
+    assert saved.restored(graph, kept, {}, lambda _job, _event: None).ids.state == kept.ids

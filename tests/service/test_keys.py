@@ -12,6 +12,7 @@ import pytest
 from fluxres import limits
 from fluxres.errors import InDoubt, InsufficientResources, KeyReused, StoreError, StoreUnreachable
 from fluxres.service.access import LOCAL
+from fluxres.service.client import servers
 from fluxres.service.client.addresses import address
 from fluxres.service.client.requests import post
 from fluxres.service.client.servers import Attempts, Servers
@@ -169,3 +170,15 @@ def test_a_client_sends_a_change_in_doubt_again_if_it_has_a_key(key: str | None,
         attempts.failed(at, InDoubt("no answer"))
     with pytest.raises(InDoubt):
         attempts.failed(at, InDoubt("no answer"))
+
+
+def test_a_client_looks_for_the_leader_after_an_answer_that_took_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 0.0
+    monkeypatch.setattr(servers, "stopwatch", lambda: now_s)
+    known = [address("http://127.0.0.1:7390"), address("http://127.0.0.1:7391")]
+    attempts = Attempts(Servers(known), post("/v1/graphs/demo/free", {"job": "j1"}, key="k1"), 60.0)
+    now_s = 40.0
+    attempts.failed(known[0], StoreUnreachable("its connections were ended"))
+    now_s += limits.SERVICE_FOLLOW_SECONDS + 1
+    with pytest.raises(StoreUnreachable):
+        attempts.failed(known[1], StoreUnreachable("away"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from http.client import HTTPException, RemoteDisconnected
 from socket import gaierror
@@ -78,7 +79,7 @@ class Attempts:
     def __init__(self, servers: Servers, request: Request, timeout_s: float) -> None:
         self._servers, self._request, self._timeout_s = servers, request, timeout_s
         self._was_sent = False
-        self._left, self._until_s = _TRIES, stopwatch() + limits.SERVICE_FOLLOW_SECONDS
+        self._left, self._until_s = _TRIES, math.inf
 
     def failed(self, at: Address, error: Failure) -> None:
         """One attempt failed: where the next one goes, after a pause.
@@ -87,6 +88,8 @@ class Attempts:
         change may have been made.
         """
         servers = self._servers
+        # From the first failure on: a server that was stopped may answer after a long time that another one leads.
+        self._until_s = min(self._until_s, stopwatch() + limits.SERVICE_FOLLOW_SECONDS)
         if isinstance(error, Unavailable):  # nothing was changed
             if not servers.follows or stopwatch() > self._until_s or not servers.turns(at, error):
                 raise error
