@@ -266,15 +266,9 @@ class Series:
     def close(self) -> None:
         """No-op: nothing is buffered."""
 
-    def users(self) -> tuple[list[str | None], Numbers]:
-        """The names of users, and by job the index of its user."""
-        return self.by("user")
-
-    def by(self, field: str) -> tuple[list[str | None], Numbers]:
-        """The names of users, accounts, QOS, partitions or queues, and by job the index of its own."""
-        index: dict[str | None, int] = {}
-        of_owner = [index.setdefault(getattr(owner, field), len(index)) for owner in self._owners]
-        return list(index), np.array(of_owner, np.int64)[np.array(self._owner, np.int64)]
+    def owners(self) -> tuple[list[JobOwner], Numbers]:
+        """All owners, and by job the index of its own."""
+        return list(self._owners), np.array(self._owner, np.int64)
 
     def columns(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
         """submit, start, end (ticks; start -1 for a job that never ran) and size, in the order of the ends."""

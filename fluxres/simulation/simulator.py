@@ -493,6 +493,8 @@ class Simulator:
         Errors: InputError for a workload that is not sorted, or depends on jobs that were not submitted before; the results until
         then are in the sinks. A queue policy that raises ends its instance, and `Result.errors` reports it.
         """
+        if isinstance(workload, Ensemble):  # none of its jobs names another, so their ids need not be remembered
+            workload = Workload("ensemble", workload)
         self._workload = of_list(workload) if isinstance(workload, list | tuple) else workload
         handlers: dict[int, Callable[[Any], None]] = {
             SUBMIT: self._submit,

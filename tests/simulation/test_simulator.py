@@ -478,3 +478,9 @@ def test_a_defect_of_the_simulator_is_no_failed_job(event_order: str) -> None:
     simulator.problem = ZeroDivisionError("division by zero")
     with pytest.raises(RunFailed, match=r"job 1: ZeroDivisionError: division by zero .*defect of the simulator"):
         simulator.run([job(n, 0, 5, 1, 5) for n in range(3)])
+
+
+def test_ids_of_an_ensemble_are_not_remembered() -> None:
+    made = Simulator(Machine(of_number(4)), queue_policy="fcfs")
+    assert made.run(Ensemble(20, run_s=1.0)).metrics.jobs == 20
+    assert not made.instance.dependencies.remembers

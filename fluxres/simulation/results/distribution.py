@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.clock import TICKS_PER_S
-from fluxres.simulation.metrics import BOUND_S, Numbers, Series
+from fluxres.simulation.metrics import BOUND_S, JobOwner, Numbers, Series
 
 PERCENTILES: Final = {"median": 50.0, "p90": 90.0, "p99": 99.0}
-OWNERS: Final = ("user", "account", "qos", "partition", "queue")
 USERS_MAX: Final = 50
 """The number of users, accounts and so on with a class of their own, those with the most jobs first."""
 _LENGTHS: Final = ((60, "up to 1 min"), (600, "1 to 10 min"), (3600, "10 min to 1 h"), (18000, "1 to 5 h"), (86400, "5 to 24 h"))
@@ -33,7 +32,7 @@ class JobColumns(NamedTuple):
     """The jobs of a run that count, as columns in ticks; those that never ran are left out.
 
     Args:
-        owners: users, accounts, QOS, partitions and queues by kind: the names, and the index of that of each job.
+        owners, owner: all to whom jobs belong, and the index of that of each job.
         begin, last: the window of utilisation and throughput: all of the run, or the submissions of the first and last job.
         held: start, end and size of all jobs that ran, for the utilisation.
     """
@@ -42,7 +41,8 @@ class JobColumns(NamedTuple):
     start: Numbers
     end: Numbers
     size: Numbers
-    owners: dict[str, tuple[list[str | None], Numbers]]
+    owners: list[JobOwner]
+    owner: Numbers
     begin: int
     last: int
     held: tuple[Numbers, Numbers, Numbers]
@@ -72,12 +72,13 @@ def counted(series: Series, trim: Trim = Trim()) -> JobColumns:  # noqa: B008  #
     inside = order[first:stop]
     ran = start >= 0
     kept = inside[ran[inside]]
-    owners = {kind: (names, index[kept]) for kind in OWNERS for names, index in [series.by(kind)]}
+    owners, owner = series.owners()
+    held = (start, end, size) if ran.all() else (start[ran], end[ran], size[ran])
     if trim == Trim() or not len(inside):
         begin, last = int(submit.min(initial=0 if not len(submit) else submit[0])), int(end[ran].max(initial=0))
     else:
         begin, last = int(submit[inside[0]]), int(submit[inside[-1]])
-    return JobColumns(submit[kept], start[kept], end[kept], size[kept], owners, begin, last, (start[ran], end[ran], size[ran]))
+    return JobColumns(submit[kept], start[kept], end[kept], size[kept], owners, owner[kept], begin, last, held)
 
 
 def percentiles(jobs: JobColumns) -> dict[str, float | None]:
@@ -136,13 +137,16 @@ def classes(jobs: JobColumns) -> Iterator[dict[str, Any]]:
     texts = [*(name for _, name in _LENGTHS), "over 24 h"]
     for at in np.unique(lengths).tolist():
         yield _of("run time", texts[at], jobs, lengths == at)
-    for kind, (names, index) in jobs.owners.items():
-        yield from _by_owner(kind, names, index, jobs)
+    for kind in JobOwner._fields:
+        yield from _by_owner(kind, jobs)
 
 
-def _by_owner(kind: str, names: list[str | None], index: Numbers, jobs: JobColumns) -> Iterator[dict[str, Any]]:
-    if len(names) < 2:
+def _by_owner(kind: str, jobs: JobColumns) -> Iterator[dict[str, Any]]:
+    found: dict[str | None, int] = {}
+    of_owner = [found.setdefault(getattr(owner, kind), len(found)) for owner in jobs.owners]
+    if len(found) < 2:
         return
+    names, index = list(found), np.array(of_owner, np.int64)[jobs.owner]
     number, count = np.unique(index, return_counts=True)
     most = number[np.argsort(-count, kind="stable")][:USERS_MAX].tolist()
     for at in most:
