@@ -20,6 +20,7 @@ from fluxres.graph.uuids import new_origin
 from fluxres.instance.accounting import Accounting, PartitionLimits, User
 from fluxres.model import ResourceGraph
 from fluxres.simulation.costs.cost import Fitted
+from fluxres.simulation.costs.overheads import LevelCost, Overheads
 from fluxres.simulation.disturbances.external import Disturbances, ExternalEvent
 from fluxres.simulation.energy import node_power, power_cap, power_saving
 from fluxres.simulation.energy.energy import CATEGORIES, Energy
@@ -256,6 +257,18 @@ def test_a_job_canceled_while_its_nodes_are_switched_on_has_not_run() -> None:
     assert (result.metrics.jobs, result.metrics.results) == (2, {"completed": 2, "canceled": 1})
     assert result.energy is not None
     assert result.energy.boots == 2
+
+
+def test_nodes_are_held_while_an_instance_works_for_their_job_and_launches_wait_for_them() -> None:
+    work = LevelCost(Fitted(start_s=1.0), Overheads(start_s=2, event_s=4, launch_s=3))
+    jobs = [_job(1, 0, 10), _job(2, 60, 10)]
+    result = simulate(jobs, "node=1", cost=work, energy=Energy(NODE, PowerSaving(5, 0, 20)), queue_policy="fcfs")
+    # 1 s of decision, 2 s of start, 3 s of launch; the node is free 4 s after the end, at 20 s, and off at 25 s. The decision on
+    # the second job ends at 61 s; the node is on at 81 s, when the start has long been complete, and the launch at 84 s.
+    assert result.schedule is not None
+    assert {job: start / S for job, start in result.schedule.starts().items()} == {1: 6, 2: 84}
+    idle = 6 + (20 - 16) + (25 - 20) + (84 - 81)
+    assert _energies(result) == {"computing": 20 * 200, "idle": idle * 100, "sleeping": 36 * 5, "switching_on": 20 * 150}
 
 
 def test_nodes_that_are_switched_wait_for_a_decision_that_takes_time() -> None:

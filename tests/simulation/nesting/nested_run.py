@@ -1,4 +1,4 @@
-"""Random nested simulations that must equal those of the oracle in `nested`, some of them audited after every event.
+"""Random nested simulations that must equal those of the oracle in `nested`, with energy; some are audited after every event.
 
 ``python -m tests.simulation.nesting.nested_run --cases 10000 --seed 1`` prints differences with their seeds;
 the exit status is then 1.
@@ -16,12 +16,15 @@ from fluxres.graph.recipe import Recipe
 from fluxres.instance import Instance, Job
 from fluxres.simulation.costs.cost import Fitted
 from fluxres.simulation.costs.overheads import LevelCost, Overheads
+from fluxres.simulation.energy.energy import Energy
+from fluxres.simulation.energy.node_power import MICROWATTS, NodePower
 from fluxres.simulation.machine import Machine, _graph, of_number, of_shape
 from fluxres.simulation.nesting.hierarchy import Hierarchy
-from fluxres.simulation.simulator import Simulator
+from fluxres.simulation.simulator import Result, Simulator
 from fluxres.simulation.workload.workload import Submission, Workload
 from tests.simulation.nesting.nested import Case, Costs, Oracle, Source
 
+IDLE_W = 100
 INVENTORIES = ("auto", "named", "counted", "graph")
 
 
@@ -112,13 +115,14 @@ def simulated(
     if case.slots and inventory == "named":
         inventory = "auto"  # of a node with one core, the named pools could be either
     cost = [level_cost(each) for each in case.costs] or None
-    simulator = Audited(machine, hierarchy=hierarchy, inventory=inventory, cost=cost)
+    draw = Energy(NodePower(IDLE_W, IDLE_W + (case.units if case.slots else 1)))  # a watt for each unit in use
+    simulator = Audited(machine, hierarchy=hierarchy, inventory=inventory, cost=cost, energy=draw)
     simulator.is_audited = is_audited
     result = simulator.run(Workload("case", list(case.jobs), has_levels=case.has_levels))
     schedule = result.schedule
     assert schedule is not None
     columns = zip(schedule.ids, schedule.start, schedule.end, schedule.instance, strict=True)
-    problems = simulator.problems + result.errors
+    problems = simulator.problems + result.errors + energy_problems(result, 1 if case.slots else case.units)
     given = sum(job.number for job in case.jobs)
     known = len(schedule) + result.left + sum(job.number for job in case.jobs if job.id in result.refusals.ids)
     inner = [job for outer in case.jobs for job in _below(outer) if job.id in result.refusals.ids]
@@ -126,6 +130,20 @@ def simulated(
     if known != given:
         problems.append(f"{given} jobs, of which {known} are accounted for")
     return simulator, {job: (start, end, number) for job, start, end, number in columns}, problems
+
+
+def energy_problems(result: Result, nodes: int) -> list[str]:
+    """Where the energy is not that of all nodes from the first submission to the last end, and a watt of each unit in use."""
+    schedule, use = result.schedule, result.energy
+    assert schedule is not None
+    assert use is not None
+    ran = [(start, end, size) for _, _, start, end, size in schedule if start >= 0]
+    if not ran:
+        return []
+    last = max(end for _, end, _ in ran)
+    joules = IDLE_W * nodes * (last - use.begin) + sum((end - start) * size for start, end, size in ran)
+    found = use.end, sum(use.energies)
+    return [] if found == (last, joules * MICROWATTS) else [f"energy {found}, expected {last, joules * MICROWATTS}"]
 
 
 def _below(job: Any) -> Any:
