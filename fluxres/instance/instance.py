@@ -233,7 +233,7 @@ class Instance(Tabular):
         number = _number(job)
         found = self._jobs.get(number) or self._finished.get(number)
         if found is None:
-            raise UnknownJob(f"no job {job!s:.80}", where=self.address, hint="jobs() lists them")
+            raise UnknownJob(f"no job {job!s:.80}", where=self.address, hint="`fluxres instance queue -a`, or jobs(), lists them")
         return found
 
     def _active(self, job: AnyJob) -> Job:
