@@ -117,7 +117,7 @@ class FairShares:
         self._ranks = None
 
     def used_by(self, user: str | None, account: str | None) -> tuple[Account, Used] | None:
-        """To whom the jobs of a user in an account are charged, and what has been used there; None before the first one starts."""
+        """To whom the jobs of a user in an account are charged, and what has been used there; None before the first starts."""
         found = self._known(user, account)
         if found is None:
             return None
