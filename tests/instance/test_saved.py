@@ -186,7 +186,7 @@ def test_a_job_that_was_reserved_ahead_has_the_size_of_what_is_reserved() -> Non
     job = top.reserve("slot/node", start_s=5, duration_s=60)
     made = again(top)
     for one in (top, made):
-        one.clock.now_s = 5.0  # type: ignore[attr-defined]
+        one.clock.now_s = 5.0  # type: ignore[attr-defined]  # a ManualClock
         one.advance()
     assert made.job(job.id).state is State.RUN
     assert made.job(job.id).size == job.size == 2
