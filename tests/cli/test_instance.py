@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cli.conftest import MACHINE as SMALL, Invoke, process
+from tests.cli.conftest import MACHINE as SMALL
+from tests.cli.conftest import Invoke, process
 from tests.launch.machines import eventually
 
 WAIT_S = 60
