@@ -182,7 +182,7 @@ def _use_instances(store: str, folder: Path) -> None:
     assert [jobs[one]["state"] for one in (first, second, third)] == ["RUN", "SCHED", "DEPEND"]
     lines = do("queue main").splitlines()
     assert lines[0].split()[:4] == ["JOB", "USER", "NAME", "STATE"]
-    assert lines[1].endswith("/demo/rack0/node0, /demo/rack0/node1 and 4 more")
+    assert lines[1].endswith("/demo/rack0/node[0-3],/demo/rack1/node[0-1]")
     assert lines[2].endswith("user ada: max_jobs is 1")
     assert lines[3].endswith(f"afterany:{first}")
     assert do("list").splitlines()[1].split() == ["main", "fcfs", "first", "1", "2"]
