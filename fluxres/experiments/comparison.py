@@ -26,6 +26,7 @@ from fluxres.experiments.figures import number as shown_number
 from fluxres.experiments.folder import ResultsFolder
 from fluxres.experiments.job_table import JobTable, read_jobs
 from fluxres.experiments.study import Expectation, Run, StopEntry, Study, label, matches, value_text
+from fluxres.simulation.adaptive import malleable
 from fluxres.simulation.results.distribution import Trim
 
 # -- means and their confidence ----------------------------------------------------------------------------------------
@@ -308,13 +309,21 @@ class Comparison:
             if sum(len(each.jobs) for each in self._jobs.values()) > _JOBS_KEPT_MAX:
                 self._jobs.clear()
             trim = Trim(run.page.trim.warm_up, run.page.trim.drain)
-            found = self._jobs[run.key] = read_jobs(self.folder.runs / run.key / JOBS, document["machine"]["units"], trim)
+            path, units = self.folder.runs / run.key / JOBS, document["machine"]["units"]
+            found = self._jobs[run.key] = read_jobs(path, units, trim, is_complete=not _has_parts(run, document))
         return found
 
     def base(self, row: Row, settings: Mapping[str, Any]) -> Row | None:
         """The row to compare a row with: the one that differs only in these settings."""
         wanted = {**row.settings, **settings}
         return next((other for other in self.rows if matches(other.settings, wanted)), None)
+
+
+def _has_parts(run: Run, document: dict[str, Any]) -> bool:
+    """Whether jobs may have held more, or other units, than from their last start to their end, or the machine has changed."""
+    page = run.page
+    may_resize = malleable.parse(page.resize_policy).is_needed
+    return may_resize or page.disturbances.events is not None or bool(document["metrics"].get("interruptions"))
 
 
 def compare(study: Study, folder: ResultsFolder) -> Comparison:

@@ -13,7 +13,7 @@ import numpy as np
 
 from fluxres.documents.document import plural
 from fluxres.simulation.disturbances.losses import Losses
-from fluxres.simulation.results.distribution import Trim, offered_load, percentiles, trimmed
+from fluxres.simulation.results.distribution import AreaOf, Trim, offered_load, percentiles, trimmed
 from fluxres.simulation.results.distribution import counted as counted_jobs
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def figures(result: Result, series: Series, units: int, *, cut: int = 0, trim: T
     `busiest_share` is the largest fraction of the makespan that one instance spent on decisions.
     """
     found: dict[str, Any] = result.metrics.to_dict()
-    found |= of_jobs(series, units, trim)
+    found |= of_jobs(series, units, trim, result.area_of)
     found["refused"], found["left"], found["cut"] = len(result.refusals), result.left, cut
     found["peak_jobs"], found["units_used"] = most_at_once(series), None
     found["instances"] = len(result.instances)
@@ -144,11 +144,15 @@ def of_predictions(errors: Errors | None) -> dict[str, float | None]:
     }
 
 
-def of_jobs(series: Series, units: int, trim: Trim) -> dict[str, float | None]:
-    """The metrics that are computed from all jobs at once."""
+def of_jobs(series: Series, units: int, trim: Trim, area_of: AreaOf | None = None) -> dict[str, float | None]:
+    """The metrics that are computed from all jobs at once.
+
+    Args:
+        area_of: the unit-ticks of the machine in a time, if its size changes.
+    """
     jobs = counted_jobs(series, trim)
     found = percentiles(jobs) | {"offered_load": offered_load(jobs, units)}
-    return found | trimmed(jobs, units) if trim != Trim() else found
+    return found | trimmed(jobs, units, area_of) if trim != Trim() else found
 
 
 def most_at_once(series: Series) -> int:

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from fluxres.clock import TICKS_PER_S
 from fluxres.errors import InputError
@@ -14,6 +14,9 @@ from fluxres.experiments.figures import of_jobs
 from fluxres.simulation.metrics import RunningMetrics, Series
 from fluxres.simulation.results.distribution import Trim
 from fluxres.simulation.schedule import Finished
+
+OF_UNITS: Final = ("utilisation", "peak")
+"""The metrics that depend on what jobs held at each time."""
 
 
 @dataclass
@@ -23,26 +26,30 @@ class JobTable:
     Args:
         units: of the machine.
         trim: what is left out of metrics.
+        is_complete: whether these rows say all that jobs held: each had one size from its last start to its end, and no earlier
+            attempt, on a machine of one size.
     """
 
     jobs: dict[str, Finished]
     units: int
     trim: Trim
+    is_complete: bool
 
     @property
     def ids(self) -> set[str]:
         return set(self.jobs)
 
     def metrics(self, ids: Iterable[str]) -> dict[str, float | None]:
-        """The metrics of some of the jobs, as if there were no others."""
+        """The metrics of some of the jobs, as if there were no others; None for those of units if these are not complete."""
         running, series = RunningMetrics(self.units), Series()
         for job in (self.jobs[name] for name in sorted(ids)):
             running.add(job)
             series.add(job)
-        return running.metrics().to_dict() | of_jobs(series, self.units, self.trim)
+        found = running.metrics().to_dict() | of_jobs(series, self.units, self.trim)
+        return found if self.is_complete else found | dict.fromkeys(OF_UNITS)
 
 
-def read_jobs(path: Path, units: int, trim: Trim) -> JobTable:
+def read_jobs(path: Path, units: int, trim: Trim, *, is_complete: bool) -> JobTable:
     """Read `jobs.csv` of a run.
 
     Errors: InputError for a file that is not one.
@@ -61,4 +68,4 @@ def read_jobs(path: Path, units: int, trim: Trim) -> JobTable:
                     )
         except (KeyError, ValueError, TypeError):
             raise InputError("not a table of jobs", where=str(path), hint="remove its run and run the study again") from None
-    return JobTable(found, units, trim)
+    return JobTable(found, units, trim, is_complete)

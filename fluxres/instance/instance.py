@@ -781,10 +781,13 @@ class Instance(Tabular):
         Args:
             kind: for the runner: why it is stopped.
 
-        Errors: UnknownJob; UsageError for a job that is not running, or has a child.
+        Errors: UnknownJob; UsageError for a job that is not running, has a child, or was reserved ahead.
         """
         self.enter()
         found = self._running(job)
+        if found.is_booking:
+            hint = "cancel it: it has no place in the queue"
+            raise UsageError(f"job {found.id} was reserved ahead", where=self.address, hint=hint)
         if found.child is not None:
             raise UsageError(f"job {found.id} has a child", where=self.address, hint="close the child first")
         self.requeue_job(found, kind, note)

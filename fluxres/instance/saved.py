@@ -51,7 +51,7 @@ class SavedJob(msgspec.Struct, frozen=True, omit_defaults=True):
         limit: of one that is reserved ahead, the end of what is reserved.
         pools: what it holds, or has reserved ahead, by path; without what its child draws.
         drawn: for which of them what is drawn, as in an event.
-        size: in units of what its instance measures in.
+        size: in units of what its instance measures in; of what it holds, held or has reserved ahead, as it was measured then.
         is_booking: whether it was reserved ahead.
     """
 
@@ -142,7 +142,7 @@ def job(one: Job) -> SavedJob:
         tuple((each.type, each.severity, each.note) for each in one.exceptions),
         pools,
         drawn,
-        one.size,
+        one.size if ahead is None else ahead.count,
         one.is_booking,
     )
 
@@ -311,12 +311,13 @@ def _job(made: Instance, kept: SavedJob, *, is_child: bool) -> tuple[Job, Hold |
     job.dependencies = tuple(Dependency(*one) for one in kept.dependencies)
     job.exceptions = tuple(Failure(*one) for one in kept.exceptions)
     job.is_booking = kept.is_booking
-    job.measured(made.inventory.measure, kept.size)
     waits_for = [Dependency(*one) for one in kept.waits_for]
     is_ahead = job.is_booking and job.state is State.DEPEND
     if not is_ahead:
         job.limit = limit
     if not is_ahead and job.state not in RUNNING:
+        if job.started >= 0:
+            job.claim = Hold(kept.number, job.started, limit, kept.size)  # its size is that of what it held, whatever is measured
         return job, None, [], waits_for
     hold = Hold(kept.number, job.dependencies[0].value if is_ahead else job.started, limit, kept.size)
     if not is_child:

@@ -276,8 +276,7 @@ class Instances:
             if way:
                 found |= {(way, str(job.number)): _text(job) for child in each.children if (job := child.job_in_parent)}
             if isinstance(each.policy, Multifactor):
-                for job in one.touched.get(way, {}).values():
-                    whose, amounts = each.policy.used_by(job)
+                for whose, amounts in filter(None, map(each.policy.used_by, one.touched.get(way, {}).values())):
                     name = _USED + msgspec.json.encode(whose).decode()
                     found[way, name] = msgspec.json.encode((*whose, *amounts)).decode()
         notes: dict[str, str | None] = {_key(one, *key): text for key, text in found.items() if one.notes.get(key) != text}

@@ -278,6 +278,10 @@ class Series:
         )
         return submit, start, end, size
 
+    def changes(self) -> Numbers:
+        """Start, end and units of what was held beside the columns: rows for interrupted attempts and for changes of a size."""
+        return np.array(self._earlier, np.int64).reshape(-1, 3)
+
     def over_time(self, parts: int = PARTS) -> OverTime:
         """The curves, from the first submission to the last end. Cost O(n log n) in the jobs."""
         submit, start, end, size = self.columns()
@@ -296,7 +300,7 @@ class Series:
             waiting.add(submit[now], one)
             waiting.add(np.where(ran, start[now], end[now]), -one)
             started += np.histogram(start[now][ran], edges)[0]
-        lost = np.array(self._earlier, np.int64).reshape(-1, 3)
+        lost = self.changes()
         used.add(lost[:, 0], lost[:, 2])
         used.add(lost[:, 1], -lost[:, 2])
         part_s = (last - begin) / parts / TICKS_PER_S

@@ -215,6 +215,7 @@ class Result:
         predictions: how good the predictions were; None in a run without.
         notes: external events without an effect, and jobs that could not be started, by reason.
         blocked: times of units out of service and of reservations, if units have numbers; at most `limits.BLOCKED_MAX`.
+        area_of: the unit-ticks of the machine in a time, if its size may change.
     """
 
     schedule: Schedule | None
@@ -230,6 +231,7 @@ class Result:
     predictions: Errors | None = None
     notes: Counter[str] = field(default_factory=Counter)
     blocked: list[Blocked] = field(default_factory=list)
+    area_of: Callable[[int, int], int] | None = None
 
 
 # -- the simulator ------------------------------------------------------------------------------------------------------
@@ -570,6 +572,7 @@ class Simulator:
             None if self.prediction is None else self.predictions.errors(),
             self.external.notes,
             self.external.blocked.until(self._active_at) if self.has_external else [],
+            self.running.area_of,
         )
 
     def _share(self, what: ChildPayload) -> Iterator[Submission]:

@@ -68,6 +68,32 @@ def test_settings_are_compared_on_the_jobs_that_both_ran(page: Write, tmp_path: 
     assert "<th scope=col class=n>jobs compared (number)</th>" in text
 
 
+RESIZED = """
+fluxres-experiment: 1
+name: resized
+machine: node=8
+workload: {file: jobs.json}
+resize_policy: expand-idle
+vary: {hierarchy.topology: [1, 4]}
+baseline: {hierarchy.topology: 1}
+metrics: [utilisation, mean_turnaround_s]
+"""
+
+
+def test_what_jobs_held_is_not_compared_where_the_table_of_jobs_does_not_say_it(page: Write, tmp_path: Path) -> None:
+    study = page(RESIZED)
+    small = {"request": "slot=1/node", "submit": 0, "run": 10, "duration": 10}
+    grows = {"request": "slot=2-8/node", "preferred": 2, "speedup": "linear", "malleable": True, "submit": 0, "run": 100}
+    large = {"request": "slot=8/node", "submit": 100, "run": 10, "duration": 10}
+    (study.folder / "jobs.json").write_text(json.dumps([small, grows | {"duration": 100}, large]))
+    campaign.run(study, tmp_path / "a")
+    _, apart = compare(study, ResultsFolder(tmp_path / "a")).rows
+    assert apart.common == {0: 2}
+    assert apart.ratios["utilisation"] is None
+    assert apart.ratios["mean_turnaround_s"] is not None
+    assert apart.ratios["mean_turnaround_s"].mean == pytest.approx((10 + 100) / (10 + 26.25))
+
+
 def test_repeats_that_are_all_alike_are_one_result(page: Write, tmp_path: Path) -> None:
     head = "fluxres-experiment: 1\nname: x\nmachine: node=4\nrepeats: 3\n"
     study = page(f"{head}workload: [{{ensemble: {{jobs: 9, run_s: 5}}}}, {{lublin: {{jobs: 20, size: 4}}}}]\n")

@@ -6,7 +6,7 @@ leaves out jobs that were submitted in the beginning or at the end.  They run al
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -22,7 +22,11 @@ _LENGTHS: Final = ((60, "up to 1 min"), (600, "1 to 10 min"), (3600, "10 min to 
 
 
 class Trim(NamedTuple):
-    """The fractions of the jobs, in order of submission, that are left out in the beginning and at the end."""
+    """The fractions of the jobs, in order of submission, that are left out in the beginning and at the end.
+
+    Jobs that were submitted at the same moment as the first or the last one that counts do count: which of them would be left out
+    could only depend on the run, and runs that are compared would count different jobs.
+    """
 
     warm_up: float = 0.0
     drain: float = 0.0
@@ -34,7 +38,8 @@ class JobColumns(NamedTuple):
     Args:
         owners, owner: all to whom jobs belong, and the index of that of each job.
         begin, last: the window of utilisation and throughput: all of the run, or the submissions of the first and last job.
-        held: start, end and size of all jobs that ran, for the utilisation.
+        ends: of all jobs that ran, for the throughput.
+        held: start, end and units of all that was held, for the utilisation; see `Series.changes`.
     """
 
     submit: Numbers
@@ -45,6 +50,7 @@ class JobColumns(NamedTuple):
     owner: Numbers
     begin: int
     last: int
+    ends: Numbers
     held: tuple[Numbers, Numbers, Numbers]
 
     def __len__(self) -> int:
@@ -69,16 +75,22 @@ def counted(series: Series, trim: Trim = Trim()) -> JobColumns:  # noqa: B008  #
     submit, start, end, size = series.columns()
     order = np.argsort(submit, kind="stable")
     first, stop = round(len(order) * trim.warm_up), len(order) - round(len(order) * trim.drain)
+    if trim != Trim() and first < stop:
+        submitted = submit[order]
+        first, stop = submitted.searchsorted(submitted[first]), submitted.searchsorted(submitted[stop - 1], "right")
     inside = order[first:stop]
     ran = start >= 0
     kept = inside[ran[inside]]
     owners, owner = series.owners()
     held = (start, end, size) if ran.all() else (start[ran], end[ran], size[ran])
+    ends, changes = held[1], series.changes()
+    if len(changes):
+        held = (np.append(held[0], changes[:, 0]), np.append(held[1], changes[:, 1]), np.append(held[2], changes[:, 2]))
     if trim == Trim() or not len(inside):
         begin, last = int(submit.min(initial=0 if not len(submit) else submit[0])), int(end[ran].max(initial=0))
     else:
         begin, last = int(submit[inside[0]]), int(submit[inside[-1]])
-    return JobColumns(submit[kept], start[kept], end[kept], size[kept], owners, owner[kept], begin, last, held)
+    return JobColumns(submit[kept], start[kept], end[kept], size[kept], owners, owner[kept], begin, last, ends, held)
 
 
 def percentiles(jobs: JobColumns) -> dict[str, float | None]:
@@ -91,16 +103,30 @@ def percentiles(jobs: JobColumns) -> dict[str, float | None]:
     }
 
 
-def trimmed(jobs: JobColumns, units: int) -> dict[str, float | None]:
-    """Means and maxima of the jobs that count, and the utilisation and throughput of their window."""
+AreaOf = Callable[[int, int], int]
+"""The unit-ticks of the machine in a time."""
+
+_OF_JOBS: Final = (
+    *("mean_wait_s", "max_wait_s", "mean_turnaround_s", "mean_stretch", "max_stretch"),
+    *("mean_bounded_slowdown", "max_bounded_slowdown", "utilisation", "throughput_per_s"),
+)
+
+
+def trimmed(jobs: JobColumns, units: int, area_of: AreaOf | None = None) -> dict[str, float | None]:
+    """Means and maxima of the jobs that count, and the utilisation and throughput of their window; None without such jobs.
+
+    Args:
+        area_of: if the size of the machine changes.
+    """
     if not len(jobs):
-        return {}
+        return dict.fromkeys(_OF_JOBS)
     wait, run, slowdown = jobs.wait_s, jobs.run_s, jobs.slowdown
     stretch = np.divide(wait + run, run, out=np.ones(len(run)), where=run > 0)
     start, end, size = jobs.held
     length = jobs.last - jobs.begin
     area = int((np.clip(np.minimum(end, jobs.last) - np.maximum(start, jobs.begin), 0, None) * size).sum())
-    ended = int(((end > jobs.begin) & (end <= jobs.last)).sum())
+    whole = units * length if area_of is None else area_of(jobs.begin, jobs.last)
+    ended = int(((jobs.ends > jobs.begin) & (jobs.ends <= jobs.last)).sum())
     return {
         "mean_wait_s": float(wait.mean()),
         "max_wait_s": float(wait.max()),
@@ -109,7 +135,7 @@ def trimmed(jobs: JobColumns, units: int) -> dict[str, float | None]:
         "max_stretch": float(stretch.max()),
         "mean_bounded_slowdown": float(slowdown.mean()),
         "max_bounded_slowdown": float(slowdown.max()),
-        "utilisation": area / (units * length) if units and length else None,
+        "utilisation": area / whole if whole else None,
         "throughput_per_s": ended * TICKS_PER_S / length if length else None,
     }
 
