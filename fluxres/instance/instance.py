@@ -233,7 +233,8 @@ class Instance(Tabular):
         number = _number(job)
         found = self._jobs.get(number) or self._finished.get(number)
         if found is None:
-            raise UnknownJob(f"no job {job!s:.80}", where=self.address, hint="`fluxres instance queue -a`, or jobs(), lists them")
+            hint = "`fluxres instance queue -a`, or jobs() in Python, lists them"
+            raise UnknownJob(f"no job {job!s:.80}", where=self.address, hint=hint)
         return found
 
     def _active(self, job: AnyJob) -> Job:

@@ -241,6 +241,8 @@ class Rows:
         else:
             self.db.keep(row, seq, parts)
 
+    # -- what a graph consists of --------------------------------------------------------------------------------------
+
     def blob(self, part: Part, row: GraphRow) -> Blob:
         """A part of the snapshot of a graph.  Errors: StoreError if it is missing."""
         found = self.db.blob(part, row.number)

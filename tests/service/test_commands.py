@@ -172,7 +172,7 @@ def _use_instances(store: str, folder: Path) -> None:
 
     assert "the graph has no instance" in do("submit slot=1/node", 2)
     assert do(f"create main -Q fcfs --accounting {rules}") == "main schedules by fcfs"
-    assert "there is an instance 'main' already" in do("create main", 2)
+    assert "there is already an instance 'main'" in do("create main", 2)
     first = do("submit slot=6/node --duration 1h --user ada --name first")
     second = do("submit slot=1/node --user ada")
     third = do(f"submit -N1 --dependency afterany:{first} --user bob")

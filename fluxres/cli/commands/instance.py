@@ -52,8 +52,8 @@ def instance_command() -> None:
     """Keep schedulers on a graph of the store: submit jobs to their queues. Or run a workload in one.
 
     An instance outlives the commands: its jobs start as resources get free, by its queue policy, and end at their limits.
-    Whoever runs the jobs reports their end with `finish`. With a server (--store http://…, or one on the same store) that happens
-    at once, otherwise when the next command asks the instance.
+    Whoever runs the jobs reports their end with `finish`. With a server (--store http://…, or one on the same store) jobs
+    start and end on time, otherwise when the next command asks the instance.
     """
 
 
@@ -78,7 +78,7 @@ def create(settings: Settings, name: str, queue_policy: str, match_policy: str, 
 @instance_command.command("list", outputs=TABLE_OUTPUTS)
 @click.pass_obj
 def list_instances(settings: Settings) -> None:
-    """List the instances of the graph, with those on their jobs."""
+    """List the instances of the graph and those nested in them."""
     with keeper(settings) as kept:
         found = kept.instances()
     if not found and settings.has_table:
@@ -224,7 +224,7 @@ def cancel(settings: Settings, jobs: tuple[str, ...], name: str | None, why: str
 )
 @click.pass_obj
 def finish(settings: Settings, job: str, name: str | None, status: int) -> None:
-    """Report the end of a job that runs: what it holds is free then."""
+    """Report the end of a running job, which frees what it holds."""
     with keeper(settings) as kept:
         found = [kept.finish(one_of(kept, name), job, status)]
     _answer_jobs(settings, found)
@@ -249,7 +249,7 @@ def wait(settings: Settings, jobs: tuple[str, ...], name: str | None) -> None:
 @click.argument("name")
 @click.pass_obj
 def drop(settings: Settings, name: str) -> None:
-    """End an instance: its jobs are canceled, and what they hold is free. NAME may be main/JOB for one below."""
+    """End an instance: its jobs are canceled, and what they hold is freed. NAME may be main/JOB for one below."""
     with keeper(settings) as kept:
         kept.close(name)
     answer(settings, document=lambda: {"closed": name}, lines=lambda _style: [f"{name} has ended"])

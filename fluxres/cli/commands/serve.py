@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 )
 @click.option("--as", "name", metavar="NAME", help="With --job: name of that graph. Default: GRAPH.J.")
 @click.option("--url", metavar="URL", help="Address under which others reach this server. Default: ADDRESS, or the host name.")
-@click.option("--create", "may_create", is_flag=True, help="Begin an SQLite store where --store names none yet.")
+@click.option("--create", "may_create", is_flag=True, help="Create the SQLite store if it does not exist.")
 @click.option("--json-log", "is_json_log", is_flag=True, help="Log JSON lines.")
 @click.option("--log-requests", "is_verbose", is_flag=True, help="Log each request.")
 @click.pass_obj
