@@ -165,7 +165,7 @@ def fill(db: Connection, found: Iterable[Item], taken: set[str], new_uid: Callab
     """Write items into an empty store, within a transaction; returns the number of graphs and of events.
 
     Args:
-        taken: the uids that graphs of this store had: who has one of them open must not take the restored graph for it.
+        taken: the uids that graphs of this store had: a process with one of them open must not take the restored graph for it.
     """
     graphs = events = 0
     renamed: dict[str, str] = {}
@@ -278,7 +278,7 @@ def read(path: Path, what: str = "reading", on_progress: OnProgress = unwatched)
     """The items of a dump.  The last line is checked only at the end, so nothing may be committed before.
 
     Args:
-        what: is done with them, for who watches.
+        what: is done with them, for the display of progress.
 
     Errors: InputError with the line.
     """

@@ -246,7 +246,7 @@ class Store:
 
     @property
     def path(self) -> Path:
-        """The SQLite file, or a file of this machine that stands for the store of a server."""
+        """The SQLite file, or a file of this machine in place of the store, if that is on a server."""
         return self.database.path
 
     # -- reading ------------------------------------------------------------------------------------------------------
