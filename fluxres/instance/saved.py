@@ -1,10 +1,10 @@
 """An instance as values that a store keeps, and an instance made of them again.
 
-What is kept is what cannot be found out again: the jobs, their states and what they wait for, advance reservations, and what
+Only what cannot be derived is kept: the jobs, their states and what they wait for, advance reservations, and what
 users have used. Reservations of the queue policy are not: its next pass makes them. An instance that is kept has the inventory
 `graph`, so what its jobs hold is in the records of its graph; of a child, whose graph is a copy, the pools of each job are kept.
-What a child draws from suppliers of its parent is drawn again when it is restored. Its jobs run unattended: somebody reports
-their end.
+What a child draws from suppliers of its parent is drawn again when it is restored. Other programs run its jobs, and
+report their end.
 """
 
 from __future__ import annotations

@@ -138,7 +138,8 @@ class Instances:
         if _NAME.fullmatch(name) is None:
             raise UsageError(f"not a name for an instance: {name!r:.80}", hint="use up to 64 letters, digits and any of . _ -")
         if name in self.names():
-            raise UsageError(f"there is already an instance '{name}'", hint="choose another name, or end it")
+            hint = f"choose another name, or end it: `fluxres instance drop {name}`"
+            raise UsageError(f"there is already an instance '{name}'", hint=hint)
         if len(self._running) >= limits.SERVICE_INSTANCES_MAX:
             raise LimitExceeded(f"a graph has at most {limits.SERVICE_INSTANCES_MAX} instances", hint="close one of them")
         for other in self._running:

@@ -627,7 +627,7 @@ def test_what_an_instance_did_is_not_undone(shared: Server, tmp_path: Path) -> N
         status, document = shared.answers("POST", f"/v1/graphs/{name}/undo", b"{}")
         assert (status, document["message"]) == (400, "the last change was one of an instance, which keeps it")
         status, document = shared.answers("POST", f"/v1/graphs?name={name}&replace=true", json.dumps(DEMO).encode())
-        assert (status, document["message"]) == (400, "a server keeps instances on it")
+        assert (status, document["message"]) == (400, "the store keeps instances on it")
         assert top.job(job).pools
         assert top.check() == []
         top.close()
