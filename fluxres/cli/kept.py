@@ -1,7 +1,7 @@
 """Instances that a store keeps, for commands: on a server, or in the store itself, with the same methods.
 
-Without a server nobody lets time pass: an instance handles what was due when a command asks it. With one, also on the same store,
-both see what the other has done (`service/instances.py`).
+Without a server, no process lets time pass: an instance handles what was due when a command asks it. With a server, also one on
+the same store, both see what the other has done (`service/instances.py`).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Keeper(Protocol):
 def keeper(settings: Settings) -> Iterator[Keeper]:
     """The instances of the graph given by --graph, or of the one in use."""
     if (remote := server(settings)) is not None:
-        yield Served(settings, remote)
+        yield RemoteKeeper(settings, remote)
         return
     from fluxres.service.instances import Instances
     from fluxres.store.attached import Attached
@@ -68,7 +68,7 @@ def keeper(settings: Settings) -> Iterator[Keeper]:
     wait_s = settings.wait_s
     graph = Attached(opened, settings.graph, "full", settings.command, wait_s, clock.system).graph
     try:
-        yield Stored(graph, Instances(opened, graph, lambda: 0))
+        yield LocalKeeper(graph, Instances(opened, graph, lambda: 0))
     finally:
         graph.close()
 
@@ -84,8 +84,8 @@ def one_of(kept: Keeper, name: str | None) -> str:
     return str(names[0])
 
 
-class Served:
-    """Those of a graph on a server."""
+class RemoteKeeper:
+    """The instances of a graph on a server."""
 
     def __init__(self, settings: Settings, remote: RemoteStore) -> None:
         self._remote, self._name = remote, remote.name_of(settings.graph)
@@ -136,8 +136,8 @@ class Served:
         self._remote.connection.run(self._calls(address).close())
 
 
-class Stored:
-    """Those of a graph in a store that this process has open."""
+class LocalKeeper:
+    """The instances of a graph in a store, changed by this process."""
 
     def __init__(self, graph: ResourceGraph, kept: Instances) -> None:
         self._graph, self._kept = graph, kept

@@ -54,7 +54,7 @@ COMMANDS: Final = {
     "unlink": "Remove a pool and everything below it.",
     "move": "Move a pool and everything below it.",
     "diff": "Show what a changed description would change.",
-    "apply": "Bring a changed description onto a machine in use.",
+    "apply": "Apply a changed description to a machine in use.",
     "undo": "Undo the last change of the graph.",
     "edge": "Add, change or remove an edge of an auxiliary graph.",
     "save": "Write the graph to a file or another store.",
@@ -140,7 +140,12 @@ class _WithCommonOptions(click.Command):
         return ALL_OUTPUTS
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        rest = super().parse_args(ctx, args)
+        try:
+            rest = super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if error.ctx is None:  # an option without its argument: the parser does not know of which command
+                error.ctx = ctx
+            raise
         keep(ctx)
         return rest
 

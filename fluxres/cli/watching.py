@@ -38,7 +38,7 @@ def watchable(function: Callable[..., None]) -> Callable[..., None]:
         flag_value=_EVERY_S,
         type=Duration(),
         metavar="[S]",
-        help=f"Repeat every S seconds (default: {_EVERY_S}) until Ctrl-C; a terminal is redrawn.",
+        help=f"Repeat every S seconds (default: {_EVERY_S}) until Ctrl-C; on a terminal, in place.",
     )
     @wraps(function)
     def watched(settings: Settings, every_s: float | None, **given: Any) -> None:

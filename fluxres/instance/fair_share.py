@@ -116,10 +116,12 @@ class FairShares:
             at = at.above
         self._ranks = None
 
-    def used_by(self, user: str | None, account: str | None) -> tuple[Account, Used]:
-        """To whom the jobs of a user in an account are charged, and what has been used there."""
-        one = self._user(user, account).usage
-        return (self.rules.account_of(user, account), user), (one.amount, one.rate, one.since_s)
+    def used_by(self, user: str | None, account: str | None) -> tuple[Account, Used] | None:
+        """To whom the jobs of a user in an account are charged, and what has been used there; None before the first starts."""
+        found = self._known(user, account)
+        if found is None:
+            return None
+        return (self.rules.account_of(user, account), user), (found.usage.amount, found.usage.rate, found.usage.since_s)
 
     def used(self) -> dict[Account, Used]:
         """What each user has used."""

@@ -233,7 +233,8 @@ class Instance(Tabular):
         number = _number(job)
         found = self._jobs.get(number) or self._finished.get(number)
         if found is None:
-            raise UnknownJob(f"no job {job!s:.80}", where=self.address, hint="jobs() lists them")
+            hint = "`fluxres instance queue -a`, or jobs() in Python, lists them"
+            raise UnknownJob(f"no job {job!s:.80}", where=self.address, hint=hint)
         return found
 
     def _active(self, job: AnyJob) -> Job:
@@ -780,10 +781,13 @@ class Instance(Tabular):
         Args:
             kind: for the runner: why it is stopped.
 
-        Errors: UnknownJob; UsageError for a job that is not running, or has a child.
+        Errors: UnknownJob; UsageError for a job that is not running, has a child, or was reserved ahead.
         """
         self.enter()
         found = self._running(job)
+        if found.is_booking:
+            hint = "cancel it: it has no place in the queue"
+            raise UsageError(f"job {found.id} was reserved ahead", where=self.address, hint=hint)
         if found.child is not None:
             raise UsageError(f"job {found.id} has a child", where=self.address, hint="close the child first")
         self.requeue_job(found, kind, note)

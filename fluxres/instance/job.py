@@ -284,10 +284,6 @@ class Job:
         self.planned = self.duration
         self._requested = None
 
-    def measured(self, measure: str, size: int) -> None:
-        """Note the size of a job of an earlier instance, which may have ended."""
-        self._requested = measure, size
-
     def waited_s(self, now_s: float) -> float:
         """How long the job has waited by a moment, since its submission."""
         return now_s - seconds(self.submitted)

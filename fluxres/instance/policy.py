@@ -303,8 +303,8 @@ class Multifactor(Easy):
         self._shares = FairShares(None if limiter is None else limiter.rules, self.half_life_s)
         self._shares.resume(used)
 
-    def used_by(self, job: Job) -> tuple[Account, Used]:
-        """To whom a job is charged, and what that user has used."""
+    def used_by(self, job: Job) -> tuple[Account, Used] | None:
+        """To whom a job is charged, and what that user has used; None for a user who is not listed and has started no job."""
         return self.shares_of(job).used_by(job.user, job.account)
 
     def used(self) -> dict[Account, Used]:

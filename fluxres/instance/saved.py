@@ -1,10 +1,10 @@
 """An instance as values that a store keeps, and an instance made of them again.
 
-What is kept is what cannot be found out again: the jobs, their states and what they wait for, advance reservations, and what
+Only what cannot be derived is kept: the jobs, their states and what they wait for, advance reservations, and what
 users have used. Reservations of the queue policy are not: its next pass makes them. An instance that is kept has the inventory
 `graph`, so what its jobs hold is in the records of its graph; of a child, whose graph is a copy, the pools of each job are kept.
-What a child draws from suppliers of its parent is drawn again when it is restored. Its jobs run unattended: somebody reports
-their end.
+What a child draws from suppliers of its parent is drawn again when it is restored. Other programs run its jobs, and
+report their end.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class SavedJob(msgspec.Struct, frozen=True, omit_defaults=True):
         limit: of one that is reserved ahead, the end of what is reserved.
         pools: what it holds, or has reserved ahead, by path; without what its child draws.
         drawn: for which of them what is drawn, as in an event.
-        size: in units of what its instance measures in.
+        size: in units of what its instance measures in; of what it holds, held or has reserved ahead, as it was measured then.
         is_booking: whether it was reserved ahead.
     """
 
@@ -142,7 +142,7 @@ def job(one: Job) -> SavedJob:
         tuple((each.type, each.severity, each.note) for each in one.exceptions),
         pools,
         drawn,
-        one.size,
+        one.size if ahead is None else ahead.count,
         one.is_booking,
     )
 
@@ -311,12 +311,13 @@ def _job(made: Instance, kept: SavedJob, *, is_child: bool) -> tuple[Job, Hold |
     job.dependencies = tuple(Dependency(*one) for one in kept.dependencies)
     job.exceptions = tuple(Failure(*one) for one in kept.exceptions)
     job.is_booking = kept.is_booking
-    job.measured(made.inventory.measure, kept.size)
     waits_for = [Dependency(*one) for one in kept.waits_for]
     is_ahead = job.is_booking and job.state is State.DEPEND
     if not is_ahead:
         job.limit = limit
     if not is_ahead and job.state not in RUNNING:
+        if job.started >= 0:
+            job.claim = Hold(kept.number, job.started, limit, kept.size)  # its size is that of what it held, whatever is measured
         return job, None, [], waits_for
     hold = Hold(kept.number, job.dependencies[0].value if is_ahead else job.started, limit, kept.size)
     if not is_child:

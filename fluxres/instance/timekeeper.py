@@ -180,7 +180,7 @@ class Timekeeper:
                 one = found()
                 if one is None or one.announced != moment:
                     continue  # superseded by an earlier event, which has been handled
-                if not one.do_next(before):
+                if not one.do_next(moment + 1):  # what it has announced may be over, and its next event after those of others
                     not_yet.append(one)
         finally:
             for one in not_yet:

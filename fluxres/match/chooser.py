@@ -67,8 +67,8 @@ class Way(NamedTuple):
     """One way to satisfy a request, for its refusal.
 
     Args:
-        lacks: why it is closed although there is enough of everything, as sentences without their full stop.
-        asked: the request as a jobspec says it; None if the machine does not have what it names.
+        lacks: returns why it fails although the machine has enough of everything, as sentences without their full stop.
+        asked: the closest request that a jobspec can express; None if the machine does not have what it names.
         name: what it is called, empty for the only one.
     """
 
@@ -93,8 +93,8 @@ class Offer:
     Args:
         situation: what is free in a window.
         policy: the order of nodes, where the rule leaves it open.
-        returned: what came back last, where the rule prefers that.
-        facts: what rules keep about the machine, by the class that keeps it.
+        returned: the pools that were returned last, for rules that prefer them.
+        facts: what rules have computed about the machine, by the class that computes it.
     """
 
     __slots__ = ("facts", "policy", "returned", "situation")
@@ -138,7 +138,7 @@ class Offer:
         return SupplierDraws(given, np.array(sorted(rows), np.int64).reshape(-1, 3)) if rows else _NOTHING_DRAWN
 
     def first_supplied(self, pools: Sequence[tuple[int, int]], number: int) -> list[tuple[int, int]] | None:
-        """The first so many of these pools, with their units, that suppliers can feed together, in the order of the pools.
+        """The first `number` of these pools, with their units, that suppliers can feed together, in the order of the pools.
 
         Errors: LimitExceeded, undecided, after many combinations.
         """
@@ -166,7 +166,7 @@ class Chooser(Rule, ABC):
 
     @abstractmethod
     def asked(self, request: Request, typology: Typology) -> Request:
-        """The request as a jobspec says it nearest on a machine.
+        """The closest request that a jobspec can express, on this machine.
 
         Errors: InfeasibleRequest for a type that the machine does not have.
         """
@@ -272,7 +272,7 @@ def _one_slot(vertices: Int32, own: Sequence[int]) -> SlotGroup:
 
 @lru_cache(maxsize=256)
 def _everything(number: int) -> SlotGroup:
-    """One slot with all of so many pools."""
+    """One slot that has all pools of a placement, `number` of them."""
     starts, picks = np.array([0, number]), np.arange(number)
     starts.flags.writeable = picks.flags.writeable = False
     return SlotGroup(None, starts, picks)

@@ -51,7 +51,12 @@ def folded_paths(paths: Sequence[str]) -> str:
     return ",".join(parent + folded.fold(names) for parent, names in by_parent.items())
 
 
-def _held(pools: Sequence[Sequence[Any]] | None) -> str:
+def held(pools: Sequence[Sequence[Any]] | None) -> str:
+    """Paths with their amounts, folded.
+
+    >>> held([("/demo/node0", 1), ("/demo/node1", 1), ("/demo/node1/memory", 8)])
+    '/demo/node[0-1]=1, /demo/node1/memory=8'
+    """
     if pools is None:
         return "everything"
     by_amount: dict[Any, list[str]] = {}
@@ -66,7 +71,7 @@ def _window(event: Mapping[str, Any]) -> str:
 
 
 def _allocate(event: Mapping[str, Any]) -> str:
-    return f"{event['job']}: {_held(event['pools'])}{_window(event)}"
+    return f"{event['job']}: {held(event['pools'])}{_window(event)}"
 
 
 def _free(event: Mapping[str, Any]) -> str:

@@ -103,7 +103,7 @@ class Caller:
         self.require_paths([path], path)
 
     def require_paths(self, paths: Iterable[str], where: str) -> None:
-        """Errors: Forbidden if one of some pools, which are not told, is outside of the parts that the token is for."""
+        """Errors: Forbidden if a pool is outside of the parts that the token is for; the message does not name the pool."""
         if self.paths is not None and not all(map(self.covers, paths)):
             raise Forbidden(f"token '{self.name}' is for {', '.join(self.paths)} only", where=where)
 

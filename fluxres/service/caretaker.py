@@ -1,5 +1,5 @@
-"""A thread of the service that looks after runs and children: it frees what the dead held, and lets others have it (rules H1, H2
-and N1).
+"""A thread of the service that looks after runs and children: it frees what dead processes held, and grants it to requests that
+wait (rules H1, H2 and N1).
 
 Those who wait through the server cannot see the processes of other runs, so this thread watches for them. It looks at the graphs
 in memory, and writes to the store only when something has ended.
@@ -25,7 +25,7 @@ from fluxres.store import Store, mailbox
 
 _LOOK_EVERY_S: Final = 0.2
 _QUIET_S: Final = 1.0
-"""The same while nobody has a connection for news."""
+"""The same while no run is connected for news."""
 
 
 class Caretaker:

@@ -1,8 +1,8 @@
-"""A connection with a client: that of uvicorn, with a short way for requests and answers that are complete.
+"""A connection with a client: that of uvicorn, with a fast path for requests and answers that are complete.
 
-An ASGI server passes a request and its answer on in pieces: it wakes whoever waits for one, and writes each by itself, so that
-even a small answer is two packets. Most bodies have come when their request is looked at, and most answers are complete when they
-are sent. So the gate may ask for the entire body, and send an entire answer at once. It goes the ordinary way if that is refused.
+An ASGI server passes a request and its answer on in pieces: it wakes a task for each, and writes each by itself, so that even a
+small answer is two packets. But most bodies have arrived when their request is handled, and most answers are complete when they
+are sent. So the gate takes the entire body if it is there, and sends the entire answer at once. Otherwise it uses ASGI.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, Final
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 CONNECTION: Final = "fluxres.connection"
-"""The connection of a request in its scope."""
+"""The key of the connection in the scope of a request."""
 _ANSWER_BYTES_MAX: Final = 1 << 16
-"""A longer answer is not copied behind its head."""
+"""A longer answer is sent by uvicorn: to join it with its head would be to copy it."""
 _USED: Final = frozenset(
     (
         "scope",
@@ -30,8 +30,8 @@ _USED: Final = frozenset(
         "on_response",
     )
 )
-"""What is used of a cycle of uvicorn, which promises none of it."""
-_HAS_SHORT_WAY: Final = _USED.issubset(RequestResponseCycle.__init__.__code__.co_names)
+"""Attributes of uvicorn's `RequestResponseCycle` that are used here; they are not part of its API."""
+_HAS_FAST_PATH: Final = _USED.issubset(RequestResponseCycle.__init__.__code__.co_names)
 
 
 class Connection(HttpToolsProtocol):
@@ -39,7 +39,7 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        if _HAS_SHORT_WAY:
+        if _HAS_FAST_PATH:
             self.scope[CONNECTION] = self  # type: ignore[typeddict-unknown-key]  # what ASGI does not know is for the application
 
     def body(self, scope: MutableMapping[str, Any], most: int) -> bytes | None:
@@ -49,7 +49,7 @@ class Connection(HttpToolsProtocol):
         return bytes(cycle.body) if is_there and len(cycle.body) <= most else None
 
     def answer(self, scope: MutableMapping[str, Any], head: MutableMapping[str, Any], body: bytes) -> bool:
-        """Answer a request by one call of the system; False, with nothing sent, if the ordinary way is needed."""
+        """Send an answer with one system call; False, with nothing sent, if it has to go through ASGI."""
         cycle, headers = self.cycle, head["headers"]
         if cycle.scope is not scope or cycle.response_started or not cycle.keep_alive or scope["method"] == "HEAD":
             return False
@@ -59,9 +59,7 @@ class Connection(HttpToolsProtocol):
             return False
         lines = [STATUS_LINE[head["status"]], *[b"%b: %b\r\n" % header for header in (*cycle.default_headers, *headers)]]
         whole = b"".join(lines)
-        if (
-            whole.count(b"\n") != len(lines) or b"\r\nconnection: " in whole.lower()
-        ):  # a wrong header, or one that uvicorn acts upon
+        if whole.count(b"\n") != len(lines) or b"\r\nconnection: " in whole.lower():  # malformed, or uvicorn must act on it
             return False
         self.transport.write(whole + b"\r\n" + body)
         cycle.response_started = cycle.response_complete = True

@@ -1,12 +1,12 @@
 """The events of a graph, as they are written to its journal, for all who follow them.
 
-The journal is the source: an event has the number there, is told only when it is on disk, and those of other processes are told
-as well. One thread makes the text for all streams of a graph. It gets the changes of this process from their commits, and reads
-the journal if numbers are missing between them, and otherwise four times a second. A stream keeps the number of the last event
-that it has sent, so a slow one costs no memory, and one that was cut begins where it ended.
+The journal is the source: an event has its number there and is sent only when it is on disk, whichever process made it. One
+thread makes the text for all streams of a graph. It gets the changes of this process from their commits, and reads the journal
+if numbers are missing between them, and otherwise four times a second. A stream keeps the number of the last event that it has
+sent, so a slow one costs no memory, and one that was cut begins where it ended.
 
 A graph of the same name that was created later counts from 1 again. So the id of an event names the graph, too, and no stream
-goes on with the events of another one.
+continues with the events of another one.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from fluxres.store.writing import Change
 
 _LOOK_EVERY_S: Final = 0.25
 _REST_S: Final = 0.02
-"""Between two looks: under load, one look tells of the changes of all this time."""
+"""Between two looks: under load, one look finds all changes since the last."""
 _KEPT: Final = 2_000
 """Latest events in memory; a stream that is further behind reads the journal itself."""
 _COMMENT_EVERY_S: Final = 15.0
 """A comment keeps a quiet stream from being taken for a dead one."""
 
-Told = tuple[int, bytes]
+Message = tuple[int, bytes]
 """The number of an event, and what is sent of it."""
 
 
@@ -50,7 +50,7 @@ def event_id(number: int, uid: str) -> bytes:
 
 
 class Feed:
-    """The events of one graph, from the first time that somebody follows them.
+    """The events of one graph, from the first time that a stream follows them.
 
     Args:
         store, name: where the graph is.
@@ -59,8 +59,8 @@ class Feed:
     def __init__(self, store: Store, name: str) -> None:
         self._store, self._name = store, name
         self._uid, self._last = "", 0
-        self._recent: deque[Told] = deque(maxlen=_KEPT)
-        self._following: dict[int, list[Told]] = {}
+        self._recent: deque[Message] = deque(maxlen=_KEPT)
+        self._following: dict[int, list[Message]] = {}
         self._committed: list[tuple[int, Change]] = []
         self._must_read = False
         self._lock = threading.Lock()
@@ -77,7 +77,7 @@ class Feed:
         Args:
             first: number of the first event.
         """
-        if self._thread is None:  # nobody follows
+        if self._thread is None:  # no stream follows
             return
         with self._lock:
             for change in changes:
@@ -98,7 +98,7 @@ class Feed:
         self._end.set()
         self._news.set()
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._tell)
+            self._loop.call_soon_threadsafe(self._wake_streams)
 
     async def follow(self, after: int | None, uid: str = "") -> AsyncGenerator[bytes]:
         """Events with a number above `after`, then those to come; None for those to come only.
@@ -139,7 +139,7 @@ class Feed:
         with suppress(FluxresError):  # what was done before the end
             yield b"".join(text for _, text in await loop.run_in_executor(None, self._read, last))
 
-    def _since(self, last: int) -> list[Told] | None:
+    def _since(self, last: int) -> list[Message] | None:
         """The events after a number, if they are in memory."""
         with self._lock:
             if last >= self._last:
@@ -151,9 +151,9 @@ class Feed:
                 self._following[last] = news[::-1][: limits.SERVICE_EVENTS_READ_MAX]
             return self._following[last]
 
-    def _read(self, last: int) -> list[Told]:
+    def _read(self, last: int) -> list[Message]:
         at = Position(self._uid, last)
-        return [self._told(entry) for entry in self._store.log_after(at, self._name, limits.SERVICE_EVENTS_READ_MAX)]
+        return [self._message(entry) for entry in self._store.log_after(at, self._name, limits.SERVICE_EVENTS_READ_MAX)]
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         with self._lock:
@@ -167,7 +167,7 @@ class Feed:
         self.wake()  # for what was committed since
 
     def _require_written(self, number: int) -> None:
-        """Refuse a number that the journal has not reached: nothing would be told until then.
+        """Refuse a number that the journal has not reached: nothing would be sent until then.
 
         Errors: StaleHandle.
         """
@@ -181,7 +181,7 @@ class Feed:
 
     def _run(self) -> None:
         show_name()
-        told = stopwatch()
+        sent_s = stopwatch()
         while not self._is_closed:
             self._news.wait(_LOOK_EVERY_S)
             self._news.clear()
@@ -192,13 +192,13 @@ class Feed:
                 return
             if found:
                 with self._lock:
-                    self._recent.extend(map(self._told, found))
+                    self._recent.extend(map(self._message, found))
                     self._following.clear()
                     self._last = found[-1].seq
-            if found or stopwatch() - told > _COMMENT_EVERY_S:
-                told = stopwatch()
+            if found or stopwatch() - sent_s > _COMMENT_EVERY_S:
+                sent_s = stopwatch()
                 if self._loop is not None and not self._loop.is_closed():
-                    self._loop.call_soon_threadsafe(self._tell)
+                    self._loop.call_soon_threadsafe(self._wake_streams)
             self._end.wait(_REST_S)
 
     def _look(self) -> list[Entry]:
@@ -228,14 +228,14 @@ class Feed:
             self.wake()  # there may be more
         return found
 
-    def _told(self, entry: Entry) -> Told:
+    def _message(self, entry: Entry) -> Message:
         """An event as RFC 18 has it, a timestamp, a name and a context, as an event of a stream."""
         context = {key: value for key, value in entry.document().items() if key not in ("time", "event")}
         body = msgspec.json.encode({"timestamp": entry.time, "name": entry.event["event"], "context": context})
         name, own = entry.event["event"].encode(), event_id(entry.seq, self._uid)
         return entry.seq, b"id: %b\nevent: %b\ndata: %b\n\n" % (own, name, body)
 
-    def _tell(self) -> None:
+    def _wake_streams(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 

@@ -33,7 +33,7 @@ Send = Callable[[Message], Coroutine[Any, Any, None]]
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
 OPEN: Final = frozenset(("/health", "/ready"))
-"""What needs no token: it tells nothing of the machine."""
+"""Paths that need no token: their answers say nothing about the machine."""
 
 _TAKE_DOCUMENTS: Final = frozenset(("merge", "apply", "diff"))
 """Operations on a graph whose body describes a machine."""
@@ -82,7 +82,7 @@ class Gate:
             if not self.is_draining:
                 raise
             await answer.problem(Unavailable("the service is stopping: this took too long", retry_after_s=10))
-        except Exception as error:  # noqa: BLE001 - a mistake of the service is no reason to tell its inside
+        except Exception as error:  # noqa: BLE001 - the answer must not show the inside of the service
             await answer.problem(problems.of_unexpected(error, scope["method"], scope["path"]))
         finally:
             took = stopwatch() - begun

@@ -32,21 +32,25 @@ Way = tuple[int, ...]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _TIME: Final = "advance"
+"""The operation in the journal when only time has passed."""
 _ACCOUNTING: Final = "accounting"
+"""The end of the name of a note with the accounting of an instance."""
 _USED: Final = "used "
+"""The beginning of the name of a note with what a user has used; the names of other notes are numbers of jobs."""
 
 
 class _Running:
     """An instance in memory.
 
     Attributes:
-        kept: as the store has it.
-        records: of the graph, with which it agrees.
+        kept: what the store has of it; None if it has not been read yet.
+        records: of the graph when it was read or written; other ones mean that the graph was read again.
         epoch: of the lead under which it was read.
         known: the numbers of the jobs that the store has, by way.
         notes: the further notes that the store has: what users have used, and jobs of children that are instances themselves.
-        touched: the jobs that changed since then, and their events.
-        due: when time has to pass next, in seconds; None for never.
+        touched: the jobs that changed since the last write.
+        events: of these jobs, for the streams.
+        due: when something is due next, in seconds; None for never.
     """
 
     def __init__(self, epoch: int) -> None:
@@ -57,15 +61,15 @@ class _Running:
         self.known: dict[Way, set[int]] = {}
         self.notes: dict[tuple[Way, str], str] = {}
         self.touched: dict[Way, dict[int, Job]] = {}
-        self.told: list[events.Event] = []
+        self.events: list[events.Event] = []
         self.due: float | None = 0.0
 
     def note(self, job: Job, event: JobEvent) -> None:
-        """What the instances tell of their jobs."""
+        """Note an event of a job: called by its instance."""
         assert isinstance(job.instance, Instance)
         self.touched.setdefault(_way(job.instance), {})[job.number] = job
         about = {"instance": job.instance.address} if job.instance.depth else {}
-        self.told.append(
+        self.events.append(
             {"job": str(job.id), **about, "name": event.name, "timestamp": event.timestamp, "context": event.context}
         )
 
@@ -86,34 +90,35 @@ class Instances:
         self._read_in = -1
         """The epoch in which the names in the store were last read."""
         self._records: Records | None = None
-        """Of the graph at that time: if it was read again, other processes may have begun or ended instances."""
+        """Of the graph at that time; if it was read again, other processes may have begun or ended instances."""
         self._prefix = ""
 
     def names(self) -> list[str]:
-        """Those of all instances of the graph."""
+        """The names of all instances of the graph."""
         if self._read_in != self._epoch():
             for name in list(self._running):
                 self._forget(name)
             self._running = {}
-            self._known_in_store()
+            self._add_stored()
             self._read_in = self._epoch()
         elif self._records is not self._whole.records:
-            self._known_in_store()
+            self._add_stored()
         self._records = self._whole.records
         if self._whole.changed_instances:  # by another process
             changed, self._whole.changed_instances = self._whole.changed_instances, set()
             for name in changed & self._running.keys():
                 self._forget(name)
                 del self._running[name]
-            self._known_in_store()
+            self._add_stored()
         return list(self._running)
 
-    def _known_in_store(self) -> None:
+    def _add_stored(self) -> None:
+        """Know the instances in the store; each is read when it is needed."""
         for name in self._stored(""):
             self._running.setdefault(name.partition(":")[0].partition("/")[0], _Running(self._epoch()))
 
     def due(self, now_s: float) -> list[str]:
-        """Those for which time has to pass, or that have not seen a change of others."""
+        """The instances for which something is due, or that have not seen a change of others."""
         return [
             name
             for name, one in list(self._running.items())
@@ -121,7 +126,7 @@ class Instances:
         ] + [name for name in list(self._whole.changed_instances) if name not in self._running]
 
     def next_due(self) -> float | None:
-        """When time has to pass next for one of them."""
+        """When something is due next, in seconds; None for never."""
         return min((one.due for one in list(self._running.values()) if one.due is not None), default=None)
 
     # -- operations, within a change of the graph ----------------------------------------------------------------------
@@ -131,13 +136,14 @@ class Instances:
     ) -> Instance:
         """Begin an instance. Errors: UsageError for a name that is taken; LimitExceeded; those of an Instance."""
         if _NAME.fullmatch(name) is None:
-            raise UsageError(f"no name of an instance: {name!r:.80}", hint="letters, digits, and any of . _ -")
+            raise UsageError(f"not a name for an instance: {name!r:.80}", hint="use up to 64 letters, digits and any of . _ -")
         if name in self.names():
-            raise UsageError(f"there is an instance '{name}' already", hint="choose another name, or close it")
+            hint = f"choose another name, or end it: `fluxres instance drop {name}`"
+            raise UsageError(f"there is already an instance '{name}'", hint=hint)
         if len(self._running) >= limits.SERVICE_INSTANCES_MAX:
             raise LimitExceeded(f"a graph has at most {limits.SERVICE_INSTANCES_MAX} instances", hint="close one of them")
         for other in self._running:
-            self._current(graph, other)  # so that both make different job ids
+            self._current(graph, other)  # its job ids are known then, and the new instance makes others
         one = _Running(self._epoch())
         policy = saved.require_policy(queue_policy)
         one.top = Instance(
@@ -155,7 +161,7 @@ class Instances:
         """What an operation on an instance returns, by its address: its name, and the jobs that lead to one below it.
 
         Args:
-            what: for the journal; empty if it only lets time pass, or asks.
+            what: the operation, for the journal; empty for a question, or if only time passes.
 
         Errors: UnknownJob; those of the operation.
         """
@@ -170,7 +176,7 @@ class Instances:
                 raise LimitExceeded(f"an instance has at most {limits.SERVICE_INSTANCE_JOBS_MAX} jobs that have not ended")
             self._save(graph, one, name, what)
         except BaseException:
-            if one.told or graph.revision != before or sum(1 for _ in one.top.walk()) != instances:
+            if one.events or graph.revision != before or sum(1 for _ in one.top.walk()) != instances:
                 self._forget(name)  # what it did is undone: it is read again
             raise
         if one.top.is_closed:
@@ -238,13 +244,13 @@ class Instances:
         kept = saved.instance(one.top)
         notes = dict(self._changes(one))
         is_same = one.kept is not None and msgspec.structs.replace(kept, now=one.kept.now) == one.kept
-        if notes or one.told or not is_same or one.top.is_closed:
+        if notes or one.events or not is_same or one.top.is_closed:
             notes[f"{name}:"] = None if one.top.is_closed else msgspec.json.encode(kept).decode()
             if one.top.is_closed and one.top.ledger is not None:
                 notes[f"{name}:{_ACCOUNTING}"] = None
-            self._write(graph, one, notes, events.instance(name, what or _TIME, one.told))
+            self._write(graph, one, notes, events.instance(name, what or _TIME, one.events))
             one.kept = kept
-        one.touched, one.told = {}, []
+        one.touched, one.events = {}, []
         one.records = graph.records
 
     def _changes(self, one: _Running) -> dict[str, str | None]:
@@ -271,8 +277,7 @@ class Instances:
             if way:
                 found |= {(way, str(job.number)): _text(job) for child in each.children if (job := child.job_in_parent)}
             if isinstance(each.policy, Multifactor):
-                for job in one.touched.get(way, {}).values():
-                    whose, amounts = each.policy.used_by(job)
+                for whose, amounts in filter(None, map(each.policy.used_by, one.touched.get(way, {}).values())):
                     name = _USED + msgspec.json.encode(whose).decode()
                     found[way, name] = msgspec.json.encode((*whose, *amounts)).decode()
         notes: dict[str, str | None] = {_key(one, *key): text for key, text in found.items() if one.notes.get(key) != text}

@@ -33,13 +33,13 @@ _LOOK_EVERY_S: Final = 0.25
 _LOOKS: Final = 8
 """Of a server that stands by, at least, in the life of a lease."""
 _LOCK_WAIT_S: Final = 1.0
-"""For the lock of the store, which a leader may have that stands still."""
+"""For the lock of the store, which a leader that has been stopped may hold."""
 
 _log = logging.getLogger("fluxres.service.lease")
 
 
 class Leadership:
-    """The part of one server in who leads a store.
+    """The role of one server: it leads the store, or stands by.
 
     Args:
         store: its URL; the default one if None.
@@ -230,7 +230,7 @@ class Leadership:
         except StoreBusy:
             with self._store.database.reading() as db:
                 if db is None or lease.read(db) != found:
-                    return  # it has been renewed, or another server was faster: who has the lock works
+                    return  # it has been renewed, or another server was faster: the process that has the lock works
             holder = None if found is None else found.holder
             if holder is None or not self._store.database.break_lock(holder.processes[0][0], holder.host):
                 raise

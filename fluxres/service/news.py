@@ -1,6 +1,6 @@
-"""What runs elsewhere learn: a mailbox here for each of them, whose news go on to its event stream.
+"""News for runs on other hosts: each has a mailbox on this host, and the server sends on what arrives there by an event stream.
 
-Whoever changes a graph in the store, a server or a command, sends news to the mailbox of a run, as if the run were here.
+So every process that changes a graph in the store, server or command, sends news in the same way, wherever the run is.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class _Box:
 
 
 class Exchange:
-    """The mailboxes of runs elsewhere.  Used in the thread of the event loop only.
+    """The mailboxes of runs on other hosts.  Used in the thread of the event loop only.
 
     Args:
         store: whose directory they are in.
-        look: called with the name of a graph if somebody should look whether something can be granted.
+        look: called with the name of a graph if a request that waits there may be granted now.
         left: called with the name of a graph when a run has lost its connection, with the life of its lease.
     """
 

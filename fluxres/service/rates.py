@@ -34,6 +34,6 @@ class Rates:
         left = min(most, left + (now - since) * rate)
         if left < 1:
             self._left[caller.name] = left, now
-            message = f"token '{caller.name}' may send {rate:g} requests a second"
-            raise RateExceeded(message, hint="send less, or several changes at once", retry_after_s=ceil((1 - left) / rate))
+            message = f"token '{caller.name}' may send {rate:g} request{'s' * (rate != 1)} a second"
+            raise RateExceeded(message, hint="send fewer, or several changes at once", retry_after_s=ceil((1 - left) / rate))
         self._left[caller.name] = left - 1, now

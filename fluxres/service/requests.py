@@ -358,7 +358,7 @@ class InInstance(Body):
 
 
 class Submit(InInstance):
-    """A job: what it wants, its limit, its urgency from 0 (held) to 31, what it waits for, and values for who runs it."""
+    """A job: what it wants, its limit, its urgency from 0 (held) to 31, what it waits for, and values for its runner."""
 
     wanted: str | dict[str, Any]
     duration_s: Length | None = None

@@ -111,7 +111,7 @@ class _Server(uvicorn.Server):
         self._gate.is_draining = True
         notify("STOPPING=1")
         self._loop.call_soon_threadsafe(self._site.drain)
-        # Unlike its base class, it does not raise the signal again at the end: to be told to stop is no failure.
+        # Unlike its base class, it does not raise the signal again at the end: an orderly stop is no failure.
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
 
@@ -121,7 +121,7 @@ def serve(store: str | None, access: Access, listening: Listening, tell: Callabl
 
     Args:
         store: its URL; the default one if None.
-        tell: called with the address once it listens, with the host name for all addresses, and with who leads the store.
+        tell: called with the address once it listens, with the host name for all addresses, and with the leadership of the store.
 
     Errors: StoreError for an address that is in use or not of this machine; StoreBusy for a store that another server leads, if
     this one may not stand by; UsageError for a certificate.

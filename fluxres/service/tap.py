@@ -1,8 +1,8 @@
 """What stands between a graph and its journal while a request is served.
 
-Each change of a graph tells its event before it is made (`fluxres.model.changes`), and an error there prevents it. So this one
-place refuses what a token does not allow, whichever operation it is, and from here on the time limit of the request is over. (Not
-yet when stages are dropped that have expired: any change begins with that.)
+The sink of a graph gets the event of each change before the change is made (`fluxres.model.changes`), and an error there prevents
+it. So this one place refuses what a token does not allow, whichever operation it is. From here on, the time limit of the request
+does not apply any more. (It still does while expired stages are dropped: any change begins with that.)
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Sink = Callable[[Event], None]
 
 
 class _Thread(threading.local):
-    """What a thread does: the request that it serves."""
+    """The request that a thread serves."""
 
     request: Serving | None = None
 

@@ -1,6 +1,6 @@
-"""What takes the place of a lead over the store where a server works on what a job of another graph holds.
+"""The lease of a server for what a job of another graph holds: it takes the place of the lead over a store.
 
-It writes under the lease of a child. Nobody stands by for it: when the lease is lost, its parent has everything back.
+It writes under the lease of a child. No other server stands by for it: when the lease is lost, its parent has everything back.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _log = logging.getLogger("fluxres.service")
 
 
 class Tenancy:
-    """The lease of a server on its graph, with what :class:`fluxres.service.leadership.Leadership` says of one on a store.
+    """The lease of a server on its graph, with the attributes and methods of :class:`fluxres.service.leadership.Leadership`.
 
     Args:
         child: that it serves.

@@ -1,4 +1,4 @@
-"""A bound on the time of a coroutine that mostly has nothing to wait for.
+"""A bound on the time of a coroutine that rarely has to wait.
 
 The body of a small request has come with its head, and a small answer fits into the buffer of the connection. A timer for each
 would take longer than the work that it guards, so a coroutine is begun first, and gets a timer only if it waits.

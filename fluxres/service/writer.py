@@ -1,12 +1,12 @@
 """The thread that changes one graph for all requests.
 
-Requests that arrive while others are committed wait, and are made together then: one turn at the store, one transaction and one
-wait for the disk, and one message to the event loop for all of them. A thread for each would cost more than the changes, since
-each of them would have to get the interpreter lock several times.
+Requests that arrive during a commit wait, and are then made together: one turn at the store, one transaction and one
+wait for the disk, and one message to the event loop for all of them. A thread for each request would cost more than the change
+itself, since it would need the interpreter lock several times.
 
-Clients that send their next change as soon as they have an answer come in waves. Those who wait when a commit ends would be one
-wave, and those who are answered then the next one, each with a commit of its own. So the writer lets them come together: it waits
-a little for as many changes as there were in the commit and waiting at its end.
+Clients that send their next change as soon as they have an answer form two groups: while the changes of one group are committed,
+those of the other wait, and each group needs a commit of its own. So before the next commit, the writer waits a little (half the
+time of a commit) until as many changes have come as were in the last commit or waited at its end. Then one commit serves all.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fluxres.model.attachment import Attachment
 from fluxres.service.thread_names import show_name
 
 TOGETHER_MAX: Final = 64
-"""Changes of one commit, so that the first one does not wait long for the others."""
+"""The most changes of one commit, so that the first one does not wait long for the others."""
 _PATIENCE_S: Final = 0.005
 """The longest wait for changes that are expected, whatever a commit takes."""
 
@@ -47,7 +47,7 @@ class Writer:
         self._thread.start()
 
     def submit(self, change: Callable[[], Any]) -> Answer:
-        """What a change returns, once it is committed. Errors: Unavailable if the graph was closed."""
+        """Queue a change; its answer comes once it is committed. Errors: Unavailable if the graph was closed."""
         answer = asyncio.get_running_loop().create_future()
         with self._lock:
             if self._is_closed:
@@ -58,7 +58,7 @@ class Writer:
         return answer
 
     def close(self) -> None:
-        """Make what waits, and end."""
+        """Make the changes that wait, and end the thread."""
         with self._lock:
             self._is_closed = True
             self._work.notify()
@@ -96,7 +96,7 @@ class Writer:
 
 def _settle(answers: list[Answer], found: list[Any]) -> None:
     for answer, one in zip(answers, found, strict=True):
-        if answer.done():  # who asked has gone
+        if answer.done():  # the client has gone
             continue
         if isinstance(one, Exception):
             answer.set_exception(one)

@@ -1,6 +1,6 @@
 """Which features of a simulation exclude each other, and why.
 
-The simulator refuses them when it is made, and a study before its first run.  Everything else goes together.
+The simulator refuses them when it is made, and a study before its first run.  All other features can be combined.
 specs/simulation.md has the table.
 """
 
@@ -81,7 +81,7 @@ CONTAINS: Final = {
 
 @dataclass(frozen=True)
 class Exclusion:
-    """Features that do not go together.
+    """Features that cannot be combined.
 
     Args:
         where: the setting that a message names.
@@ -98,24 +98,24 @@ class Exclusion:
         return UsageError(self.message, where=self.where, hint=self.hint)
 
 
-_ONE: Final = "use one instance: no topology, or topology 1"
-_FREE: Final = "leave out starts_per_node, and all costs but that of decisions"
-_NO_PAUSE: Final = "use moldable jobs, or switch no nodes off"
+_ONE_INSTANCE: Final = "use one instance: no topology, or topology 1"
+_NO_OVERHEADS: Final = "leave out starts_per_node, and all costs but that of decisions"
+_NO_SWITCHING: Final = "use moldable jobs, or switch no nodes off"
 
 EXCLUSIONS: Final = (
-    Exclusion((ACCOUNTING, NESTING), "accounting", "limits are those of one queue", _ONE),
-    Exclusion((FEEDBACK, NESTING), "feedback", "jobs follow each other in one queue", _ONE),
+    Exclusion((ACCOUNTING, NESTING), "accounting", "limits are those of one queue", _ONE_INSTANCE),
+    Exclusion((FEEDBACK, NESTING), "feedback", "jobs follow each other in one queue", _ONE_INSTANCE),
     Exclusion((PREEMPTION, DECISIONS), "accounting", "jobs cannot be preempted where decisions take time", "use cost none"),
     Exclusion((BALANCE, REQUEUE), "balance", "jobs that move between instances cannot be requeued", "use on_failure: fail"),
-    Exclusion((OVERHEADS, EVENTS), "cost", "only decisions may take time beside external events", _FREE),
-    Exclusion((OVERHEADS, PREDICTION), "cost", "only decisions may take time beside predictions", _FREE),
-    Exclusion((OVERHEADS, CAP), "cost", "only decisions may take time below a power cap, which is kept by plans", _FREE),
+    Exclusion((OVERHEADS, EVENTS), "cost", "only decisions may take time beside external events", _NO_OVERHEADS),
+    Exclusion((OVERHEADS, PREDICTION), "cost", "only decisions may take time beside predictions", _NO_OVERHEADS),
+    Exclusion((OVERHEADS, CAP), "cost", "only decisions may take time below a power cap, which is kept by plans", _NO_OVERHEADS),
     Exclusion((RESIZING, DECISIONS), "resize_policy", "jobs cannot change their size where decisions take time", "use cost none"),
     Exclusion(
         (RESIZING, SAVING),
         "resize_policy",
         "a job that grows would wait for nodes that are switched off, and hold the others idle",
-        _NO_PAUSE,
+        _NO_SWITCHING,
     ),
     Exclusion(
         (RESIZING, CAP),
@@ -145,7 +145,7 @@ def with_parts(features: Set[str]) -> set[str]:
 
 
 def found(features: Set[str], *, of_jobs: bool = False) -> Exclusion | None:
-    """The first exclusion among features; None if they go together."""
+    """The first exclusion among features; None if they can be combined."""
     every = with_parts(features)
     return next((each for each in EXCLUSIONS if each.refuses_jobs == of_jobs and every.issuperset(each.features)), None)
 

@@ -76,7 +76,7 @@ class _Waiting(msgspec.Struct, eq=False):
 
 
 class _Batch:
-    """A block whose changes are one change of the store."""
+    """A block whose changes become one change of the store."""
 
     __slots__ = ("_attached", "_command", "_user")
 
@@ -122,7 +122,7 @@ class Attached(PatientSink):
         self._thread = _Thread()
         self._settled_s = -_SETTLE_EVERY_S
         # Under the lock of the graph:
-        self._told: list[Event | Callable[[], Event]] = []
+        self._events: list[Event | Callable[[], Event]] = []
         self._notes: list[tuple[str, str | None]] = []
         self._revision = 0
         self._generation = self.graph.generation
@@ -153,7 +153,7 @@ class Attached(PatientSink):
                 self.graph.lock.release()
                 self._leave()
                 raise
-            self._told, self._notes, self._revision = [], [], self.graph.revision
+            self._events, self._notes, self._revision = [], [], self.graph.revision
         self._thread.depth += 1
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -208,22 +208,22 @@ class Attached(PatientSink):
         self._flush()
 
     def __call__(self, event: Event) -> None:
-        self._tell(event)
+        self._collect(event)
 
     def later(self, event: Callable[[], Event], pools: int) -> None:
-        self._tell(event)
+        self._collect(event)
 
-    def _tell(self, event: Event | Callable[[], Event]) -> None:
+    def _collect(self, event: Event | Callable[[], Event]) -> None:
         if not self._thread.depth:
             self._require_open()
             raise UsageError(
                 f"a change of graph '{self.graph.name}' outside of a batch, which its store would not see",
                 hint="change it within `with graph.batch():`",
             )
-        self._told.append(event)
+        self._events.append(event)
 
     def _end(self, error: BaseException | None, *, is_whole: bool, command: str, user: str) -> None:
-        """End a change: what was told is committed, or undone in memory.
+        """End a change: its events are committed, or undone in memory.
 
         Args:
             error: that ends it.
@@ -235,16 +235,16 @@ class Attached(PatientSink):
                 loss = self._loss
                 self._reload()
                 raise loss
-            is_odd = graph.revision - self._revision != len(self._told)
-            if is_odd or (is_whole and error is not None and self._told):
+            is_odd = graph.revision - self._revision != len(self._events)
+            if is_odd or (is_whole and error is not None and self._events):
                 self._undo()
                 if error is None:
                     hint = "do not replay events in an attached graph"
                     raise UsageError("the graph was changed other than by its operations", hint=hint)
-            elif self._told:
+            elif self._events:
                 waiting = self._note(command, user)
         finally:
-            self._told = []
+            self._events = []
             graph.lock.release()
             try:
                 if waiting is not None and (together := self._thread.together) is not None:
@@ -255,7 +255,7 @@ class Attached(PatientSink):
                 self._leave()
 
     def _note(self, command: str, user: str) -> _Waiting:
-        """Let what was told wait for its commit, with a snapshot if one is due."""
+        """Let the change wait for its commit, with a snapshot if one is due."""
         try:
             change = self._change(command, user)
             if change.gives and self._link.is_claimed:  # a refusal in the commit would be one of all changes that share it
@@ -273,7 +273,7 @@ class Attached(PatientSink):
 
     def _change(self, command: str, user: str) -> Change:
         graph = self.graph
-        events = [event if isinstance(event, dict) else event() for event in self._told]
+        events = [event if isinstance(event, dict) else event() for event in self._events]
         change = Change.of(events, self.store.clock(), command, user, len(graph))
         change.concerned, change.notes = mailbox.concerned(graph, events), self._notes
         self._since_snapshot += change.weight
@@ -317,9 +317,9 @@ class Attached(PatientSink):
     # -- which process and which threads may change it ---------------------------------------------------------------------
 
     def _join(self) -> None:
-        """Take part in the changes of this process, which has the lock of the store as long as one takes part.
+        """Count this thread among those that change the graph; the process has the lock of the store as long as there are any.
 
-        Within `together`, the thread takes part already.
+        Within `together`, the thread is counted already.
         """
         if self._thread.together is not None:
             return
@@ -327,8 +327,8 @@ class Attached(PatientSink):
         self._require_open()
         gate = self._gate
         with self._door:
-            if self._is_closing and not gate.wait_for(lambda: not self._is_closing, _ADMIT_S):
-                pass  # a thread may hold the lock of the graph, and the others wait for it
+            if self._is_closing:
+                gate.wait_for(lambda: not self._is_closing, _ADMIT_S)  # not longer: a thread may hold the lock of the graph
             gate.wait_for(lambda: not self._is_opening)
             if self._has_lock:
                 self._members += 1
@@ -380,8 +380,9 @@ class Attached(PatientSink):
             raise waiting.error
 
     def _recover(self) -> None:
-        """Read the graph after a commit that failed, if the store can be read.  Otherwise the next change tries again: why this
-        one failed, and whether it may be made, is what those who made it have to know.
+        """Read the graph after a commit that failed, if the store can be read; otherwise the next change tries again.
+
+        The caller raises the error of the commit, not one of this.
         """
         with self.graph.lock, suppress(StoreError):
             if self._loss is not None:
@@ -455,7 +456,7 @@ class Attached(PatientSink):
             news = self._link.news()
             if news is None or sum(journal.weight(entry.event) for entry in news) > _REPLAY_MAX:
                 return False
-            self._thread.depth += 1  # replaying an event of a tag tells of it
+            self._thread.depth += 1  # replaying an event of a tag sends the event again
             try:
                 for entry in news:
                     self.graph.apply(entry.event)
@@ -553,8 +554,8 @@ def open(  # noqa: A001 - it is what one does with a store
     that state; writers take turns in the order in which they came. Questions are answered from memory, as of the last change here
     or `refresh()`. A change of the shape by another process makes handles stale, as one of this graph does.
 
-    Several threads may use the graph. Their changes are committed together: one fsync for all that wait. A thread that asks may
-    see a change that another thread has not got confirmed yet.
+    Several threads may use the graph. Their changes are committed together: one fsync for all that wait. A question may see
+    a change whose commit another thread still waits for.
 
     Args:
         store: its URL or path; the default one if None.

@@ -229,7 +229,7 @@ class Database(ABC):
     @property
     @abstractmethod
     def path(self) -> Path:
-        """A file of this machine that stands for the store; sockets of processes that wait are beside it."""
+        """A file of this machine in place of the store; sockets of processes that wait are beside it."""
 
     def exists(self) -> bool:
         """Whether there is something to open.  Errors: StoreError."""
@@ -320,7 +320,7 @@ class ServerDatabase(Database):
     """A database that a server keeps.
 
     Args:
-        path: a file of this machine that stands for the store; it is created when it is needed.
+        path: a file of this machine in place of the store; it is created when it is needed.
     """
 
     def __init__(self, path: Path) -> None:

@@ -122,10 +122,11 @@ def items(rows: Rows, on_progress: OnProgress = unwatched) -> Iterator[Item]:
     Errors: StoreError for damage.
     """
     graphs = rows.graphs()
-    known = {prefix + row.uid for row in graphs for prefix in _OF_GRAPHS}
+    uids = {row.uid for row in graphs}
     for key, text in rows.db.notes().items():
         is_of_servers = key == LEASE or key.startswith(ANSWER)
-        if not is_of_servers and (not key.startswith(_OF_GRAPHS) or key in known):
+        about = _about(key)
+        if not is_of_servers and (about is None or about[1] in uids):
             yield NoteItem(key, text)
     done, total = 0, events_kept(rows)
     for row in graphs:
@@ -164,7 +165,7 @@ def fill(db: Connection, found: Iterable[Item], taken: set[str], new_uid: Callab
     """Write items into an empty store, within a transaction; returns the number of graphs and of events.
 
     Args:
-        taken: the uids that graphs of this store had: who has one of them open must not take the restored graph for it.
+        taken: the uids that graphs of this store had: a process with one of them open must not take the restored graph for it.
     """
     graphs = events = 0
     renamed: dict[str, str] = {}
@@ -189,16 +190,25 @@ def fill(db: Connection, found: Iterable[Item], taken: set[str], new_uid: Callab
     return graphs, events
 
 
+def _about(key: str) -> tuple[str, str, str] | None:
+    """The parts of the key of a note about a graph: what it begins with, the uid, and what follows."""
+    prefix = next((prefix for prefix in _OF_GRAPHS if key.startswith(prefix)), None)
+    if prefix is None:
+        return None
+    uid, colon, rest = key.removeprefix(prefix).partition(":")
+    return prefix, uid, colon + rest
+
+
 def _renamed(note: NoteItem, renamed: Mapping[str, str]) -> tuple[str, str]:
     """Key and text of a note, with the new uids of graphs."""
-    prefix = next((prefix for prefix in _OF_GRAPHS if note.key.startswith(prefix)), None)
-    if prefix is None:
-        return note.key, note.text
-    (uid, colon, rest), text = note.key.removeprefix(prefix).partition(":"), note.text
+    about, text = _about(note.key), note.text
+    if about is None:
+        return note.key, text
+    prefix, uid, rest = about
     if prefix == CLAIM:
         claim = claims.decoded(text, note.key)
         text = msgspec.json.encode(msgspec.structs.replace(claim, parent=renamed.get(claim.parent, claim.parent))).decode()
-    return f"{prefix}{renamed.get(uid, uid)}{colon}{rest}", text
+    return f"{prefix}{renamed.get(uid, uid)}{rest}", text
 
 
 class _Graph:
@@ -268,7 +278,7 @@ def read(path: Path, what: str = "reading", on_progress: OnProgress = unwatched)
     """The items of a dump.  The last line is checked only at the end, so nothing may be committed before.
 
     Args:
-        what: is done with them, for who watches.
+        what: is done with them, for the display of progress.
 
     Errors: InputError with the line.
     """

@@ -71,7 +71,7 @@ def of(database: Database) -> Lease | None:
     try:
         with database.reading() as db:
             found = None if db is None else read(db)
-    except StoreError:  # who goes on with the store will say so
+    except StoreError:  # the next use of the store reports it
         return None
     return found if found is not None and found.holder is not None else None
 

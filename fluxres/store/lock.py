@@ -5,10 +5,10 @@ writes needs the store for all three steps. So a writer takes an flock on a file
 kernel releases the lock when the process ends, for whatever reason. The file stays, because removing it would let two writers
 lock two different files of one name.
 
-The flock alone is not fair: who releases it and wants it again has it before the others wake up. So a writer first locks the byte
-of the lock file whose number is the moment at which it came, as its place in the queue, and waits until no lower byte is locked.
-The kernel wakes it, and drops the place of a process that ends. Only the flock excludes others: a mistake in the queue costs
-order and nothing else.
+The flock alone is not fair: a process that releases it and wants it again has it before the others wake up. So a writer first
+locks the byte of the lock file whose number is the moment at which it came, as its place in the queue, and waits until no lower
+byte is locked. The kernel wakes it, and drops the place of a process that ends. Only the flock excludes others: a mistake in the
+queue costs order and nothing else.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How a process that waits for resources is woken: by a datagram to a socket in a directory beside the store.
 
-So nobody polls. A message is only a hint, and the store says what is true: a lost or forged one costs a look at the store, and
-a process that waits looks by itself from time to time. Only a message that ends a program is more than that, and the kernel says
-who sent it.
+So no process has to poll. A message is only a hint, and the store says what is true: a lost or forged one costs a look at the
+store, and a process that waits looks by itself from time to time. Only a message that ends a program is more than that, and the
+kernel says who sent it.
 """
 
 from __future__ import annotations

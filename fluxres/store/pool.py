@@ -1,7 +1,7 @@
 """Connections to PostgreSQL that the graphs of a process share.
 
-A server of PostgreSQL has a process for each connection, and allows a hundred by default, so a process with many graphs must not
-have some for each of them.
+A server of PostgreSQL has a process for each connection, and allows a hundred by default. So a process with many graphs must not
+have connections for each of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Pooled(Protocol):
 
     @property
     def is_ended(self) -> bool:
-        """Whether the server has ended it while nobody asked."""
+        """Whether the server has ended it while it was idle."""
 
     @property
     def is_lost(self) -> bool:
@@ -36,7 +36,7 @@ C = TypeVar("C", bound=Pooled)
 
 
 class Pool(Generic[C]):
-    """At most `POSTGRESQL_CONNECTIONS_MAX` connections, each of which one user has at a time.
+    """At most `POSTGRESQL_CONNECTIONS_MAX` connections, each with one user at a time.
 
     Args:
         connect: opens one.
@@ -46,7 +46,7 @@ class Pool(Generic[C]):
     def __init__(self, connect: Callable[[], C], url: str) -> None:
         self._connect, self._url = connect, url
         self._inherited: list[C] = []
-        """Those of the process of which this one is a fork: it goes on using them, and nobody here may close them."""
+        """Idle connections of the parent process, kept after a fork so that they are not closed: the parent uses them."""
         self._idle: list[C] = []
         self._users = 0
         self._begin()
@@ -58,18 +58,19 @@ class Pool(Generic[C]):
         self._guard = threading.Lock()
 
     def join(self) -> None:
-        """Begin to use it now and then; connections stay open as long as somebody does."""
+        """Register a user; idle connections stay open as long as there is one."""
         with self._guard:
             self._users += 1
 
     def leave(self) -> None:
+        """Unregister a user; the last one closes the idle connections."""
         with self._guard:
             self._users -= 1
-            idle = [] if self._users else self._taken_idle()
+            idle = [] if self._users else self._remove_idle()
         _close(idle)
 
     def take(self, wait_s: float) -> C:
-        """A connection, which nobody else has until it is given back.
+        """A connection for one user, until it is given back.
 
         Errors: StoreBusy if all are in use for that long; those of a connection that cannot be opened.
         """
@@ -81,7 +82,7 @@ class Pool(Generic[C]):
         try:
             with self._guard:
                 if self._idle and self._idle[-1].is_ended:
-                    _close(self._taken_idle())
+                    _close(self._remove_idle())
                 found = self._idle.pop() if self._idle else None
             return self._connect() if found is None else found
         except BaseException:
@@ -91,15 +92,17 @@ class Pool(Generic[C]):
     def give(self, db: C) -> None:
         """Give a connection back, outside of a transaction.  If it was lost, so were those that are idle."""
         with self._guard:
-            lost = [db, *self._taken_idle()] if db.is_lost or db.in_transaction else []
-            if not lost and not self._users:
-                lost = [db]
-            if not lost:
+            closing: list[C] = []
+            if db.is_lost or db.in_transaction:
+                closing = [db, *self._remove_idle()]
+            elif not self._users:
+                closing = [db]
+            else:
                 self._idle.append(db)
-        _close(lost)
+        _close(closing)
         self._places.release()
 
-    def _taken_idle(self) -> list[C]:
+    def _remove_idle(self) -> list[C]:
         idle, self._idle = self._idle, []
         return idle
 

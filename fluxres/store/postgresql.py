@@ -260,7 +260,7 @@ class PostgresqlDatabase(ServerDatabase):
 
     Args:
         address: ``postgresql://user:password@host:port/name``, as libpq reads it.
-        path: a file of this machine that stands for the store; it is created when it is needed.
+        path: a file of this machine in place of the store; it is created when it is needed.
     """
 
     kind = "a PostgreSQL database"
@@ -271,7 +271,7 @@ class PostgresqlDatabase(ServerDatabase):
         self.url = without_password(address)
         self._pool = Pool(self._connect, self.url)
         self.lock_pool = Pool(self._connect, self.url)
-        """Apart, since who waits for the lock must not keep the one who has it from its commit."""
+        """Separate, so that threads that wait for the lock leave connections for the commit of the one that has it."""
 
     @contextmanager
     def translated(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""How far long work on a store is, for who watches it."""
+"""The progress of long work on a store."""
 
 from __future__ import annotations
 
@@ -20,4 +20,4 @@ class OnProgress(Protocol):
 
 
 def unwatched(what: str, done: float, total: float, unit: str) -> None:
-    """For work that nobody watches."""
+    """For work whose progress is not shown."""

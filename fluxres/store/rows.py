@@ -96,8 +96,8 @@ class Rows:
     def require_without_instances(self, row: GraphRow) -> None:
         """Refuse to replace a graph under the jobs of instances. Errors: UsageError."""
         if any(name.startswith(f"{INSTANCE}{row.uid}:") for name in self.db.notes()):
-            hint = f"close them, or drop the graph with them: `fluxres graphs drop {row.name}`"
-            raise UsageError("a server keeps instances on it", where=f"graph '{row.name}'", hint=hint)
+            hint = f"end them (`fluxres instance drop`), or drop the graph with them: `fluxres graphs drop {row.name}`"
+            raise UsageError("the store keeps instances on it", where=f"graph '{row.name}'", hint=hint)
 
     def remove(self, row: GraphRow) -> None:
         self.db.remove_graph(row.number)
@@ -240,6 +240,8 @@ class Rows:
             self.db.remove_previous(row.number)
         else:
             self.db.keep(row, seq, parts)
+
+    # -- what a graph consists of --------------------------------------------------------------------------------------
 
     def blob(self, part: Part, row: GraphRow) -> Blob:
         """A part of the snapshot of a graph.  Errors: StoreError if it is missing."""

@@ -246,7 +246,7 @@ class Store:
 
     @property
     def path(self) -> Path:
-        """The SQLite file, or a file of this machine that stands for the store of a server."""
+        """The SQLite file, or a file of this machine in place of the store, if that is on a server."""
         return self.database.path
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -629,7 +629,7 @@ class Store:
                 hint = "`fluxres undo` undoes it" if redo else "`fluxres undo --redo` brings back what it undid"
                 raise UsageError(f"the last change {said}", where=f"graph '{row.name}'", hint=hint)
             if any(entry.event["event"] == "instance" for entry in undone):
-                hint = "cancel its jobs, or close it"
+                hint = "cancel its jobs, or end it: `fluxres instance drop`"
                 raise UsageError("the last change was one of an instance, which keeps it", where=f"graph '{row.name}'", hint=hint)
             # Stages never share an id, and the next one must not get that of an undone one.
             stages_made = rows.read(row).records.stages_made if any(e.event["event"] == "stage" for e in undone) else 0

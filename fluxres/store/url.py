@@ -53,7 +53,7 @@ class ServerUrl(msgspec.Struct, frozen=True):
 
     @property
     def path(self) -> Path:
-        """A file of this machine that stands for the store."""
+        """A file of this machine in place of the store."""
         number = hashlib.blake2b(self.address.encode(), digest_size=8).hexdigest()
         return _data_folder() / f"{urlsplit(self.address).scheme}-{number}"
 

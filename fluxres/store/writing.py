@@ -1,6 +1,6 @@
 """Writing to the graphs of a store within a transaction: events, snapshots, and the end of children.
 
-Whatever gives something of a graph is checked here against the claim of the graph (rule N1).
+A change that allocates something in a graph that was copied for a job is checked here against the claim of the graph (rule N1).
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.cli.conftest import MACHINE as SMALL
 from tests.cli.conftest import Invoke, process
 from tests.launch.machines import eventually
 
@@ -105,3 +107,33 @@ def test_invalid_runs_are_refused(fluxres: Invoke, place: Path) -> None:
     source = write(place, job("one", run=1))
     assert "nonesuch" in fluxres("instance", "run", source, *MACHINE, "-Q", "nonesuch", status=2).stderr
     assert "--grace" in fluxres("instance", "run", source, *MACHINE, "--grace", "inf", status=2).stderr
+
+
+# -- instances that the store keeps ----------------------------------------------------------------------------------------
+
+
+def test_the_pools_of_a_job_are_folded_and_what_it_waits_for_is_shown(tiny: Invoke) -> None:
+    tiny("instance", "create", "main")
+    first = tiny("instance", "submit", "slot=2/node", "--duration", "90m").stdout.strip()
+    second = tiny("instance", "submit", "slot=2/node", "--dependency", f"afterany:{first}").stdout.strip()
+    third = tiny("instance", "submit", "slot=7/node").stdout.strip()
+    queue = tiny("instance", "queue", "-i", "main").stdout
+    assert queue == tiny("instance", "queue", "main").stdout == tiny("instance", "queue").stdout
+    running, depending, waiting = queue.splitlines()[1:4]
+    assert running.endswith("node[0-1]")
+    assert depending.endswith(f"afterany:{first}")
+    assert waiting.endswith("resources")
+    shown = tiny("instance", "show", first).stdout
+    assert "node[0-1]=1\n" in shown
+    assert "duration   1 h 30 min\n" in shown
+    assert "waits for" not in shown
+    assert re.search(rf"^waits for +afterany:{first}$", tiny("instance", "show", second).stdout, re.MULTILINE)
+    assert re.search("^waits for +resources$", tiny("instance", "show", third).stdout, re.MULTILINE)
+
+
+def test_hints_about_instances_name_commands(tiny: Invoke) -> None:
+    tiny("instance", "create", "main")
+    assert "`fluxres instance drop main`" in tiny("instance", "create", "main", status=2).stderr
+    assert "`fluxres instance queue -a`" in tiny("instance", "show", "1234", status=2).stderr
+    assert "`fluxres instance drop`" in tiny("load", str(SMALL), "--replace", status=2).stderr
+    assert "`fluxres instance drop`" in tiny("undo", status=2).stderr

@@ -8,12 +8,15 @@ from typing import Any, ClassVar
 
 import msgspec
 
+import fluxres
+from fluxres import Resource
 from fluxres.errors import FluxresError
 from fluxres.instance import Instance, Job, State, saved
 from fluxres.instance.accounting import Account, Accounting, Qos, User
 from fluxres.model import ResourceGraph
 from fluxres.render import documents
 from tests.instance import meeting
+from tests.instance.machines import ManualClock
 
 POLICIES = ("fcfs", "easy", "hybrid:depth=3", "conservative", "priority:qos=1000", "fairshare")
 SITE = Accounting(
@@ -162,6 +165,31 @@ class Course(meeting.Course):
 
 def _ignore(*_: object) -> None:
     pass
+
+
+def lab() -> Instance:
+    node = Resource("node", 2, children=[Resource("core", 2)])
+    return Instance(fluxres.build(node, name="lab"), clock=ManualClock(), events=_ignore)
+
+
+def test_a_job_that_has_ended_keeps_the_size_of_what_it_held() -> None:
+    top = lab()
+    job = top.submit("slot/node", duration_s=60)
+    top.finish(job)
+    made = again(top)
+    made.measure_in("node")
+    assert made.job(job.id).size == job.size == 2
+
+
+def test_a_job_that_was_reserved_ahead_has_the_size_of_what_is_reserved() -> None:
+    top = lab()
+    job = top.reserve("slot/node", start_s=5, duration_s=60)
+    made = again(top)
+    for one in (top, made):
+        one.clock.now_s = 5.0  # type: ignore[attr-defined]  # a ManualClock
+        one.advance()
+    assert made.job(job.id).state is State.RUN
+    assert made.job(job.id).size == job.size == 2
 
 
 def test_an_instance_that_is_made_again_is_the_same() -> None:

@@ -665,6 +665,19 @@ def test_rule_t1_events_are_in_order_of_time_and_children_come_first() -> None:
     assert (leaf.is_closed, child.is_closed, top.check()) == (True, True, [])
 
 
+def test_rule_t1_an_event_that_is_over_brings_no_later_one_forward() -> None:
+    top, clock, runner = make_instance(at_once=("long", "inner"))
+    brief = top.submit("slot/node", duration_s=100, name="brief")
+    top.submit("slot/node", duration_s=500, name="long")
+    child = top.spawn(top.submit("slot/node", name="outer"))
+    child.submit("slot/node", duration_s=300, name="inner")
+    clock.now_s = 10
+    top.finish(brief)  # nothing is due at 100 any more
+    clock.now_s = 600
+    top.advance()
+    assert runner.calls[-2:] == ["stop inner: timelimit", "stop long: timelimit"]
+
+
 def test_a_call_of_a_child_past_its_expiration_finds_it_closed() -> None:
     top, child, clock, runner = family()
     (inner,) = child.jobs()

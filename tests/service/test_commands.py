@@ -16,6 +16,7 @@ from fluxres.cli.program import program, run
 from fluxres.errors import RevisionConflict
 from fluxres.service.client.requests import Request
 from fluxres.service.client.store import RemoteStore
+from fluxres.store import journal
 from tests.service.conftest import DEMO, Server, demo_store, running
 
 
@@ -171,7 +172,7 @@ def _use_instances(store: str, folder: Path) -> None:
 
     assert "the graph has no instance" in do("submit slot=1/node", 2)
     assert do(f"create main -Q fcfs --accounting {rules}") == "main schedules by fcfs"
-    assert "there is an instance 'main' already" in do("create main", 2)
+    assert "there is already an instance 'main'" in do("create main", 2)
     first = do("submit slot=6/node --duration 1h --user ada --name first")
     second = do("submit slot=1/node --user ada")
     third = do(f"submit -N1 --dependency afterany:{first} --user bob")
@@ -181,7 +182,7 @@ def _use_instances(store: str, folder: Path) -> None:
     assert [jobs[one]["state"] for one in (first, second, third)] == ["RUN", "SCHED", "DEPEND"]
     lines = do("queue main").splitlines()
     assert lines[0].split()[:4] == ["JOB", "USER", "NAME", "STATE"]
-    assert lines[1].endswith("/demo/rack0/node0, /demo/rack0/node1 and 4 more")
+    assert lines[1].endswith("/demo/rack0/node[0-3],/demo/rack1/node[0-1]")
     assert lines[2].endswith("user ada: max_jobs is 1")
     assert lines[3].endswith(f"afterany:{first}")
     assert do("list").splitlines()[1].split() == ["main", "fcfs", "first", "1", "2"]
@@ -224,3 +225,13 @@ def test_a_server_is_no_file(url: str, tmp_path: Path) -> None:
         fluxres.load(url)
     with pytest.raises(fluxres.UsageError, match="is a server"):
         fluxres.save(fluxres.load(DEMO), url)
+
+
+def test_the_journal_has_the_user_of_the_process_whatever_the_environment_says(
+    shared: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("USER", "someone")
+    monkeypatch.setenv("LOGNAME", "someone")
+    with fluxres.connect(f"{shared.url}?graph=spare") as graph:
+        graph.tag("/demo/rack0", "mine")
+        assert graph.log()[-1]["by"] == journal.os_user()

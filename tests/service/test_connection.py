@@ -76,7 +76,7 @@ class Client:
 
 
 def test_this_uvicorn_has_the_short_way() -> None:
-    assert connection._HAS_SHORT_WAY
+    assert connection._HAS_FAST_PATH
 
 
 def test_a_small_answer_is_one_packet(served: Server) -> None:

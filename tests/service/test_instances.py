@@ -184,6 +184,8 @@ def test_a_reservation_starts_at_its_time_and_others_keep_off(begin: Begin) -> N
         top.advance()
     assert top.job(near.id).state is State.RUN
     assert top.job(near.id).pools == [("/demo/rack1/node3", 1)]
+    with pytest.raises(UsageError, match="was reserved ahead"):
+        top.requeue(near.id)
     for wrong in (
         {"wanted": "slot=6/node", "start_s": now - 5},
         {"start_s": now + 5},
@@ -226,6 +228,13 @@ def test_accounting_limits_and_orders_jobs(begin: Begin) -> None:
     top.cancel(urgent.id)
     assert top.job(second.id).state is State.RUN
     assert top.check() == []
+
+
+def test_users_share_once_their_first_job_has_started(begin: Begin) -> None:
+    top = begin(queue_policy="fairshare:urgency=0")
+    top.submit("slot=8/node", user="ann", duration_s=60)
+    top.submit("slot=1/node", user="bob", duration_s=60)
+    assert top.submit("slot=1/node", user="ann", duration_s=60).priority == 50_000  # alone, she has used what her share says
 
 
 def test_pools_out_of_service_end_jobs_also_in_children(begin: Begin) -> None:
@@ -618,7 +627,7 @@ def test_what_an_instance_did_is_not_undone(shared: Server, tmp_path: Path) -> N
         status, document = shared.answers("POST", f"/v1/graphs/{name}/undo", b"{}")
         assert (status, document["message"]) == (400, "the last change was one of an instance, which keeps it")
         status, document = shared.answers("POST", f"/v1/graphs?name={name}&replace=true", json.dumps(DEMO).encode())
-        assert (status, document["message"]) == (400, "a server keeps instances on it")
+        assert (status, document["message"]) == (400, "the store keeps instances on it")
         assert top.job(job).pools
         assert top.check() == []
         top.close()

@@ -170,6 +170,14 @@ def test_the_address_for_others_can_be_given(start: Callable[..., Server]) -> No
     assert start(*LEASE).answers("GET", "/ready")[1]["leader"] == "http://db.site:80"
 
 
+def test_options_that_would_mean_nothing_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = demo_store(tmp_path)
+    assert run(["serve", "--store", store, "--port", "0", "--url", "db.site:7390"]) == 2
+    assert "db.site:7390: expected http://HOST:PORT" in capsys.readouterr().err
+    assert run(["serve", "--store", store, "--port", "0", "--graph", "demo"]) == 2
+    assert "--graph: all graphs of a store are served" in capsys.readouterr().err
+
+
 def test_a_client_of_several_servers_follows_the_one_that_leads(pair: tuple[Server, Server]) -> None:
     leader, second = pair
     with fluxres.connect(f"{second.url},{leader.url}?graph=demo") as graph:

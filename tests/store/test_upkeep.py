@@ -204,6 +204,29 @@ def test_the_commands_work_on_each_kind_of_store(url: str, store: Store, tmp_pat
     assert "no problems" in said("check")
 
 
+def test_rule_s1_a_dump_and_a_backup_have_the_instances(url: str, store: Store, tmp_path: Path) -> None:
+    def said(*arguments: str, at: str = url) -> str:
+        result = CliRunner().invoke(program, ["--store", at, *arguments])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    store.put("demo", machine())
+    said("instance", "create", "main", "-Q", "fairshare")
+    for name in ("first", "second"):
+        said("instance", "submit", "slot=1/rack", "--duration", "1d", "--name", name)
+    said("instance", "submit", "slot=1/rack", "--name", "third", "--urgency", "0")
+    before = said("instance", "queue", "--json")
+    dump, backup, again = (str(tmp_path / name) for name in ("dump.jsonl", "backup.db", "again.db"))
+    said("store", "dump", dump)
+    said("store", "backup", backup)
+    said("store", "restore", dump, at=again)
+    assert [said("instance", "queue", "--json", at=at) for at in (backup, again)] == [before, before]
+    said("store", "restore", dump, "--replace")  # the graph gets another uid
+    assert said("instance", "queue", "--json") == before
+    said("instance", "submit", "slot=1/core", "--name", "fourth")
+    assert "no problems" in said("store", "check")
+
+
 def test_a_store_of_an_earlier_version_is_migrated(tmp_path: Path) -> None:
     store = open_store(f"sqlite://{tmp_path}/site.db", clock=fixed(0))
     store.put("demo", machine())

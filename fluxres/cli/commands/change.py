@@ -43,7 +43,7 @@ def diff_command(ctx: click.Context, /, **given: Any) -> None:
 @click.option("--dry-run", is_flag=True, help="Show the changes, and whether jobs are in the way, without making them.")
 @click.pass_obj
 def apply_command(settings: Settings, /, drain: bool, dry_run: bool, **given: Any) -> None:
-    """Bring a changed description onto the graph in use, all or nothing.
+    """Apply a changed description to the graph in use, all or nothing.
 
     New pools appear. Pools that are gone are removed unless jobs hold them. Jobs, reservations, tags, states other than up, and
     the uuids and ranks of pools that stay are not touched. `fluxres undo` takes it back.

@@ -28,7 +28,7 @@ def child_command() -> None:
     """Grow, shrink, extend or end a child: a graph of the store with what a job of another graph holds.
 
     CHILD is the name of its graph, such as demo.big (fluxres graphs lists them). The graph of the child and the job in its parent
-    change together, or not at all. A process that works on the child goes on with what it has then.
+    change together, or not at all. A process that works on the child continues with what it has after the change.
     """
 
 

@@ -54,7 +54,7 @@ def experiment_command(ctx: click.Context) -> None:
 def run(
     settings: Settings, study: Path, out: Path, processes: int | None, cluster: str | None, checks: bool, is_real: bool
 ) -> int:
-    """Run every run of a study that is not yet in DIR, and write the report.
+    """Execute the runs of a study that are not in DIR yet, and write the report.
 
     It can be interrupted at any time; the same command continues with the remaining runs.
     """

@@ -17,7 +17,9 @@ from fluxres.cli.settings import PLAIN_OUTPUTS, TABLE_OUTPUTS, Duration, Setting
 from fluxres.cli.stores import reading
 from fluxres.documents.document import listed
 from fluxres.errors import RunFailed, UsageError
+from fluxres.render.events import folded_paths, held
 from fluxres.render.text import Column, Style, table, when
+from fluxres.syntax import duration
 
 if TYPE_CHECKING:
     from fluxres.launch.session import Ran
@@ -50,8 +52,8 @@ def instance_command() -> None:
     """Keep schedulers on a graph of the store: submit jobs to their queues. Or run a workload in one.
 
     An instance outlives the commands: its jobs start as resources get free, by its queue policy, and end at their limits.
-    Whoever runs the jobs reports their end with `finish`. With a server (--store http://…, or one on the same store) that happens
-    at once, otherwise when the next command asks the instance.
+    Whoever runs the jobs reports their end with `finish`. With a server (--store http://…, or one on the same store) jobs
+    start and end on time, otherwise when the next command asks the instance.
     """
 
 
@@ -76,7 +78,7 @@ def create(settings: Settings, name: str, queue_policy: str, match_policy: str, 
 @instance_command.command("list", outputs=TABLE_OUTPUTS)
 @click.pass_obj
 def list_instances(settings: Settings) -> None:
-    """List the instances of the graph, with those on their jobs."""
+    """List the instances of the graph and those nested in them."""
     with keeper(settings) as kept:
         found = kept.instances()
     if not found and settings.has_table:
@@ -131,13 +133,14 @@ def submit(
 
 
 @instance_command.command("queue", outputs=TABLE_OUTPUTS)
-@click.argument("name", required=False)
+@click.argument("address", required=False, metavar="[NAME]")
+@_instance
 @click.option("-a", "--all", "has_all", is_flag=True, help="Also the latest jobs that have ended.")
 @click.pass_obj
-def queue(settings: Settings, name: str | None, has_all: bool) -> None:
+def queue(settings: Settings, address: str | None, name: str | None, has_all: bool) -> None:
     """List the jobs of an instance that run or wait, and what for."""
     with keeper(settings) as kept:
-        found = kept.jobs(one_of(kept, name), None if has_all else "active")
+        found = kept.jobs(one_of(kept, address or name), None if has_all else "active")
     if not found and settings.has_table:
         note("no jobs")
     columns = [
@@ -163,7 +166,7 @@ def _job_cells(one: dict[str, Any]) -> list[str]:
 def _why(one: dict[str, Any]) -> str:
     """What a job holds, or why it does not run."""
     if one["pools"]:
-        return listed([pool["path"] for pool in one["pools"]], 2)
+        return folded_paths([pool["path"] for pool in one["pools"]])
     if one["state"] == "DEPEND":
         return ", ".join(one["dependencies"])
     if one["state"] != "SCHED":
@@ -181,7 +184,10 @@ def show(settings: Settings, job: str, name: str | None) -> None:
         found = kept.job(one_of(kept, name), job)
 
     def lines(style: Style) -> list[str]:
-        shown = {**found, "pools": [f"{pool['path']}={pool['amount']}" for pool in found["pools"]]}
+        waits_for = _why(found) if found["state"] in ("DEPEND", "SCHED") else None
+        pools = held([(pool["path"], pool["amount"]) for pool in found["pools"]]) if found["pools"] else None
+        shown = {"id": found["id"], "state": found["state"], "waits for": waits_for, **found, "pools": pools}
+        shown["duration"] = None if found["duration"] is None else duration.readable(found["duration"])
         shown["exceptions"] = [f"{one['type']} ({one['severity']}): {one['note']}" for one in found["exceptions"]]
         for key in ("submitted", "reserved", "started", "ends", "finished"):
             shown[key] = None if found[key] is None else when(found[key])
@@ -208,10 +214,17 @@ def cancel(settings: Settings, jobs: tuple[str, ...], name: str | None, why: str
 @instance_command.command("finish", outputs=PLAIN_OUTPUTS)
 @click.argument("job")
 @_instance
-@click.option("--status", type=int, metavar="N", default=0, show_default=True, help="Wait status of the job; 0 is success.")
+@click.option(
+    "--status",
+    type=int,
+    metavar="N",
+    default=0,
+    show_default=True,
+    help="Wait status of the job: 0 is success, 256 is exit status 1, 9 is SIGKILL.",
+)
 @click.pass_obj
 def finish(settings: Settings, job: str, name: str | None, status: int) -> None:
-    """Report the end of a job that runs: what it holds is free then."""
+    """Report the end of a running job, which frees what it holds."""
     with keeper(settings) as kept:
         found = [kept.finish(one_of(kept, name), job, status)]
     _answer_jobs(settings, found)
@@ -236,7 +249,7 @@ def wait(settings: Settings, jobs: tuple[str, ...], name: str | None) -> None:
 @click.argument("name")
 @click.pass_obj
 def drop(settings: Settings, name: str) -> None:
-    """End an instance: its jobs are canceled, and what they hold is free. NAME may be main/JOB for one below."""
+    """End an instance: its jobs are canceled, and what they hold is freed. NAME may be main/JOB for one below."""
     with keeper(settings) as kept:
         kept.close(name)
     answer(settings, document=lambda: {"closed": name}, lines=lambda _style: [f"{name} has ended"])

@@ -131,8 +131,8 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
             "--lease",
             type=_Lease(),
             metavar="D",
-            help="Free what it holds when it has not been renewed for so long; for stores seen from other machines. Default on a "
-            f"server: {limits.RUN_LEASE_SECONDS_DEFAULT:g}.",
+            help="Free what it holds if the lease is not renewed for this time; for stores used from several machines. "
+            f"Default on a server: {limits.RUN_LEASE_SECONDS_DEFAULT:g}.",
         ),
     ]
     for option in reversed(options):

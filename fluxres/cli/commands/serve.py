@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 )
 @click.option("--as", "name", metavar="NAME", help="With --job: name of that graph. Default: GRAPH.J.")
 @click.option("--url", metavar="URL", help="Address under which others reach this server. Default: ADDRESS, or the host name.")
-@click.option("--create", "may_create", is_flag=True, help="Begin an SQLite store where --store names none yet.")
+@click.option("--create", "may_create", is_flag=True, help="Create the SQLite store if it does not exist.")
 @click.option("--json-log", "is_json_log", is_flag=True, help="Log JSON lines.")
 @click.option("--log-requests", "is_verbose", is_flag=True, help="Log each request.")
 @click.pass_obj
@@ -87,19 +87,26 @@ def serve_command(settings: Settings, /, tokens: str | None, tls_cert: str | Non
     """
     if given["name"] is not None and given["job"] is None:
         raise UsageError("--as is the name of the graph of a job", hint="give --job")
+    if settings.graph is not None and given["job"] is None:
+        hint = "leave it out, or give --job; a token may be for some graphs only"
+        raise UsageError("all graphs of a store are served", where="--graph", hint=hint)
     life_s = given["life_s"]
     if not limits.SERVICE_LEASE_SECONDS_MIN <= life_s <= limits.SERVICE_LEASE_SECONDS_MAX:
         bounds = f"{limits.SERVICE_LEASE_SECONDS_MIN:g} to {limits.SERVICE_LEASE_SECONDS_MAX:g}"
         raise UsageError(f"--lease: expected {bounds} seconds, got {life_s:g}")
     try:
         from fluxres.service import access, run
+        from fluxres.service.client.addresses import address
         from fluxres.service.tenancy import Tenancy
     except ModuleNotFoundError as error:
         raise UsageError(f"the service needs {error.name}", hint="pip install litestar uvicorn prometheus-client") from None
 
-    def tell(address: str, leadership: Leadership | Tenancy) -> None:
-        facts = {"url": address, "leads": leadership.is_leading, "leader": leadership.leader, "epoch": leadership.epoch}
-        said, more = f"listening on {address}", ""
+    if given["url"] is not None:
+        address(given["url"])
+
+    def tell(at: str, leadership: Leadership | Tenancy) -> None:
+        facts = {"url": at, "leads": leadership.is_leading, "leader": leadership.leader, "epoch": leadership.epoch}
+        said, more = f"listening on {at}", ""
         if isinstance(leadership, Tenancy):
             child = leadership.child
             facts |= {"graph": child.name, "parent": child.parent, "job": child.job}

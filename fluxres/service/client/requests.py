@@ -24,6 +24,7 @@ from fluxres.errors import (
     UnknownGraph,
 )
 from fluxres.service.client.addresses import TOKEN
+from fluxres.store import journal
 
 _BY_CODE: Final = {error.code: error for error in STATUS}
 _QUESTIONS: Final = frozenset(("match", "when", "why", "satisfiable", "diff"))
@@ -133,19 +134,10 @@ def common_headers(token: str | None, user: str | None) -> dict[str, str]:
     said = {"user-agent": "fluxres", "accept": "application/json"}
     if token:
         said["authorization"] = f"Bearer {token}"
-    name = _os_user() if user is None else user
+    name = journal.os_user() if user is None else user
     if name.isascii() and name.isprintable():
         said["fluxres-user"] = name
     return said
-
-
-def _os_user() -> str:
-    from getpass import getuser
-
-    try:
-        return getuser()
-    except (KeyError, OSError):
-        return f"uid {os.geteuid()}"
 
 
 def error_of(status: int, content: bytes) -> FluxresError:

@@ -12,7 +12,7 @@ from fluxres.clock import ticks
 from fluxres.errors import Forbidden, UsageError
 from fluxres.model import ResourceGraph, changes, reserving, targets
 from fluxres.render import documents, reservations
-from fluxres.service import answers, requests, scopes, tap, told
+from fluxres.service import answers, requests, scopes, sent_events, tap
 from fluxres.service.access import Caller, Role
 from fluxres.service.kept import Keep
 from fluxres.service.replies import CHILD, Asked, T, caller_of, encode, keys_of, reply, site_of
@@ -279,8 +279,8 @@ async def apply_events(request: Asked, graph: OfGraph, data: JSONBody[requests.E
     """
     caller = caller_of(request)
     for event in data.events:
-        told.require_form(event)
-    if any(event["event"] in told.OF_ADMINS for event in data.events):
+        sent_events.require_form(event)
+    if any(event["event"] in sent_events.OF_ADMINS for event in data.events):
         caller.require_role(Role.ADMIN)
 
     def operation(g: ResourceGraph) -> dict[str, Any]:
@@ -302,7 +302,7 @@ def _takes_back(graph: ResourceGraph, name: str) -> bool:
 
 
 def _apply(graph: ResourceGraph, event: dict[str, Any]) -> None:
-    """Make one event of somebody else: unlike those of a journal, nobody here has decided on it.
+    """Make an event that a command decided on: it is checked, unlike one of a journal.
 
     Errors: Forbidden for pools that are out of service; UsageError for a name that is a job and a reservation; those of the
     operation.
@@ -310,7 +310,7 @@ def _apply(graph: ResourceGraph, event: dict[str, Any]) -> None:
     structure = graph.structure
     if event["event"] == "reserve":
         reserving.require_unused(graph, event["job"])
-        told.require_reservable(graph, event)
+        sent_events.require_reservable(graph, event)
     elif event["event"] not in ("unreserve", "release", "commit"):
         for job in [part.get("job") for part in event.get("parts", [event])]:
             if event["event"] != "allocate" or not _takes_back(graph, job):

@@ -104,7 +104,7 @@ async def instances(request: Asked, graph: OfGraph) -> Response[answers.Instance
 
 @post("/instances", opt=SCHEDULER, status_code=201, operation_id="createInstance")
 async def create(request: Asked, graph: OfGraph, data: JSONBody[requests.CreateInstance]) -> Response[answers.Instance]:
-    """Begin an instance on the graph. Its jobs run unattended: who runs them reports their end with `finish`."""
+    """Begin an instance on the graph. Its jobs are run by other programs, which report their end with `finish`."""
 
     def operation(served: Served, g: ResourceGraph) -> bytes:
         rules = None if data.accounting is None else accounting.of(data.accounting)

@@ -30,7 +30,7 @@ class EtcdDatabase(ServerDatabase):
 
     Args:
         address: ``etcd://host:port,host:port/prefix``, as :func:`fluxres.store.etcd.address.parsed` reads it.
-        path: a file of this machine that stands for the store; it is created when it is needed.
+        path: a file of this machine in place of the store; it is created when it is needed.
 
     Errors: StoreError for an invalid address.
     """

@@ -1,4 +1,4 @@
-"""The form of the events that a command may send: a journal is written by fluxres, a request by anybody."""
+"""Checks the events that a command sends (`POST /events`): unlike those in a journal, they may have any form and content."""
 
 from __future__ import annotations
 
