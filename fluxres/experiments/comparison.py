@@ -25,7 +25,7 @@ from fluxres.experiments.figures import FIGURES, columns
 from fluxres.experiments.figures import number as shown_number
 from fluxres.experiments.folder import ResultsFolder
 from fluxres.experiments.job_table import JobTable, read_jobs
-from fluxres.experiments.study import Expectation, Run, StopEntry, Study, label, matches, value_text
+from fluxres.experiments.study import Expectation, Run, StopEntry, Study, TrimEntry, label, matches, value_text
 from fluxres.simulation.adaptive import malleable
 from fluxres.simulation.results.distribution import Trim
 
@@ -299,7 +299,7 @@ class Comparison:
                 continue
             mine, other_jobs = self._table(run, document), self._table(other, their_document)
             both = mine.ids & other_jobs.ids
-            common[run.repeat] = len(both)
+            common[run.repeat] = sum(number for _, number in both)
             own[run.repeat], theirs[run.repeat] = mine.metrics(both), other_jobs.metrics(both)
         return Pairs(own, theirs, common)
 
@@ -374,7 +374,15 @@ class Pairs(NamedTuple):
 
 def warnings(found: Comparison) -> list[str]:
     """What a reader must know: of jobs that did not run everywhere, a machine that was not used, and repeats that are alike."""
-    return [*_of_sets(found), *_of_use(found), *_of_repeats(found)]
+    return [*_of_sets(found), *_of_trim(found), *_of_use(found), *_of_repeats(found)]
+
+
+def _of_trim(found: Comparison) -> list[str]:
+    """That settings may count different jobs, since in a closed loop the order of submission depends on the setting."""
+    pages = [run.page for row in found.rows for run, _ in row.runs]
+    if len(found.rows) < 2 or not any(page.feedback != "none" and page.trim != TrimEntry() for page in pages):
+        return []
+    return ["in a closed loop, jobs are submitted in another order in each setting, so `trim` leaves out different jobs."]
 
 
 def _of_repeats(found: Comparison) -> list[str]:

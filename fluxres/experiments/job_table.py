@@ -21,7 +21,7 @@ OF_UNITS: Final = ("utilisation", "peak")
 
 @dataclass
 class JobTable:
-    """The jobs that ran, by id.
+    """The jobs that ran, by id; a trace may have several lines of one job, for the parts in which it ran.
 
     Args:
         units: of the machine.
@@ -30,19 +30,20 @@ class JobTable:
             attempt, on a machine of one size.
     """
 
-    jobs: dict[str, Finished]
+    jobs: dict[str, list[Finished]]
     units: int
     trim: Trim
     is_complete: bool
 
     @property
-    def ids(self) -> set[str]:
-        return set(self.jobs)
+    def ids(self) -> set[tuple[str, int]]:
+        """Each id with the number of its jobs."""
+        return {(name, len(jobs)) for name, jobs in self.jobs.items()}
 
-    def metrics(self, ids: Iterable[str]) -> dict[str, float | None]:
+    def metrics(self, ids: Iterable[tuple[str, int]]) -> dict[str, float | None]:
         """The metrics of some of the jobs, as if there were no others; None for those of units if these are not complete."""
         running, series = RunningMetrics(self.units), Series()
-        for job in (self.jobs[name] for name in sorted(ids)):
+        for job in (job for name, _ in sorted(ids) for job in self.jobs[name]):
             running.add(job)
             series.add(job)
         found = running.metrics().to_dict() | of_jobs(series, self.units, self.trim)
@@ -54,7 +55,7 @@ def read_jobs(path: Path, units: int, trim: Trim, *, is_complete: bool) -> JobTa
 
     Errors: InputError for a file that is not one.
     """
-    found: dict[str, Finished] = {}
+    found: dict[str, list[Finished]] = {}
     nothing: Any = None
     with path.open(encoding="utf-8", newline="") as file:
         try:
@@ -63,9 +64,8 @@ def read_jobs(path: Path, units: int, trim: Trim, *, is_complete: bool) -> JobTa
                     times = (row["submission_time"], row["starting_time"], row["finish_time"])
                     submit, start, end = (round(float(text) * TICKS_PER_S) for text in times)
                     size = int(row["requested_number_of_resources"])
-                    found[row["job_id"]] = Finished(
-                        row["job_id"], submit, start, end, 0, size, 0, "completed", None, 0, nothing, nothing
-                    )
+                    job = Finished(row["job_id"], submit, start, end, 0, size, 0, "completed", None, 0, nothing, nothing)
+                    found.setdefault(row["job_id"], []).append(job)
         except (KeyError, ValueError, TypeError):
             raise InputError("not a table of jobs", where=str(path), hint="remove its run and run the study again") from None
     return JobTable(found, units, trim, is_complete)

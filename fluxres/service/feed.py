@@ -192,6 +192,8 @@ class Feed:
                 return
             if found:
                 with self._lock:
+                    if found[0].seq > self._last + 1:  # the journal has forgotten those between: a stream reads it, and says so
+                        self._recent.clear()
                     self._recent.extend(map(self._message, found))
                     self._following.clear()
                     self._last = found[-1].seq

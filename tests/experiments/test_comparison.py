@@ -15,7 +15,9 @@ from fluxres.errors import InputError
 from fluxres.experiments import campaign, parts, report
 from fluxres.experiments.comparison import check, compare, estimate, remarks, repeats_needed, warnings
 from fluxres.experiments.folder import ResultsFolder
+from fluxres.experiments.job_table import read_jobs
 from fluxres.experiments.study import Study, of_document
+from fluxres.simulation.results.distribution import Trim
 from tests.experiments.conftest import Write
 
 REFUSING = """
@@ -92,6 +94,25 @@ def test_what_jobs_held_is_not_compared_where_the_table_of_jobs_does_not_say_it(
     assert apart.ratios["utilisation"] is None
     assert apart.ratios["mean_turnaround_s"] is not None
     assert apart.ratios["mean_turnaround_s"].mean == pytest.approx((10 + 100) / (10 + 26.25))
+
+
+def test_all_lines_of_a_job_in_a_trace_are_compared(page: Write, tmp_path: Path) -> None:
+    rows = [(1, 0, 40, 2, 1), (7, 0, 10, 2, 2), (7, 5, 10, 2, 3), (8, 20, 10, 4, 1)]
+    line = "{} {} -1 {run} {size} -1 -1 {size} {run} -1 {} 1 1 1 1 1 -1 -1\n".format
+    study = page(RESIZED.replace("jobs.json", "parts.swf").replace("node=8", "node=4").replace("[1, 4]", "[1, 2]"))
+    text = "".join(line(job, at, status, run=run, size=size) for job, at, run, size, status in rows)
+    (study.folder / "parts.swf").write_text(text)
+    campaign.run(study, tmp_path / "a")
+    whole, halves = compare(study, ResultsFolder(tmp_path / "a")).rows
+    assert halves.common == {0: 3}
+    table = read_jobs(tmp_path / "a" / "runs" / whole.runs[0][0].key / "jobs.csv", 4, Trim(), is_complete=True)
+    assert table.metrics({("1", 1), ("7", 2)})["jobs"] == 3
+
+
+def test_different_jobs_that_a_trim_leaves_out_in_a_closed_loop_are_a_warning(page: Write, tmp_path: Path) -> None:
+    study = page(ALL + "trim: {warm_up: 0.2}\nfeedback: sessions\n")
+    campaign.run(study, tmp_path / "a")
+    assert any("closed loop" in each for each in warnings(compare(study, ResultsFolder(tmp_path / "a"))))
 
 
 def test_repeats_that_are_all_alike_are_one_result(page: Write, tmp_path: Path) -> None:

@@ -286,6 +286,36 @@ def test_changes_of_this_process_are_told_from_their_commits_and_those_of_others
     asyncio.run(run())
 
 
+def test_what_the_journal_forgot_before_it_was_sent_is_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = demo_store(tmp_path)
+    store = open_store(url)
+    followed, log_after, is_hidden = Feed(store, "demo"), store.log_after, False
+    monkeypatch.setattr(store, "log_after", lambda *given: [] if is_hidden else log_after(*given))
+
+    async def run() -> None:
+        nonlocal is_hidden
+        items = followed.follow(1)
+        async with asyncio.timeout(20):
+            assert (await anext(items)).startswith(b": following 1-")
+            with fluxres.open(url) as graph:
+                graph.tag("/demo", "k", "1")
+                assert (await anext(items)).startswith(b"id: 2-")
+                is_hidden = True
+                graph.unlink("/demo/rack1")
+                for value in "23":
+                    graph.tag("/demo", "k", value)
+            upkeep.compact(open_store(url), keep=1)
+            is_hidden = False
+            while not (found := await anext(items)).startswith(b"event: gap"):
+                assert found.startswith(b":"), found
+            assert found == feed._gap(3, 3)  # `undo` needs the last but one
+            assert (await anext(items)).startswith(b"id: 4-")
+        followed.close()
+        await items.aclose()
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("wrong", ["-1", "x", "9" * 40])
 def test_wrong_ids_are_refused(server: Server, wrong: str) -> None:
     status, document, _ = send(server, "GET", "/v1/graphs/demo/events", headers={"last-event-id": wrong})

@@ -94,6 +94,7 @@ def _submission(
         # Some traces have seconds with fractions.
         values = tuple(_number(words, at, line, number, source) for at in _READ)
     job, submit, run, given, wanted, limit, status, user = values[:8]
+    given, wanted = int(given), int(wanted)
     if which == "allocated" and given > 0:
         processors = given
     else:
@@ -120,7 +121,7 @@ def _submission(
         round(submit * TICKS_PER_S),
         round(run * TICKS_PER_S),
         round(limit * TICKS_PER_S),
-        int(processors),
+        processors,
         str(int(user)) if user >= 0 else None,
         None,
         16,

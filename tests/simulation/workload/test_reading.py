@@ -88,6 +88,12 @@ def test_swf_counts_and_leaves_out_lines_that_are_not_jobs() -> None:
     assert found.left_out == {"no run time": 1, "no submission time": 1, "no number of processors": 1}
 
 
+def test_swf_with_less_than_one_processor_is_no_job() -> None:
+    found = swf_of(line(1, given=0.5, wanted=0.4), line(2, run=2.5, given=3.5, wanted=0.4))
+    assert [(job.id, job.ask) for job in found] == [(2, 3)]
+    assert found.left_out == {"no number of processors": 1}
+
+
 def test_swf_counts_a_job_that_ran_in_parts_once() -> None:
     def part(job: int, submit: int, status: int) -> str:
         return line(job, submit).replace(" -1 1 7 ", f" -1 {status} 7 ")
