@@ -70,8 +70,10 @@ class Settings:
 
     @property
     def command(self) -> str:
-        """The command as typed, for the journal and for other processes that wait."""
-        return shlex.join(["fluxres", *self.argv])
+        """The command as typed, without passwords, for the journal and for other processes that wait."""
+        from fluxres.store.url import without_password
+
+        return shlex.join(["fluxres", *map(without_password, self.argv)])
 
     @property
     def json(self) -> bool:

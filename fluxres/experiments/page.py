@@ -86,8 +86,10 @@ _PUBLISHED: Final = (
     "<p>Results beside values that others have published. Agreement is claimed only where the study gives bounds for it.</p>"
 )
 _PAIRS: Final = (
-    "<p>Ratio of the setting of the row to that of the column, between runs with the same seed, then averaged; bold if its 95 %"
-    " confidence interval does not contain 1. pairs.csv has all metrics.</p>"
+    "<p>Ratio of the setting of the row to that of the column, between runs with the same seed, then averaged; bold if neither"
+    " its 95 % confidence interval nor that of the inverse contains 1 (the mean of ratios is not the inverse of the mean of their"
+    " inverses). The intervals are not corrected for the number of pairs: of 20 that do not differ, about one is bold."
+    " pairs.csv has all metrics.</p>"
 )
 _REAL: Final = (
     "<p>The same instances and jobs as processes on the computer of this study, beside the simulation: from the begin of the"
@@ -96,8 +98,8 @@ _REAL: Final = (
     " both.</p>"
 )
 _CLASSES: Final = (
-    "<p>Means over the runs of a setting. Sizes in units of the machine; run times as they were. classes.csv of each run also has"
-    " users.</p>"
+    "<p>Means over the runs of a setting. Sizes are in units of the machine; run times are actual ones, not limits."
+    " classes.csv of each run also has users.</p>"
 )
 _MEASURED: Final = (
     "<p>Processor time of decisions, and the sum of terms that fits it best, for each run. The residual is the root of the mean"
@@ -258,10 +260,14 @@ PAIRS_SHOWN_MAX: Final = 12
 def _pair(found: Comparison, row: Row, other: Row, name: str) -> str:
     if row is other:
         return ""
-    own = found.paired(row, other).ratio(name)
+    own, inverse = found.paired(row, other).ratio(name), found.paired(other, row).ratio(name)
     text = _cell(own, Scale(1.0, ""))
-    is_apart = own is not None and own.low is not None and own.high is not None and not own.low <= 1.0 <= own.high
-    return f"<b>{text}</b>" if is_apart else text
+    return f"<b>{text}</b>" if _is_apart(own) and _is_apart(inverse) else text
+
+
+def _is_apart(of: Estimate | None) -> bool:
+    """Whether a ratio has an interval that does not contain 1."""
+    return of is not None and of.low is not None and of.high is not None and not of.low <= 1.0 <= of.high
 
 
 def _classes(found: Comparison) -> str:
@@ -462,6 +468,7 @@ def _provenance(found: Comparison, history: Sequence[Mapping[str, str]]) -> str:
             "varied",
             "; ".join(f"{path}: {_listed(values)}" for path, values in study.varied.items()) or "nothing",
         ),
+        *((f"workload {readable(each)}", _named(each)) for each in study.varied.get("workload", ())),
         *((f"case {name}", _case(values)) for name, values in given.cases.items()),
         ("fluxres", ", ".join(versions)),
     ]
@@ -536,6 +543,14 @@ def _listed(values: Sequence[object]) -> str:
     """Values with commas between them, or slashes where one has commas itself."""
     words = [readable(value) for value in values]
     return (" / " if any("," in word and not word.replace(",", "").isdecimal() for word in words) else ", ").join(words)
+
+
+def _named(given: object) -> str:
+    """One of several workloads, which tables call by its name."""
+    entries = _said(given) if isinstance(given, msgspec.Struct) else given
+    if not isinstance(entries, Mapping):
+        return _flat(entries)
+    return ", ".join(f"{key}: {_flat(value)}" for key, value in entries.items() if key != "name")
 
 
 def _case(values: Mapping[str, object]) -> str:

@@ -637,7 +637,14 @@ class Simulator:
         any_partition = {"system": {"queue": None}}
         requests = {size: Request(parse_shape(f"slot={size}/{unit}"), attributes=any_partition) for size in set(sizes)}
         for child, size in enumerate(sizes):
-            self._enter(site, requests[size], FOREVER, ChildPayload(what.level + 1, what.place * number + child))
+            try:
+                self._enter(site, requests[size], FOREVER, ChildPayload(what.level + 1, what.place * number + child))
+            except InfeasibleRequest as error:
+                if exclusions.CAP not in self.features:
+                    raise
+                place = f"an instance of {size} units below {site.instance.address}"
+                hint = "it may draw what all its nodes draw: give a higher cap, or more and smaller instances"
+                raise InfeasibleRequest(error.message, where=place, hint=hint) from error
 
     def _enter(self, site: Site, request: Request, limit: int, payload: Any, given: Submission | None = None) -> Job:
         instance = site.instance

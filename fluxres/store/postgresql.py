@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit, urlunsplit
 
 from fluxres import limits
 from fluxres.clock import Clock
@@ -25,6 +24,7 @@ from fluxres.store.lock import TELL_AFTER_S, Holder, Notify
 from fluxres.store.pool import Pool
 from fluxres.store.progress import OnProgress
 from fluxres.store.sql import Cursor, SqlConnection
+from fluxres.store.url import without_password
 
 if TYPE_CHECKING:
     import psycopg
@@ -520,16 +520,6 @@ def imported(url: str) -> Any:
         hint = "pip install 'psycopg[binary]'"
         raise StoreError("PostgreSQL needs the package psycopg", where=url, hint=hint) from None
     return psycopg
-
-
-def without_password(address: str) -> str:
-    """An address for messages.
-
-    >>> without_password("postgresql://ada:secret@db.site/cluster")
-    'postgresql://ada@db.site/cluster'
-    """
-    parts = urlsplit(address)
-    return urlunsplit(parts._replace(netloc=re.sub(r":[^@]*@", "@", parts.netloc)))
 
 
 def _translate(error: Any, url: str) -> StoreError:

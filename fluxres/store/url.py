@@ -11,7 +11,7 @@ import os
 import re
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 import msgspec
 
@@ -89,15 +89,15 @@ def parse(text: str) -> StoreUrl | ServerUrl:
     if not colon or "/" in scheme or Path(text).exists():
         return StoreUrl(_absolute(text, text))
     if (meant := _meant(scheme, rest)) is not None:
-        raise StoreError("is no address of a store", where=_bare(text), hint=did_you_mean([_bare(meant)]))
+        raise StoreError("is no address of a store", where=without_password(text), hint=did_you_mean([without_password(meant)]))
     if scheme in _SERVERS:
         return _server(text)
     if scheme not in SCHEMES:
         known = "sqlite:///path/to/file.db, postgresql://user@host/name, etcd://host/prefix and http://host:port"
         if scheme in ("http", "https"):
             hint = "`--store` takes it for most commands, `fluxres.connect` in Python"
-            raise StoreError("is the address of a server, and not of a store", where=_bare(text), hint=hint)
-        raise StoreError(f"unknown store scheme '{scheme}'", where=_bare(text), hint=f"known: {known}")
+            raise StoreError("is the address of a server, and not of a store", where=without_password(text), hint=hint)
+        raise StoreError(f"unknown store scheme '{scheme}'", where=without_password(text), hint=f"known: {known}")
     address, _, query = rest.partition("?")
     return StoreUrl(_absolute(_file(unquote(address)), text), _graph(query, text))
 
@@ -114,13 +114,17 @@ def _meant(scheme: str, rest: str) -> str | None:
     return f"http://{scheme}:{rest}" if rest.partition("/")[0].isdecimal() and known not in SCHEMES else None
 
 
-def _bare(text: str) -> str:
-    """An address without its password.
+def without_password(text: str) -> str:
+    """An address, or a word of a command that has one, without its password.
 
-    >>> _bare("postgres://ada:top/secret@db/site")
-    'postgres://ada@db/site'
+    >>> without_password("postgres://ada:top/secret@db/site"), without_password("--store=etcd://ada:x@a:2379,b:2379/site")
+    ('postgres://ada@db/site', '--store=etcd://ada@a:2379,b:2379/site')
+    >>> without_password("postgresql:///site?user=ada&password=secret&port=5433"), without_password("slot=1/node")
+    ('postgresql:///site?user=ada&password=…&port=5433', 'slot=1/node')
     """
-    return re.sub(r":[^/@][^@]*@", "@", text)
+    if "://" not in text:
+        return text
+    return re.sub(r"([?&](?:ssl)?password=)[^&]*", r"\1…", re.sub(r"(://[^/@:]*):[^@]*@", r"\1@", text))
 
 
 def _server(text: str) -> ServerUrl:
@@ -132,7 +136,8 @@ def _server(text: str) -> ServerUrl:
     options = parse_qsl(parts.query, keep_blank_values=True)
     graph = next((value for key, value in options if key == "graph" and value), None)
     rest = urlencode([(key, value) for key, value in options if key != "graph"])
-    return ServerUrl(urlunsplit(parts._replace(query=rest)), graph)
+    servers = text.partition("?")[0]  # as it is: urlunsplit drops the slashes of postgresql:///name
+    return ServerUrl(f"{servers}?{rest}" if rest else servers, graph)
 
 
 def _file(address: str) -> str:

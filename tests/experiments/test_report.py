@@ -6,7 +6,7 @@ import csv
 import re
 from html.parser import HTMLParser
 from io import StringIO
-from itertools import pairwise
+from itertools import pairwise, permutations
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -307,6 +307,36 @@ def test_values_that_are_no_defaults_are_told(page: Write, tmp_path: Path) -> No
         text[run_s] = (folder / "report.html").read_text(encoding="utf-8")
     assert "ensemble: {jobs: 20, run_s: 0, distribution: fixed}" in text[0]
     assert "ensemble: {jobs: 20, distribution: fixed}" in text[1]
+
+
+def test_a_report_says_what_each_workload_is(page: Write, tmp_path: Path) -> None:
+    few, many = (
+        "{name: few, lublin: {jobs: 20, size: 8}}",
+        "{name: many, lublin: {jobs: 30, size: 8}, request: 'slot={size}/core'}",
+    )
+    several = f"workload:\n  - {few}\n  - {many}\n"
+    study = page(SMALL.replace("workload:\n  lublin: {jobs: 30, size: 8}\n", several))
+    campaign.run(study, tmp_path / "a")
+    report.write(study, ResultsFolder(tmp_path / "a"))
+    html = Page()
+    html.feed((tmp_path / "a" / "report.html").read_text(encoding="utf-8"))
+    assert "workload fewlublin: {jobs: 20, size: 8}" in html.text
+    assert "workload manylublin: {jobs: 30, size: 8}, request: slot={size}/core" in html.text
+
+
+def test_a_pair_is_bold_in_both_directions_or_in_none(page: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of these five ratios the interval is below 1, but that of their inverses contains 1."""
+    waits = {"fcfs": [1.0] * 5, "easy": [0.3, 0.5, 0.7, 0.8, 0.99], "hybrid": [0.1] * 5}
+    ratios = [comparison.ratio(*map(dict, map(enumerate, pair))) for pair in permutations([waits["easy"], waits["fcfs"]])]
+    assert [not each.low <= 1 <= each.high for each in ratios if each] == [True, False]
+    study = page(SMALL.replace("repeats: 2", "repeats: 5").replace("[fcfs, easy]", f"[{', '.join(waits)}]"))
+    campaign.run(study, tmp_path / "a")
+    found = comparison.compare(study, ResultsFolder(tmp_path / "a"))
+    for row, values in zip(found.rows, waits.values(), strict=True):
+        for (_, document), value in zip(row.runs, values, strict=True):
+            document["metrics"]["mean_wait_s"] = value
+    monkeypatch.setattr(Study, "shown", ("mean_wait_s",))
+    assert [each.count("<b>") for each in report_page._pairs(found).split("<tr>")[-3:]] == [1, 1, 2]
 
 
 def test_expected_results_are_in_the_units_of_the_other_tables(page: Write, tmp_path: Path) -> None:

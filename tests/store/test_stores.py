@@ -9,12 +9,13 @@ import pytest
 
 import fluxres
 from fluxres.allocation.facts import Launch
+from fluxres.cli.program import run
 from fluxres.clock import fixed
 from fluxres.errors import InsufficientResources, StoreBusy, StoreConflict, StoreError, UnknownGraph, UsageError
 from fluxres.store import Store, Ticket, open_store
 from fluxres.store.rows import Saved
 from tests.store.graphs import change, fingerprint, machine
-from tests.store.servers import Server
+from tests.store.servers import Postgresql, Server
 
 
 def test_an_empty_store_has_no_graphs(store: Store) -> None:
@@ -286,8 +287,19 @@ def _changed(graph: fluxres.ResourceGraph, key: str) -> bool:
     return True
 
 
-def test_a_password_is_in_no_message() -> None:
+@pytest.mark.parametrize("address", ["ada:secret@127.0.0.1:1/none", "ada@127.0.0.1:1/none?password=secret"])
+def test_a_password_is_in_no_message(address: str) -> None:
     with pytest.raises(StoreError) as caught:
-        open_store("postgresql://ada:secret@127.0.0.1:1/none").names()
+        open_store(f"postgresql://{address}").names()
     assert "secret" not in str(caught.value)
     assert "ada@127.0.0.1" in caught.value.where
+
+
+def test_a_password_is_not_in_the_journal(postgresql_server: Postgresql) -> None:
+    store = open_store(postgresql_server.store_url)
+    store.put("secrets", machine(), replace=True)
+    address = postgresql_server.store_url.replace("fluxres@", "fluxres:secret@")
+    assert run(["--store", f"{address}?password=secret", "--graph", "secrets", "tag", "/demo", "mine"]) == 0
+    command = store.log("secrets")[-1].command
+    assert command.startswith("fluxres --store 'postgresql://fluxres@127.0.0.1:")
+    assert command.endswith("?password=…' --graph secrets tag /demo mine")

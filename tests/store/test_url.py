@@ -80,6 +80,9 @@ def test_the_address_of_a_server_keeps_the_options_of_its_library() -> None:
     found = url.parse("postgresql://ada:x@db.site:5433/cluster?graph=demo&sslmode=require")
     assert found == url.ServerUrl("postgresql://ada:x@db.site:5433/cluster?sslmode=require", "demo")
     assert url.is_store_url("postgresql://db.site/cluster")
+    socket = "postgresql:///cluster?host=%2Frun%2Fpostgresql"
+    assert url.parse(f"{socket}&graph=demo") == url.ServerUrl(socket, "demo")
+    assert url.parse("postgresql:///cluster?graph=demo") == url.ServerUrl("postgresql:///cluster", "demo")
     assert url.parse("postgresql://db.site/cluster").path != found.path
 
 

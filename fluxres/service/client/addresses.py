@@ -10,6 +10,7 @@ from fluxres.service.loopback import is_loopback
 
 TOKEN: Final = "FLUXRES_TOKEN"
 """The variable with the token."""
+_EXPECTED: Final = "expected http://HOST:PORT, with ?graph=NAME or without"
 
 
 class Address(NamedTuple):
@@ -42,11 +43,11 @@ def address(url: str) -> Address:
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError as error:
-        raise UsageError(str(error), where=url) from None
+    except ValueError:
+        raise UsageError(_EXPECTED, where=url) from None
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or query.keys() - {"graph"}:
-        raise UsageError("expected http://HOST:PORT, with ?graph=NAME or without", where=url)
+        raise UsageError(_EXPECTED, where=url)
     if parts.username is not None or parts.password is not None:
         raise UsageError("a token does not belong in an address", where=f"{parts.scheme}://…", hint=f"export {TOKEN}=…")
     secure = parts.scheme == "https"

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from fluxres import limits
 from fluxres.cli.program import program
 from fluxres.clock import FOREVER, TICKS_PER_S
-from fluxres.errors import InputError, UsageError
+from fluxres.errors import InfeasibleRequest, InputError, UsageError
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.uuids import new_origin
 from fluxres.instance.accounting import Accounting, PartitionLimits, User
@@ -28,6 +28,7 @@ from fluxres.simulation.energy.node_power import MICROWATTS, NodePower, of_prope
 from fluxres.simulation.energy.power_cap import PowerCap
 from fluxres.simulation.energy.power_saving import MinuteLimit, PowerSaving
 from fluxres.simulation.machine import Machine, of_number, of_shape
+from fluxres.simulation.nesting.hierarchy import Hierarchy
 from fluxres.simulation.results.results import SCHEDULE_COLUMNS, BatsimCsv, schedule_row
 from fluxres.simulation.simulator import Result, Simulator, simulate
 from fluxres.simulation.workload.workload import Submission
@@ -364,6 +365,15 @@ def test_texts_that_are_no_caps(text: str, message: str) -> None:
     with pytest.raises(UsageError) as raised:
         power_cap.parse(text)
     assert raised.value.message == message
+
+
+def test_an_instance_that_may_draw_more_than_the_cap_is_refused_with_its_size() -> None:
+    energy = Energy(NodePower(100, 200), cap=PowerCap(((0.0, 1100.0),)))
+    simulator = Simulator(Machine(of_shape("node=8")), hierarchy=Hierarchy((2,)), energy=energy)
+    with pytest.raises(InfeasibleRequest, match="400 W of power_cap") as refused:
+        simulator.run([Submission(0, 0, S, S, 1)])
+    assert refused.value.where == "an instance of 4 units below cluster"
+    assert "more and smaller instances" in refused.value.hint
 
 
 def test_a_draw_above_the_cap_is_counted() -> None:
