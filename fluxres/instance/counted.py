@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from fluxres.clock import FOREVER
 from fluxres.errors import InfeasibleRequest, UnknownPool
 from fluxres.instance.availability import AvailableCounts
-from fluxres.instance.inventory import Hold, NotUniform, Running, refusal
+from fluxres.instance.inventory import Hold, NotUniform, Running, refusal, requested_units
 from fluxres.instance.uniform import UniformRequest, uniform_request
 from fluxres.syntax.jobspec import Request
 
@@ -73,6 +73,9 @@ class CountedInventory:
                 f"requested {wanted.number} units of {self.type}, the instance has {self.size}", hint="request fewer"
             )
         return wanted.number
+
+    def requested(self, request: Request) -> int:
+        return requested_units(request, self.type)
 
     def measure_in(self, type_name: str | None) -> None:
         """Ignored: sizes are always in units of the pool."""

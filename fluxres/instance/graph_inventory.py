@@ -594,6 +594,9 @@ class GraphInventory:
             self._cached_measure = self.graph.generation, Measure(self.graph.structure, self._measure)
         return self._cached_measure[1]
 
+    def requested(self, request: Request) -> int:
+        return self._current_measure().requested(request)
+
     def measure_in(self, type_name: str | None) -> None:
         self._measure, self._cached_measure = type_name, None
 

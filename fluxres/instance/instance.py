@@ -41,7 +41,7 @@ from fluxres.instance.counted import CountedInventory
 from fluxres.instance.dependencies import AnyDependency, Dependencies, Verdict
 from fluxres.instance.graph_inventory import GraphInventory
 from fluxres.instance.holding import KEPT_TICKS, OVERTIME_S, Holdings
-from fluxres.instance.inventory import Ask, Hold, Inventory, NotUniform, requested_units
+from fluxres.instance.inventory import Ask, Hold, Inventory, NotUniform
 from fluxres.instance.job import (
     BEGIN,
     URGENCY_DEFAULT,
@@ -413,7 +413,7 @@ class Instance(Tabular):
     def _admitted(self, charged: Charged | None, request: Request, duration: int) -> tuple[Charged | None, Request, int, Ask]:
         """To whom a new job is charged, its request and limit by the rules of the accounting and its partition, and its ask."""
         if self.ledger is not None:
-            size = requested_units(request, self.inventory.measure)
+            size = self.inventory.requested(request)
             charged, duration = self.ledger.admit(charged or NOBODY, size, duration)
         if self._graph.structure.partitions:
             if charged is not None and charged.partition is not None:
@@ -947,7 +947,7 @@ class Instance(Tabular):
         before = job.sizes.chosen
         if option is before:
             return True
-        more = requested_units(option.request, self.inventory.measure) - requested_units(before.request, self.inventory.measure)
+        more = self.inventory.requested(option.request) - self.inventory.requested(before.request)
         if self.ledger is not None and more > 0 and not self.ledger.may_grow(job, more):
             return False
         if not self.holdings.change_size(job, option, end):

@@ -194,6 +194,9 @@ class Inventory(Protocol):
     def count(self, claim: Claim) -> int:
         """The size of a claim, in units of `measure`."""
 
+    def requested(self, request: Request) -> int:
+        """The least size of a request, in units of `measure`."""
+
     def measure_in(self, type_name: str | None) -> None:
         """Measure sizes in units of another type; None for the default."""
 
@@ -334,32 +337,49 @@ def refusal(where: str, wanted: int, free: int, size: int, holders: list[Hold], 
 
 _DEFAULT_TYPES: Final = ("core", "node")
 
+Inside = Mapping[str, int]
+_NOTHING_INSIDE: Final[Inside] = {}
 
-def requested_units(request: Request, type_name: str) -> int:
-    """The least size of a request in units of a type; of the type with the most units, if it does not contain that type.
+
+def requested_units(request: Request, type_name: str, inside: Inside = _NOTHING_INSIDE) -> int:
+    """The least size of a request in units of a type; of the type with the most units, if it takes none of that type.
+
+    Args:
+        inside: by type, the least units of `type_name` in a pool of that type, which exclusive pools take with them.
 
     >>> from fluxres.syntax.jobspec import as_request
     >>> wanted = as_request("slot=3/node/[core=2;gpu=1]")
     >>> requested_units(wanted, "core"), requested_units(wanted, "node"), requested_units(wanted, "rack")
     (6, 3, 6)
+    >>> requested_units(wanted, "core", {"node": 16})
+    48
     """
     resources = request.resources
     known = _SIZES.get(id(resources))
-    if known is not None and known[0] is resources and known[1] == type_name:
-        return known[2]
+    if known is not None and known[0] is resources and known[1] == type_name and known[2] is inside:
+        return known[3]
     if len(_SIZES) >= _SIZES_KEPT:
         _SIZES.clear()
-    size = _size(resources, type_name)
-    _SIZES[id(resources)] = resources, type_name, size
+    size = sum(_units_of(vertex, type_name, inside) for vertex in resources) or _most_units(resources)
+    _SIZES[id(resources)] = resources, type_name, inside, size
     return size
 
 
-_SIZES: Final[dict[int, tuple[tuple[Vertex, ...], str, int]]] = {}
+_SIZES: Final[dict[int, tuple[tuple[Vertex, ...], str, Inside, int]]] = {}
 """By identity, the sizes of resources that many jobs request."""
 _SIZES_KEPT: Final = 4096
 
 
-def _size(resources: tuple[Vertex, ...], type_name: str) -> int:
+def _units_of(vertex: Vertex, type_name: str, inside: Inside) -> int:
+    if vertex.type == type_name:
+        return vertex.count.min
+    units = sum(_units_of(child, type_name, inside) for child in vertex.children)
+    if vertex.is_exclusive and not vertex.is_slot:
+        units = max(units, inside.get(vertex.type, 0))
+    return vertex.count.min * units
+
+
+def _most_units(resources: tuple[Vertex, ...]) -> int:
     found: Counter[str] = Counter()
     todo = [(vertex, 1) for vertex in resources]
     while todo:
@@ -368,7 +388,7 @@ def _size(resources: tuple[Vertex, ...], type_name: str) -> int:
         if not vertex.is_slot:
             found[vertex.type] += number
         todo += [(child, number) for child in vertex.children]
-    return found[type_name] or max(found.values(), default=0)
+    return max(found.values(), default=0)
 
 
 class Measure:
@@ -383,7 +403,7 @@ class Measure:
     Cost: O(pools), once.
     """
 
-    __slots__ = ("_before", "_ends", "_units_before", "has_numbers", "size", "type")
+    __slots__ = ("_before", "_ends", "_units_before", "has_numbers", "inside", "size", "type")
 
     def __init__(self, structure: Structure, type_name: str | None = None) -> None:
         types = structure.types
@@ -403,6 +423,15 @@ class Measure:
             self._units_before = np.zeros(structure.n + 1, np.int64)
             self._units_before[vertices + 1] = sizes
             np.cumsum(self._units_before, out=self._units_before)
+        #: By type of pools, the least units in one of them.
+        self.inside = {name: self._least(structure.of_type(name)) for name in types}
+
+    def requested(self, request: Request) -> int:
+        """The least units that a request takes, with those in pools that it takes exclusively."""
+        return requested_units(request, self.type, self.inside)
+
+    def _least(self, vertices: NDArray[np.int32]) -> int:
+        return int((self._units_before[self._ends[vertices]] - self._units_before[vertices]).min(initial=self.size))
 
     def units(self, vertices: NDArray[np.int32], amounts: NDArray[np.int64], sizes: NDArray[np.int64]) -> int:
         """The units of the type in an allocation, including those held implicitly below exclusive pools.

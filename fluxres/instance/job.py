@@ -12,7 +12,6 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from fluxres.clock import FOREVER, Clock, seconds
 from fluxres.errors import FluxresError, LimitExceeded, UsageError
 from fluxres.instance.charged import NOBODY, Charged
-from fluxres.instance.inventory import requested_units
 from fluxres.instance.states import State
 from fluxres.syntax import fluid
 
@@ -273,7 +272,7 @@ class Job:
             return inventory.count(self.claim)
         measure = inventory.measure
         if self._requested is None or self._requested[0] != measure:
-            self._requested = measure, requested_units(self.request, measure)
+            self._requested = measure, inventory.requested(self.request)
         return self._requested[1]
 
     def take(self, option: Option) -> None:

@@ -23,7 +23,6 @@ from fluxres.formats.peers.jqm import jobs, managers
 from fluxres.formats.peers.jqm.managers import Answer, Highlander, Quantity
 from fluxres.formats.peers.jqm.pollers import Manager, Poller, pollers
 from fluxres.instance import states
-from fluxres.instance.inventory import requested_units
 from fluxres.instance.job import URGENCY_DEFAULT, Job, Scheduler
 from fluxres.instance.lanes import Lane
 from fluxres.instance.queue import Queue, QueuePolicy
@@ -274,7 +273,7 @@ class Poll:
             return rule.need(manager.rules)
         if manager.rules is not _MACHINE:
             return managers.consumption(manager.rules, {}, {})
-        return requested_units(job.request, self._instance.inventory.measure)
+        return self._instance.inventory.requested(job.request)
 
     def start(self, poller: Poller, job: Job) -> list[Manager] | None:
         """Claim a job that may go, and start it; None if that is done, or another node has it.

@@ -16,7 +16,7 @@ from fluxres.clock import FOREVER
 from fluxres.errors import InfeasibleRequest
 from fluxres.graph.kinds import WAY
 from fluxres.instance.availability import AvailableSets, highest, lowest
-from fluxres.instance.inventory import Hold, Measure, NotUniform, Running, refusal
+from fluxres.instance.inventory import Hold, Measure, NotUniform, Running, refusal, requested_units
 from fluxres.instance.uniform import UniformRequest, interchangeable, uniform_request
 from fluxres.syntax import fluid, idset
 from fluxres.syntax.jobspec import Request
@@ -49,6 +49,7 @@ class NamedInventory:
         structure = self.structure = graph.structure
         self.type = type_name
         self._measure = measure or type_name
+        self._cached_measure: tuple[Structure, Measure] | None = None
         self._choose = highest if match_policy in DESCENDING else lowest
         found = interchangeable(structure, UniformRequest(type_name, 1, 1, False, True))
         if found is None or match_policy not in (*ASCENDING, *DESCENDING):
@@ -110,7 +111,7 @@ class NamedInventory:
         return known
 
     def measure_in(self, type_name: str | None) -> None:
-        self._measure = type_name or self.type
+        self._measure, self._cached_measure = type_name or self.type, None
 
     @property
     def measure(self) -> str:
@@ -571,7 +572,7 @@ class NamedInventory:
     def ids(self, claim: Hold) -> str:
         if self._measure == self.type:
             return idset.format(members(self._given_to(claim)))
-        return Measure(self.structure, self._measure).ids(self.vertex_numbers[members(self._given_to(claim))])
+        return self._current_measure().ids(self.vertex_numbers[members(self._given_to(claim))])
 
     def count(self, claim: Hold) -> int:
         given = self._given_to(claim)
@@ -580,7 +581,15 @@ class NamedInventory:
     def _measured(self, units: int) -> int:
         pools = self.vertex_numbers[members(units)]
         ones = np.ones(len(pools), np.int64)
-        return Measure(self.structure, self._measure).units(pools, ones, ones)
+        return self._current_measure().units(pools, ones, ones)
+
+    def requested(self, request: Request) -> int:
+        return requested_units(request, self.type) if self._measure == self.type else self._current_measure().requested(request)
+
+    def _current_measure(self) -> Measure:
+        if self._cached_measure is None or self._cached_measure[0] is not self.structure:
+            self._cached_measure = self.structure, Measure(self.structure, self._measure)
+        return self._cached_measure[1]
 
 
 def _to_set(chosen: NDArray[np.bool_]) -> int:

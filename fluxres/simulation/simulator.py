@@ -36,7 +36,6 @@ from fluxres.errors import (
 )
 from fluxres.instance import Instance, Job
 from fluxres.instance.charged import Charged
-from fluxres.instance.inventory import requested_units
 from fluxres.instance.job import Scheduler
 from fluxres.instance.policy import policy
 from fluxres.instance.queue import Endless, QueuePolicy
@@ -1221,7 +1220,7 @@ class Simulator:
             return False
         _see_limits(site.parent, site)
         above, inventory = site.parent.instance, site.instance.inventory
-        units = job.ask if isinstance(job.ask, int) else requested_units(job.ask, inventory.measure)
+        units = job.ask if isinstance(job.ask, int) else inventory.requested(job.ask)
         if len(above.queue) or not 0 < units - inventory.size <= above.inventory.free_units:
             return False
         try:

@@ -14,7 +14,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from fluxres.cli.program import COMMANDS, program
-from fluxres.cli.topics import TOPICS
+from fluxres.cli.topics import ALSO, TOPICS
 from fluxres.cli.words import ELSEWHERE, OLD_COMMANDS, OLD_OPTIONS, OldOption
 from tests.cli.conftest import Invoke
 from tests.traceability import ROOT
@@ -75,7 +75,7 @@ def test_an_old_command_is_not_offered(name: str) -> None:
 def test_a_word_of_another_system_is_refused_with_the_command_here(fluxres: Invoke, word: str) -> None:
     assert word not in COMMANDS
     hint = ELSEWHERE[word]
-    for words in ((word, "x"), *[("help", word)] * (word not in TOPICS)):
+    for words in ((word, "x"), *[("help", word)] * (word not in {*TOPICS, *ALSO})):
         assert f"'{word}' ({hint})" in fluxres(*words, status=2).stderr
     named = re.findall(r"fluxres ([a-z]+)", hint)
     assert named

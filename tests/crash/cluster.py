@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 
 import fluxres
-from fluxres.errors import StoreError
+from fluxres.errors import StoreError, StoreUnreachable
 from fluxres.store import Store, open_store, upkeep
 from tests.store.graphs import fingerprint, machine
 from tests.store.servers import Etcd
@@ -30,19 +30,21 @@ class Tally:
     Args:
         kills: of servers.
         done: changes that were acknowledged.
+        refused: changes of which an error said that nothing was changed, since no server answered in time.
         longest_s: the longest of them.
         problems: in words.
     """
 
     kills: int = 0
     done: int = 0
+    refused: int = 0
     longest_s: float = 0.0
     problems: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         return (
-            f"{self.kills} servers killed, {self.done} changes acknowledged, the longest took {self.longest_s:.1f} s, "
-            f"{len(self.problems)} problems"
+            f"{self.kills} servers killed, {self.done} changes acknowledged, {self.refused} refused, "
+            f"the longest took {self.longest_s:.1f} s, {len(self.problems)} problems"
         )
 
 
@@ -92,17 +94,17 @@ def campaign(seconds: float, seed: int) -> Tally:
             store.put("demo", machine())
             until_s = time.monotonic() + seconds
             with fluxres.open(cluster.url) as graph:
-                told = _change(graph, cluster, until_s, tally)
+                told, refused = _change(graph, cluster, until_s, tally)
                 graph.refresh()
-                _judge(graph, store, told, tally)
+                _judge(graph, store, told, refused, tally)
         finally:
             cluster.close()
     return tally
 
 
-def _change(graph: fluxres.ResourceGraph, cluster: Cluster, until_s: float, tally: Tally) -> list[str]:
-    """Change the graph for some time; the tags that were acknowledged."""
-    told, number, next_s = list[str](), 0, time.monotonic() + 1
+def _change(graph: fluxres.ResourceGraph, cluster: Cluster, until_s: float, tally: Tally) -> tuple[list[str], list[str]]:
+    """Change the graph for some time; the tags that were acknowledged, and those that were refused."""
+    told, refused, number, next_s = list[str](), list[str](), 0, time.monotonic() + 1
     while (begun_s := time.monotonic()) < until_s:
         if begun_s > next_s:
             tally.kills += cluster.disturb()
@@ -110,17 +112,21 @@ def _change(graph: fluxres.ResourceGraph, cluster: Cluster, until_s: float, tall
         try:
             graph.tag("/demo", f"k{number}")
             told.append(f"k{number}")
+        except StoreUnreachable:
+            tally.refused += 1
+            refused.append(f"k{number}")
         except StoreError as error:
             tally.problems.append(str(error))
         tally.longest_s = max(tally.longest_s, time.monotonic() - begun_s)
         number += 1
     tally.done = len(told)
-    return told
+    return told, refused
 
 
-def _judge(graph: fluxres.ResourceGraph, store: Store, told: list[str], tally: Tally) -> None:
+def _judge(graph: fluxres.ResourceGraph, store: Store, told: list[str], refused: list[str], tally: Tally) -> None:
     stored = [entry.event["key"] for entry in store.log(after=1)]
     tally.problems += [f"{key} was acknowledged and is lost" for key in sorted(set(told) - set(stored))]
+    tally.problems += [f"{key} was refused and is there" for key in sorted(set(refused) & set(stored))]
     if len(stored) != len(set(stored)):
         tally.problems.append("a change was made twice")
     if fingerprint(graph) != fingerprint(store.open()[0]):

@@ -11,6 +11,7 @@ import fluxres
 from fluxres.hwloc import Topology
 from fluxres.launch import environment
 from fluxres.launch.environment import Setting
+from tests.hwloc.needs import the_library
 
 CPUS = sorted(os.sched_getaffinity(0))
 
@@ -97,6 +98,8 @@ def test_cores_that_are_no_cpus_of_this_process_are_not_bound() -> None:
 
 
 def test_processing_units_of_hwloc_have_the_numbers_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    the_library()
+
     def synthetic() -> Topology:
         return Topology.from_synthetic("core:2 pu:2(indexes=0,2,1,3)")
 

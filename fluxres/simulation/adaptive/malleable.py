@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fluxres.clock import FOREVER
 from fluxres.errors import UsageError
-from fluxres.instance.inventory import requested_units
 from fluxres.instance.states import State
 from fluxres.simulation.adaptive.adaptive import speed
 
@@ -256,8 +255,8 @@ def _options(job: Job) -> list[tuple[int, Option]]:
     """The sizes of a job in units of the machine; empty for a job of one size."""
     if job.sizes is None:
         return []
-    measure = job.instance.inventory.measure
-    return [(requested_units(option.request, measure), option) for option in job.sizes.options]
+    inventory = job.instance.inventory
+    return [(inventory.requested(option.request), option) for option in job.sizes.options]
 
 
 class MalleableJobs:
