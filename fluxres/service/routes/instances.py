@@ -52,12 +52,12 @@ async def _made(
 
 
 async def _ask(request: Asked, graph: str, kind: type[T], address: str, question: Callable[[Instance], object]) -> Response[T]:
-    """Answer a question about an instance. Errors: UnknownJob, also if the time that passes with the question ends it."""
+    """Answer a question about an instance. Errors: UnknownJob, also if the outermost one ends with it."""
     has_ended = False
 
     def ask(one: Instance) -> object:
         nonlocal has_ended
-        has_ended = one.is_closed
+        has_ended = one.outermost.is_closed
         return None if has_ended else question(one)
 
     def operation(served: Served, g: ResourceGraph) -> bytes:
