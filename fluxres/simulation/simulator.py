@@ -266,6 +266,8 @@ class Simulator:
 
     keeps_limits = True  # as the runner of its instances: no job exceeds its limit
     defects = (RunFailed,)
+    _endless: LimitExceeded | None = None
+    """The error that names a job interrupted too often."""
 
     def __init__(  # noqa: PLR0913  # the parts of a simulation
         self,
@@ -479,6 +481,8 @@ class Simulator:
         history = self.histories.setdefault(job, History(given.run))
         saved = self.checkpoint.saved(max(now - job.started, 0), *self._work(job, given))
         history.earlier.append(self._record(job, now, "failed"))
+        if len(history.earlier) >= limits.ATTEMPTS_MAX:
+            self._endless = _never_done(given, history)  # raised by the event loop: here, a pass would note it on the job
         self.malleable.running.pop(job, None)
         history.saved += saved if given.adaptive is None else given.adaptive.at_preferred(saved, _size(job))
         history.ends = -1
@@ -537,6 +541,8 @@ class Simulator:
                         handlers[kind](what)
                     except (PolicyError, Endless) as error:
                         self._stop(what, error)
+                    if self._endless is not None:
+                        raise self._endless
                     if progress is not None and not self._handled % _SHOWN_EVERY:
                         progress(self._ended)
         finally:
@@ -1345,6 +1351,14 @@ def _defect(job: Job, error: Exception) -> RunFailed:
     """The error for what the simulator must not raise; a job that it refuses has failed, and says why."""
     name = job.payload.id if isinstance(job.payload, Submission) else job.id
     return RunFailed(f"{type(error).__name__}: {error}", where=f"job {name}", hint="this is a defect of the simulator: report it")
+
+
+def _never_done(given: Submission, history: History) -> LimitExceeded:
+    """The error for a job that is interrupted again and again."""
+    attempts = f"{len(history.earlier):,} attempts were interrupted by failures or preemption"
+    message = f"{attempts}; it runs {seconds(given.run):g} s, of which {seconds(int(history.saved)):g} s are saved"
+    hint = "use longer times between failures, shorter jobs, checkpoints, or on_failure: fail; or preempt less"
+    return LimitExceeded(message, where=f"job {given.id}", hint=hint)
 
 
 def _see_limits(*sites: Site) -> None:
