@@ -99,3 +99,10 @@ def test_several_policies_have_the_same_costs_as_each_alone(tmp_path: Path) -> N
 def test_wrong_costs_are_refused_with_a_way_out(words: tuple[str, str], message: str) -> None:
     result = simulated(*TWO, *words)
     assert (result.exit_code, message in result.output) == (2, True), result.output
+
+
+@pytest.mark.parametrize(("words", "said"), [((), ""), (("-T", "1"), ""), (("-T", "2"), ", 2 instances, balance steal")])
+def test_one_instance_has_no_siblings_to_balance(words: tuple[str, ...], said: str) -> None:
+    shown = CliRunner().invoke(program, ["simulate", *TWO, *words, "--balance", "steal"]).stdout
+    (scheduler,) = (line for line in shown.splitlines() if line.startswith("scheduler"))
+    assert scheduler.endswith(f"queue policy easy, match policy first{said}, cost none")
