@@ -744,7 +744,7 @@ class Simulator:
         problem = self._take(site, job)
         if problem is not None and self._make_room(site, job):
             problem = self._take(site, job)
-        if problem is not None and not self._pass_on(site, job):
+        if problem is not None and (problem := self._pass_on(site, job, problem)) is not None:
             self.refusals.add(job.id, problem, job.number)
             if self.prediction is not None:
                 self.prediction.end(job)
@@ -774,30 +774,38 @@ class Simulator:
             site.names[str(job.id)] = made.id
         return None
 
-    def _pass_on(self, site: Site, job: Submission) -> bool:
-        """Submit a job that its instance can never run to the next sibling that can, else to the parent, and so on."""
+    def _pass_on(self, site: Site, job: Submission, problem: str) -> str | None:
+        """Submit a job that its instance can never run to the next sibling that can, else to the parent, and so on.
+
+        Args:
+            problem: why its instance cannot run it.
+
+        Returns: why the last one above cannot run it either, or None.
+        """
         if self.hierarchy.larger != "up" or job.dependencies:
-            return False
+            return problem
         while (parent := site.parent) is not None:
             siblings = [each for each in self._sites.values() if each.parent is parent and min(each.place, site.place) >= 0]
             siblings.sort(key=lambda each: (each.place <= site.place, each.place))
             for other in (*(each for each in siblings if each is not site and not each.is_ending), parent):
-                if not other.instance.is_closed and self._arrives(other, job):
-                    return True
+                if other.instance.is_closed:
+                    continue
+                refused = self._arrives(other, job)
+                if refused is None:
+                    return None
+                problem = refused
             site = parent
-        return False
+        return problem
 
-    def _arrives(self, site: Site, job: Submission) -> bool:
-        """Submit a job to an instance if that can hold it."""
-        if self.processors is None:
-            if self._take(site, job) is not None:
-                return False
-            self._settle(site)
-        elif not site.instance.can_hold(site.request(job)):
-            return False
-        else:
+    def _arrives(self, site: Site, job: Submission) -> str | None:
+        """Submit a job to an instance if that can hold it; returns why not, or None."""
+        if self.processors is not None and site.instance.can_hold(site.request(job)):
             self.processors.put(site, INGEST, job)
-        return True
+            return None
+        problem = self._take(site, job)
+        if problem is None:
+            self._settle(site)
+        return problem
 
     def _resolved(self, site: Site, job: Submission) -> Iterable[str]:
         for dependency in job.dependencies:

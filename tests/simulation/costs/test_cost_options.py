@@ -106,3 +106,10 @@ def test_one_instance_has_no_siblings_to_balance(words: tuple[str, ...], said: s
     shown = CliRunner().invoke(program, ["simulate", *TWO, *words, "--balance", "steal"]).stdout
     (scheduler,) = (line for line in shown.splitlines() if line.startswith("scheduler"))
     assert scheduler.endswith(f"queue policy easy, match policy first{said}, cost none")
+
+
+@pytest.mark.parametrize("cost", [(), ("--cost", "fixed:1"), ("--overhead", "launch=1s")])
+def test_a_job_too_large_for_all_is_refused_with_the_size_of_the_machine(cost: tuple[str, ...]) -> None:
+    words = ("ensemble:jobs=1,run=9,size=5", "--machine", "node=4", "-T", "4")
+    reasons = [simulated(*words, *cost, *more).stderr for more in ((), ("--larger", "up"))]
+    assert ["the instance has 1" in reasons[0], "the instance has 4" in reasons[1]] == [True, True], reasons
