@@ -45,4 +45,4 @@ def test_items_of_a_workload_are_submissions(items: list[object]) -> None:
         with pytest.raises(
             UsageError, match=r"workload: expected items that are a Submission, got .* \(in microseconds: Submission"
         ):
-            simulate(workload, "node=8")  # type: ignore[arg-type]
+            simulate(workload, "node=8")  # type: ignore[arg-type]  # the wrong type is the point
