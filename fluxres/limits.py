@@ -363,6 +363,9 @@ cannot wake it."""
 CORRECTIONS_MAX: Final = 100_000
 """Corrections of the predicted run time of one job: a corrector that gives it hardly more time each time would take for ever."""
 
+ATTEMPTS_MAX: Final = 10_000
+"""Interrupted attempts of one simulated job: one that is requeued sooner than it can run would take for ever."""
+
 IDLE_EVENTS_MAX: Final = 10_000
 """External events, such as failures of a model without end, in a row that leave nothing to wait for but the next one."""
 

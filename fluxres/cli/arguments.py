@@ -434,15 +434,17 @@ class RequestCommand(Command):
     If it has `jobs` and several are named, `asked` is a list with the request of each.
 
     Args:
-        policy: the default.
+        policy: the default; None without an option for it.
     """
 
-    def __init__(self, *args: Any, policy: str = "first", has_time: bool = True, **settings: Any) -> None:
+    def __init__(self, *args: Any, policy: str | None = "first", has_time: bool = True, **settings: Any) -> None:
         super().__init__(*args, **settings)
         arguments = sum(isinstance(param, click.Argument) for param in self.params)
         self.asking = [option for option in options.OPTIONS if has_time or option.name != "time"]
-        self.params[arguments:arguments] = [*map(_click, self.asking), _LANGUAGE, _policy_option(policy)]
-        self.policy = policy
+        self.params[arguments:arguments] = [*map(_click, self.asking), _LANGUAGE]
+        if policy is not None:
+            self.params.insert(arguments + len(self.asking) + 1, _policy_option(policy))
+        self.policy = policy or "first"
         valued = {word for param in self.params if isinstance(param, click.Option) and not param.is_flag for word in param.opts}
         old = {word for word, now in OLD_OPTIONS.get(self.name or "", {}).items() if now in valued}
         #: The options that take the next word as their value.
@@ -481,7 +483,7 @@ class RequestCommand(Command):
         conditions = {option.name: said[option.name] for option in options.CONDITIONS if said.get(option.name) is not None}
         if "duration" in given and "time" in conditions:
             given["duration"] = _one_duration(given["duration"], options.duration_s({"time": conditions.pop("time")}))
-        words, policy, language = given.pop("words"), given.pop("policy"), given.pop("language")
+        words, policy, language = given.pop("words"), given.pop("policy", None), given.pop("language")
         jobs = given.get("jobs", ())
         if len(jobs) > 1:
             given["asked"] = each(words, sizes, policy, jobs, language, conditions)

@@ -373,8 +373,17 @@ class Pairs(NamedTuple):
 
 
 def warnings(found: Comparison) -> list[str]:
-    """What a reader must know: of jobs that did not run everywhere, a machine that was not used, and repeats that are alike."""
-    return [*_of_sets(found), *_of_trim(found), *_of_use(found), *_of_repeats(found)]
+    """What a reader must know: of jobs that did not run everywhere, a machine that was not used, repeats that are alike, and
+    metrics without a value."""
+    return [*_of_sets(found), *_of_trim(found), *_of_use(found), *_of_repeats(found), *_of_metrics(found)]
+
+
+def _of_metrics(found: Comparison) -> list[str]:
+    """That no run has a metric that the study names, such as those of energy without what nodes draw."""
+    missing = [name for name in found.study.page.metrics or () if not any(row.figures.get(name) for row in found.rows)]
+    if not missing or not any(row.runs for row in found.rows):
+        return []
+    return [f"no run has a value of {listed(missing)}."]
 
 
 def _of_trim(found: Comparison) -> list[str]:

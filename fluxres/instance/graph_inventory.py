@@ -504,6 +504,16 @@ class GraphInventory:
         claim.hold(vertices.astype(np.int32), amounts, self.graph)
         return True
 
+    def recount(self, claim: Hold) -> None:
+        """Count what a claim holds by the records, after a child has grown or shrunk."""
+        if not isinstance(claim, GraphHold) or claim.key in self._disputed:
+            return
+        job, records = fluid.encode(claim.key), self.graph.records
+        held = ((v, steps.amount_at(records.steps_of(v, job), claim.end - 1)) for v in self.vertices(claim))
+        vertices, amounts = np.array([(v, amount) for v, amount in held if amount], np.int64).reshape(-1, 2).T
+        claim.count = self._current_measure().units(vertices.astype(np.int32), amounts, self.graph.structure.size[vertices])
+        claim.hold(vertices.astype(np.int32), amounts, self.graph)
+
     def advance(self, now: int) -> list[int]:
         ends = self.running.ends
         if not ends or ends[0] > now:

@@ -1698,11 +1698,24 @@ class Instance(Tabular):
         try:
             ask = parent._ask_of_growth(wanted)
             if ask is not None:
-                return parts.grow_interchangeably(self, upstream, parent, ask)
-            return parts.grow(self, upstream, wanted, parent.match_policy)
+                given = parts.grow_interchangeably(self, upstream, parent, ask)
+            else:
+                given = parts.grow(self, upstream, wanted, parent.match_policy)
+            parent._child_resized(upstream.job)
+            return given
         finally:
             self._note_suppliers()
             self._follow_up()
+
+    def _child_resized(self, job: Job) -> None:
+        """The child of a job has grown or shrunk: the job holds other units, also for the accounting and the policy."""
+        if isinstance(self.inventory, GraphInventory):
+            self.inventory.recount(job.claim)
+        if self.ledger is not None and not job.is_booking:
+            self.ledger.resized(job)
+        if "resized" in self.hooks:
+            with Guard(self.policy):
+                self.policy.resized(job, seconds(self.now))
 
     def _note_suppliers(self) -> None:
         """Note that a child draws from suppliers that it shares with others."""
@@ -1724,6 +1737,7 @@ class Instance(Tabular):
         parent._advance_to(self.now)
         try:
             given = parts.shrink(self, upstream, parent, wanted)
+            parent._child_resized(upstream.job)
             parent.supply_changed()
             parent.supplies_returned()
             for one in (parent, self):

@@ -119,6 +119,9 @@ class Limiter(Protocol):
     def obstacle(self, job: Job) -> object | None:
         """The limit that does not let a waiting job start now; None if all do."""
 
+    def may_grow(self, job: Job, units: int) -> bool:
+        """Whether all limits let a running job have more units."""
+
     def qos_factor(self, charged: Charged) -> float: ...
 
     def partition_factor(self, charged: Charged) -> float: ...

@@ -20,7 +20,7 @@ from fluxres.graph.structure import Structure
 from fluxres.instance import pool_states, recording, states
 from fluxres.instance.counted import CountedInventory
 from fluxres.instance.holding import HoldingsOwner
-from fluxres.instance.inventory import Ask, Counting
+from fluxres.instance.inventory import Ask, Counting, Measure
 from fluxres.instance.job import Job
 from fluxres.instance.queue import Queue
 from fluxres.instance.upstream import ParentSupply, in_service
@@ -102,6 +102,7 @@ def _grow(upstream: ParentSupply, queue: Queue, allocate: Callable[[str], None],
             raise UsageError(
                 "an edge can only be added with pools that draw through it", where=paths[0], hint="name such pools too"
             )
+        _require_allowed(job, graph, [(v, amount) for v, amount in pools if not graph.structure.accounts.is_edge(v)])
         part = joining.copy_job(graph, growth, now, linked=True)
         _prepare_suppliers(upstream, part, now)
         queue.unreserve()  # reservations of a shared supplier may exceed what the child gets of it
@@ -115,6 +116,23 @@ def _grow(upstream: ParentSupply, queue: Queue, allocate: Callable[[str], None],
     window = now, min(job.limit, FOREVER)
     changes.allocate_more(graph, name, pools + more, window, drawn, is_routed=is_routed or None)
     return paths
+
+
+def _require_allowed(job: Job, graph: ResourceGraph, pools: list[tuple[int, int]]) -> None:
+    """Check that the accounting of the parent lets the job of a child have more pools.
+
+    Errors: InsufficientResources.
+    """
+    instance = job.instance
+    if instance.limiter is None or job.is_booking:
+        return
+    vertices, amounts = np.array(pools, np.int64).reshape(-1, 2).T
+    more = Measure(graph.structure, instance.inventory.measure).units(
+        vertices.astype(np.int32), amounts, graph.structure.size[vertices]
+    )
+    if not instance.limiter.may_grow(job, more):
+        message = f"the accounting does not let job {job.id} have {more} more units"
+        raise InsufficientResources(message, where=instance.address, hint="grow by fewer, or once other jobs have ended")
 
 
 def shrink(child: HoldingsOwner, upstream: ParentSupply, parent: HoldingsOwner, wanted: Targets) -> list[str]:

@@ -165,10 +165,11 @@ def features(
 ) -> set[str]:
     """The features of a simulation, without those of its jobs."""
     has_work = bool(hierarchy.starts_per_node) or any(not each.overheads.is_nothing for each in costs)
+    is_nested = hierarchy.levels > 1
     known = {
-        NESTING: hierarchy.levels > 1,
-        BALANCE: hierarchy.balance != "none",
-        ELASTIC: hierarchy.elastic != "none",
+        NESTING: is_nested,
+        BALANCE: is_nested and hierarchy.balance != "none",
+        ELASTIC: is_nested and hierarchy.elastic != "none",
         DECISIONS: any(each.decision is not None for each in costs),
         OVERHEADS: has_work,
         EVENTS: has_events,

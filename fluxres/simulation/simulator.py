@@ -266,6 +266,8 @@ class Simulator:
 
     keeps_limits = True  # as the runner of its instances: no job exceeds its limit
     defects = (RunFailed,)
+    _endless: LimitExceeded | None = None
+    """The error that names a job interrupted too often."""
 
     def __init__(  # noqa: PLR0913  # the parts of a simulation
         self,
@@ -479,6 +481,8 @@ class Simulator:
         history = self.histories.setdefault(job, History(given.run))
         saved = self.checkpoint.saved(max(now - job.started, 0), *self._work(job, given))
         history.earlier.append(self._record(job, now, "failed"))
+        if len(history.earlier) >= limits.ATTEMPTS_MAX:
+            self._endless = _never_done(given, history)  # raised by the event loop: here, a pass would note it on the job
         self.malleable.running.pop(job, None)
         history.saved += saved if given.adaptive is None else given.adaptive.at_preferred(saved, _size(job))
         history.ends = -1
@@ -537,6 +541,8 @@ class Simulator:
                         handlers[kind](what)
                     except (PolicyError, Endless) as error:
                         self._stop(what, error)
+                    if self._endless is not None:
+                        raise self._endless
                     if progress is not None and not self._handled % _SHOWN_EVERY:
                         progress(self._ended)
         finally:
@@ -738,7 +744,7 @@ class Simulator:
         problem = self._take(site, job)
         if problem is not None and self._make_room(site, job):
             problem = self._take(site, job)
-        if problem is not None and not self._pass_on(site, job):
+        if problem is not None and (problem := self._pass_on(site, job, problem)) is not None:
             self.refusals.add(job.id, problem, job.number)
             if self.prediction is not None:
                 self.prediction.end(job)
@@ -768,30 +774,38 @@ class Simulator:
             site.names[str(job.id)] = made.id
         return None
 
-    def _pass_on(self, site: Site, job: Submission) -> bool:
-        """Submit a job that its instance can never run to the next sibling that can, else to the parent, and so on."""
+    def _pass_on(self, site: Site, job: Submission, problem: str) -> str | None:
+        """Submit a job that its instance can never run to the next sibling that can, else to the parent, and so on.
+
+        Args:
+            problem: why its instance cannot run it.
+
+        Returns: why the last one above cannot run it either, or None.
+        """
         if self.hierarchy.larger != "up" or job.dependencies:
-            return False
+            return problem
         while (parent := site.parent) is not None:
             siblings = [each for each in self._sites.values() if each.parent is parent and min(each.place, site.place) >= 0]
             siblings.sort(key=lambda each: (each.place <= site.place, each.place))
             for other in (*(each for each in siblings if each is not site and not each.is_ending), parent):
-                if not other.instance.is_closed and self._arrives(other, job):
-                    return True
+                if other.instance.is_closed:
+                    continue
+                refused = self._arrives(other, job)
+                if refused is None:
+                    return None
+                problem = refused
             site = parent
-        return False
+        return problem
 
-    def _arrives(self, site: Site, job: Submission) -> bool:
-        """Submit a job to an instance if that can hold it."""
-        if self.processors is None:
-            if self._take(site, job) is not None:
-                return False
-            self._settle(site)
-        elif not site.instance.can_hold(site.request(job)):
-            return False
-        else:
+    def _arrives(self, site: Site, job: Submission) -> str | None:
+        """Submit a job to an instance if that can hold it; returns why not, or None."""
+        if self.processors is not None and site.instance.can_hold(site.request(job)):
             self.processors.put(site, INGEST, job)
-        return True
+            return None
+        problem = self._take(site, job)
+        if problem is None:
+            self._settle(site)
+        return problem
 
     def _resolved(self, site: Site, job: Submission) -> Iterable[str]:
         for dependency in job.dependencies:
@@ -1345,6 +1359,14 @@ def _defect(job: Job, error: Exception) -> RunFailed:
     """The error for what the simulator must not raise; a job that it refuses has failed, and says why."""
     name = job.payload.id if isinstance(job.payload, Submission) else job.id
     return RunFailed(f"{type(error).__name__}: {error}", where=f"job {name}", hint="this is a defect of the simulator: report it")
+
+
+def _never_done(given: Submission, history: History) -> LimitExceeded:
+    """The error for a job that is interrupted again and again."""
+    attempts = f"{len(history.earlier):,} attempts were interrupted by failures or preemption"
+    message = f"{attempts}; it runs {seconds(given.run):g} s, of which {seconds(int(history.saved)):g} s are saved"
+    hint = "use longer times between failures, shorter jobs, checkpoints, or on_failure: fail; or preempt less"
+    return LimitExceeded(message, where=f"job {given.id}", hint=hint)
 
 
 def _see_limits(*sites: Site) -> None:

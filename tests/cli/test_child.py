@@ -36,6 +36,11 @@ def test_both_graphs_change_together(part: Invoke) -> None:
     assert "/tiny/rack0/node0" not in held(part)
     before = json.loads(part("child", "extend", "part", "--duration", "2h", "--json").stdout)["end"]
     assert json.loads(part("child", "extend", "part", "--duration", "4h", "--json").stdout)["end"] == before + 7200
+    for change, moved_s in (("+1h", 3600), ("-30m", -1800)):
+        before = json.loads(part("jobs", "big", "--graph", "tiny", "--json").stdout)["allocated"][0]["end"]
+        assert json.loads(part("child", "extend", "part", change, "--json").stdout)["end"] == before + moved_s
+    assert part("child", "extend", "part", "-").stdout == part("child", "extend", "part", "max").stdout == "part has no end\n"
+    assert "but job 'big' has none" in part("child", "extend", "part", "+1h", status=2).output
     assert part("child", "extend", "part", "--end", "-").stdout == "part has no end\n"
     assert part("child", "end", "part").stdout == "part has ended\n"
     assert "big" not in part("jobs", "--graph", "tiny").stdout
@@ -57,8 +62,14 @@ def test_a_running_child_goes_on_with_what_it_has_then_and_is_refused_after_its_
             child.grow("slot/node")
 
 
+def test_lists_without_entries_say_so_in_place_of_a_heading(tiny: Invoke) -> None:
+    for command, said in (("stage", "no stages"), ("log --job nobody", "no events")):
+        found = tiny(*command.split())
+        assert (found.stdout, found.stderr.splitlines()[-1:]) == ("", [f"fluxres: {said}"])
+
+
 def test_wrong_use_is_refused(part: Invoke) -> None:
     assert "is no part of another graph" in part("child", "grow", "tiny", "-N1", status=2).output
-    assert "give --end T or --duration D" in part("child", "extend", "part", status=2).output
+    assert "give one new end" in part("child", "extend", "part", status=2).output
     assert "that returns everything ends" in part("child", "shrink", "part", "/tiny/rack0/node[0-1]", status=2).output
     assert "no graph 'other'" in part("child", "end", "other", status=2).output

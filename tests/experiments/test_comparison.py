@@ -115,6 +115,15 @@ def test_different_jobs_that_a_trim_leaves_out_in_a_closed_loop_are_a_warning(pa
     assert any("closed loop" in each for each in warnings(compare(study, ResultsFolder(tmp_path / "a"))))
 
 
+def test_a_metric_that_no_run_has_is_a_warning(page: Write, tmp_path: Path) -> None:
+    study = page(ALL.replace("metrics: [", "metrics: [boots, energy_j, "))
+    campaign.run(study, tmp_path / "a")
+    assert warnings(compare(study, ResultsFolder(tmp_path / "a"))) == ["no run has a value of boots, energy_j."]
+    drawing = page(ALL.replace("metrics: [", "energy: {idle_w: 100, full_w: 200}\nmetrics: [boots, energy_j, "))
+    campaign.run(drawing, tmp_path / "b")
+    assert warnings(compare(drawing, ResultsFolder(tmp_path / "b"))) == []
+
+
 def test_repeats_that_are_all_alike_are_one_result(page: Write, tmp_path: Path) -> None:
     head = "fluxres-experiment: 1\nname: x\nmachine: node=4\nrepeats: 3\n"
     study = page(f"{head}workload: [{{ensemble: {{jobs: 9, run_s: 5}}}}, {{lublin: {{jobs: 20, size: 4}}}}]\n")

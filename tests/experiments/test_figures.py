@@ -135,3 +135,10 @@ def test_values_of_a_metric_share_a_unit() -> None:
     assert columns(["utilisation"])[0] == "utilisation"
     assert sorted(columns(["utilisation"])) == sorted(FIGURES)
     assert all(known.unit for known in FIGURES.values())
+
+
+def test_percentiles_are_named_as_such() -> None:
+    assert [FIGURES[name].title for name in ("p90_wait_s", "p99_bounded_slowdown")] == [
+        "90th percentile of wait",
+        "99th percentile of bounded slowdown",
+    ]

@@ -25,7 +25,7 @@ from fluxres import (
     limits,
 )
 from fluxres.errors import FluxresError, LimitExceeded, StaleHandle
-from fluxres.instance import Instance, Job, State
+from fluxres.instance import Instance, Job, State, accounting
 from fluxres.instance.runner import Unattended
 from fluxres.simulation.machine import of_number
 from tests.instance.machines import ManualClock, of_shape, on_nodes, racks
@@ -188,6 +188,49 @@ def test_children_grow_and_shrink_by_interchangeable_units_on_any_inventory(inve
     top.finish(other)
     child.close()
     assert (top.inventory.free_units, top.check()) == (8, [])
+
+
+@pytest.mark.parametrize("inventory", ["named", "counted", "graph"])
+def test_the_size_of_a_job_follows_its_child_also_for_limits_and_the_policy(inventory: str) -> None:
+    graph = of_number(8) if inventory == "counted" else of_shape("node=8")
+    rules = accounting.of({"users": {"ann": {"max_size_per_job": 5}, "bob": {}}, "accounts": {"root": {"grp_size": 6}}})
+    top = Instance(graph, inventory=inventory, accounting=rules, queue_policy="fairshare")
+    assert top.ledger is not None
+
+    def units(number: int) -> str:
+        return f"slot=1/core={number}" if inventory == "counted" else f"slot={number}/node"
+
+    job = top.submit(units(2), duration_s=100, user="ann")
+    child = top.spawn(job)
+    child.grow(units(2))
+    assert (top.inventory.kind, job.size) == (inventory, 4)
+    other = top.submit(units(3), duration_s=10, user="bob")
+    assert (other.state, other.limit_reached) == (State.SCHED, "account root: grp_size is 6")
+    with pytest.raises(InsufficientResources, match=r"does not let job [^ ]* have 2 more units"):
+        child.grow(units(2))
+    assert (job.size, top.inventory.free_units, top.check()) == (4, 4, [])
+    assert (child.shrink_idle(1), job.size, other.state) == (1, 3, State.RUN)
+    with pytest.raises(InsufficientResources, match="the accounting"):
+        child.grow(units(1))
+    top.finish(other)
+    child.grow(units(1))
+    child.close()
+    assert {(tally.size, tally.running) for tally in top.ledger._tallies.values()} == {(0, 0)}
+    assert top.check() == []
+
+
+def test_the_size_of_a_job_counts_the_cores_of_a_node_that_its_child_got_by_name() -> None:
+    top = Instance(of_shape("node=4/core=4"), inventory="graph", accounting=accounting.of({"users": {"ann": {"max_size": 8}}}))
+    job = top.submit("slot=1/node", duration_s=100, user="ann")
+    child = top.spawn(job)
+    sizes = [job.size]
+    (path,) = child.grow(["/cluster/node1"])
+    sizes.append(job.size)
+    with pytest.raises(InsufficientResources, match="4 more units"):
+        child.grow("slot=1/node")
+    child.shrink([path])
+    assert [*sizes, job.size] == [4, 8, 4]
+    assert top.check() == []
 
 
 def test_units_that_a_job_holds_are_not_returned() -> None:

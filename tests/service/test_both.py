@@ -200,6 +200,9 @@ def test_find_walk_and_aggregate(graph: Any) -> None:
     assert len(graph.find("type=core")) == 64
     with pytest.raises(fluxres.InputError):
         graph.find("type=node and")
+    if not isinstance(graph, fluxres.ResourceGraph):
+        with pytest.raises(fluxres.UsageError, match="a function finds pools of a local graph only"):
+            graph.find(lambda pool: pool.type == "node")
 
 
 def test_states_and_tags(graph: Any) -> None:

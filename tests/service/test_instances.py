@@ -279,6 +279,18 @@ def test_instances_expire_fail_and_are_found(begin: Begin) -> None:
     assert top.submit("slot=3/node").size == 3
 
 
+def test_the_question_that_ends_an_instance_finds_it_no_more(tmp_path: Path) -> None:
+    with running(demo_store(tmp_path)) as server, fluxres.connect(server.url) as graph:
+        for number in range(10):
+            top = graph.create_instance(f"i{number}")
+            end_s = time.time() + 0.05
+            top.set_expiration(end_s)
+            while time.time() <= end_s:
+                time.sleep(0.0005)
+            with pytest.raises(fluxres.UnknownJob):
+                top.jobs()
+
+
 WRONG: list[Callable[[Any], object]] = [
     lambda i: i.submit("slot=9/node"),
     lambda i: i.submit("slot="),

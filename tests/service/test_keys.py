@@ -10,11 +10,12 @@ from typing import Any, cast
 import pytest
 
 from fluxres import limits
-from fluxres.errors import InDoubt, InsufficientResources, KeyReused, StoreError, StoreUnreachable
+from fluxres.errors import InDoubt, InsufficientResources, KeyReused, StoreError, StoreUnreachable, Unavailable
+from fluxres.service import problems
 from fluxres.service.access import LOCAL
 from fluxres.service.client import servers
 from fluxres.service.client.addresses import address
-from fluxres.service.client.requests import post
+from fluxres.service.client.requests import error_of, post
 from fluxres.service.client.servers import Attempts, Servers
 from fluxres.service.kept import KeptAnswers
 from fluxres.service.replies import Asked, Keys
@@ -170,6 +171,19 @@ def test_a_client_sends_a_change_in_doubt_again_if_it_has_a_key(key: str | None,
         attempts.failed(at, InDoubt("no answer"))
     with pytest.raises(InDoubt):
         attempts.failed(at, InDoubt("no answer"))
+
+
+@pytest.mark.parametrize(("retry_after_s", "times"), [(1, 3), (10, 1)])
+def test_a_client_sends_again_what_was_refused_for_a_moment(retry_after_s: int, times: int) -> None:
+    """A graph that was replaced just now is there at once; a server that stops is not."""
+    at = address("http://127.0.0.1:7390")
+    attempts = Attempts(Servers([at]), post("/v1/graphs/demo/free", {"job": "j1"}), 60.0)
+    refused = error_of(503, problems.body(Unavailable("the graph was replaced just now")), str(retry_after_s))
+    assert isinstance(refused, Unavailable)
+    for _ in range(times - 1):
+        assert attempts.failed(at, refused) == retry_after_s
+    with pytest.raises(Unavailable):
+        attempts.failed(at, refused)
 
 
 def test_a_client_looks_for_the_leader_after_an_answer_that_took_long(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from random import Random
 
 import pytest
 
+import fluxres
 from fluxres.errors import InputError, RateExceeded
 from fluxres.service.access import Access, Caller, Role
 from fluxres.service.rates import Rates
@@ -61,6 +63,22 @@ def test_a_server_refuses_more_with_429(tmp_path: Path) -> None:
         assert 90 <= int(headers["retry-after"]) <= 100
         assert send(server, "GET", "/health")[0] == 200
         assert send(server, "POST", "/v1/graphs/demo/free", {"job": "a"}, headers=fast)[0] == 200
+
+
+def test_a_client_waits_for_the_rate_of_its_token_within_its_time(tmp_path: Path) -> None:
+    token, tokens = "slow-0123456789abcdef", tmp_path / "tokens.toml"
+    tokens.write_text(f'[tokens.slow]\nrole = "admin"\ntoken = "{token}"\nrate = 1\n')
+    with running(demo_store(tmp_path), "--tokens", str(tokens)) as server:
+        with fluxres.connect(server.url, token=token, timeout_s=5.0) as graph:
+            assert [len(graph.find("type=node")) for _ in range(2)] == [8, 8]
+
+        async def asynchronously() -> int:
+            async with fluxres.aconnect(server.url, token=token, timeout_s=5.0) as found:
+                return len(await found.find("type=node"))
+
+        assert asyncio.run(asynchronously()) == 8
+        with pytest.raises(RateExceeded), fluxres.connect(server.url, graph="demo", token=token, timeout_s=0.1) as hasty:
+            hasty.find("type=node")
 
 
 @pytest.mark.parametrize("rate", ["0", "-1", "inf", "nan"])

@@ -122,6 +122,15 @@ def test_features_go_together_or_are_refused_with_words(pair: set[str]) -> None:
     assert len(ids) == (0 if excluded is not None else 1)
 
 
+@pytest.mark.parametrize("given", [{"balance": "steal"}, {"balance": "redeal:5"}, {"elastic": "demand"}])
+def test_what_changes_siblings_is_no_feature_of_one_instance(given: dict[str, str]) -> None:
+    site = msgspec.convert({"users": {"ann": {"max_jobs": 3}}}, Accounting)
+    simulator = Simulator(Machine(of_shape("node=4")), hierarchy=Hierarchy(larger="up", **given), accounting=site)
+    assert simulator.features.isdisjoint({exclusions.NESTING, exclusions.BALANCE, exclusions.ELASTIC})
+    with pytest.raises(UsageError, match="limits are those of one queue"):
+        Simulator(Machine(of_shape("node=4")), hierarchy=Hierarchy((2,), larger="up", **given), accounting=site)
+
+
 def table() -> str:
     """The table: in the row of a feature, what it does together with those before it."""
     names = list(FEATURES)

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from fluxres.errors import InputError, UsageError
+from fluxres import limits
+from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.experiments import study
 from fluxres.instance import Instance, Job
 from fluxres.instance.accounting import Accounting, load
@@ -56,6 +57,15 @@ def test_lowest_qos_first_then_the_youngest_and_only_as_many_as_needed(queue_pol
         3: ([(2, 102)], True),
         4: ([(10, 30)], True),
     }
+
+
+@pytest.mark.parametrize("queue_policy", POLICIES)
+def test_a_job_that_is_preempted_again_and_again_ends_the_run(queue_policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ATTEMPTS_MAX", 3)
+    jobs = [job(1, 0, 100, 10, "low"), *(job(n, 20 * n, 5, 10, "high") for n in (2, 3, 4))]
+    with pytest.raises(LimitExceeded, match=r"job 1: 3 attempts were interrupted .*; or preempt less"):
+        ran(jobs, rules(), queue_policy=queue_policy)
+    assert ran(jobs[:3], rules(), queue_policy=queue_policy)[1] == ([(0, 40), (45, 60), (65, 165)], True)
 
 
 def test_a_job_that_is_too_small_to_help_is_spared() -> None:

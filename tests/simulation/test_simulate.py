@@ -9,6 +9,7 @@ import pytest
 import fluxres
 from fluxres.errors import UsageError
 from fluxres.simulation import Machine, Submission, simulate
+from fluxres.simulation.workload.workload import Workload
 
 TRACE = "; MaxProcs: 4\n1 0 -1 10 2 -1 -1 2 20 -1 1 1 1 -1 -1 -1 -1 -1\n2 0 -1 10 4 -1 -1 4 20 -1 1 1 1 -1 -1 -1 -1 -1\n"
 JOBS = [Submission(1, 0, 10_000_000, 20_000_000, 2), Submission(2, 0, 10_000_000, 20_000_000, 4)]
@@ -36,3 +37,12 @@ def test_cost_and_unit_are_as_the_command_takes_them() -> None:
 def test_what_is_neither_is_refused(workload: object, machine: object) -> None:
     with pytest.raises(UsageError):
         simulate(workload, machine)  # type: ignore[arg-type]  # the wrong type is the point
+
+
+@pytest.mark.parametrize("items", [[(1, 2)], [*JOBS, 7], ["a.swf"]])
+def test_items_of_a_workload_are_submissions(items: list[object]) -> None:
+    for workload in (items, iter(items), Workload("jobs", items)):  # type: ignore[arg-type]  # the wrong type is the point
+        with pytest.raises(
+            UsageError, match=r"workload: expected items that are a Submission, got .* \(in microseconds: Submission"
+        ):
+            simulate(workload, "node=8")  # type: ignore[arg-type]  # the wrong type is the point

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from fluxres.cli import completing
 from fluxres.cli.arguments import Asked, Moment, RequestCommand, check_window, each_on, endless, targets
+from fluxres.cli.new_end import EndCommand, NewEnd, new_end
 from fluxres.cli.output import answer, answer_granted, answer_granted_together, answer_held, answer_left, answer_shrunk, note
 from fluxres.cli.program import Command
 from fluxres.cli.settings import RECORD_OUTPUTS, TABLE_OUTPUTS, Duration, Settings
 from fluxres.cli.stores import changing, os_user, source, trying
-from fluxres.errors import InputError, UnknownPool, UsageError
+from fluxres.errors import UnknownPool, UsageError
 from fluxres.render.text import printable
 
 if TYPE_CHECKING:
@@ -282,32 +281,9 @@ def shrink_command(settings: Settings, job: str, asked: Asked, start: float | No
     answer_shrunk(settings, graph, taken)
 
 
-_SHORTER: Final = re.compile(r"-[0-9.]+[a-z]*", re.ASCII)
-LATEST: Final = "max"
-
-
-class _ExtendCommand(Command):
-    """`extend`, whose second word may begin with `-`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does, with a word such as `-30m` as the value of --duration."""
-        before = ["", *args]
-        changed = [
-            f"--duration={word}" if _SHORTER.fullmatch(word) and before[i] not in ("--duration", "--until", "--end") else word
-            for i, word in enumerate(args)
-        ]
-        return super().parse_args(ctx, changed)
-
-
-@click.command("extend", cls=_ExtendCommand, outputs=TABLE_OUTPUTS)
+@click.command("extend", cls=EndCommand, outputs=TABLE_OUTPUTS)
 @click.argument("job", shell_complete=completing.job)
-@click.argument("change", required=False, metavar="[+D|-D|T|max]")
-@click.option("--end", type=Moment(), metavar="T", help="New end; - for none.")
-@click.option(
-    "--duration",
-    metavar="[+|-]D",
-    help="New total duration from the start of the job; +D moves the current end later, -D earlier.",
-)
+@new_end
 @click.pass_obj
 def extend_command(settings: Settings, job: str, change: str | None, end: float | None, duration: str | None) -> None:
     """Move the end of a job's allocation, later or earlier: of all its pools, or of none.
@@ -315,47 +291,12 @@ def extend_command(settings: Settings, job: str, change: str | None, end: float 
     +2h moves the current end two hours later, -30m half an hour earlier. A time such as 2026-12-01T08:00 is the new end, - is
     none, and max the latest possible one.
     """
-    _require_one(change, end, duration)
-    if change is not None and change.startswith("+"):
-        duration = change
-    elif change is not None and change != LATEST:
-        end = _new_end(change)
-    sign = duration[:1] if duration is not None and duration[:1] in ("+", "-") else ""
-    length = None if duration is None else Duration().convert(duration.removeprefix(sign), None, None)
+    wanted = NewEnd(change, end, duration)
     with changing(settings) as graph:
-        if change == LATEST:
-            end = graph.latest_end(job)
-        if sign and length is not None:
-            before = graph.allocation(job).end
-            if before == math.inf:
-                message = f"{duration} moves the current end, but job '{job}' has none"
-                raise UsageError(message, hint="set an end: --end T, or --duration D from its start")
-            end, length = before + (length if sign == "+" else -length), None
+        end, duration_s = wanted.of(graph, job) if wanted.is_relative else wanted.given
         before = graph.allocation(job).end
-        graph.set_end(job, end, duration_s=length)
+        graph.set_end(job, end, duration_s=duration_s)
         is_earlier, launcher = graph.allocation(job).end < before, _launcher(graph, job)
     if is_earlier and launcher is not None:
         note(f"the program of job {printable(job)} ends by then (`fluxres cancel {printable(job)}` ends it now)")
     answer_held(settings, graph, job)
-
-
-def _new_end(word: str) -> float:
-    """Errors: InputError for another word than a time; UsageError with the way to say it for a duration without a sign."""
-    try:
-        return Moment().convert(word, None, click.get_current_context())
-    except InputError as error:
-        from fluxres.syntax import duration
-
-        try:
-            duration.read(word)
-        except InputError:
-            raise error from None
-        hint = f"+{word} moves the end later, -{word} earlier; --duration {word} counts from the start of the job"
-        raise UsageError(f"expected a time, or a duration with its sign, got '{word}'", hint=hint) from None
-
-
-def _require_one(change: str | None, end: float | None, duration: str | None) -> None:
-    given = [name for name, value in (("--end", end), ("--duration", duration), (change, change)) if value is not None]
-    if len(given) != 1:
-        wrong = f"both {given[0]} and {given[1]} were given" if given else "no new end was given"
-        raise UsageError(wrong, hint="give one new end, such as +2h, -30m, 2026-12-01T08:00, max or --duration 3h")

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from fluxres.cli import completing
-from fluxres.cli.arguments import Asked, Moment, RequestCommand, targets
+from fluxres.cli.arguments import Asked, RequestCommand, targets
+from fluxres.cli.new_end import EndCommand, NewEnd, new_end
 from fluxres.cli.output import answer
 from fluxres.cli.program import Group
-from fluxres.cli.settings import PLAIN_OUTPUTS, Duration, Settings
+from fluxres.cli.settings import PLAIN_OUTPUTS, Settings
 from fluxres.cli.stores import server, store
-from fluxres.errors import UnknownGraph, UsageError
+from fluxres.errors import UnknownGraph
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -76,23 +77,26 @@ def shrink(settings: Settings, name: str, pools: tuple[str, ...]) -> None:
     _answer_paths(settings, name, paths)
 
 
-@child_command.command("extend")
+@child_command.command("extend", cls=EndCommand)
 @_child
-@click.option("--end", type=Moment(), metavar="T", help="New end; - for none.")
-@click.option("--duration", "duration_s", type=Duration(), metavar="D", help="New total duration from the start of the job.")
+@new_end
 @click.pass_obj
-def extend(settings: Settings, name: str, end: float | None, duration_s: float | None) -> None:
-    """Move the end of the job in the parent, later or earlier."""
+def extend(settings: Settings, name: str, change: str | None, end: float | None, duration: str | None) -> None:
+    """Move the end of the job in the parent, later or earlier: +2h, -30m, a time, - for none, or max, as fluxres extend."""
     from fluxres.clock import FOREVER, seconds
     from fluxres.render.text import when
     from fluxres.store import child
 
-    if (end is None) == (duration_s is None):
-        raise UsageError("expected one new end", hint="give --end T or --duration D")
+    wanted = NewEnd(change, end, duration)
+    end, duration_s = wanted.given
     if (remote := server(settings)) is not None:
+        if wanted.is_relative:
+            end, duration_s = wanted.of(remote.load(remote.parent(name)), remote.standings(name)[name].job)
         found = remote.run(remote.child(name, settings.command).extend(end, duration_s=duration_s))
     else:
         with _both(settings, name) as pair:
+            if wanted.is_relative:
+                end, duration_s = wanted.of(pair.parent, pair.job)
             found = child.extend(pair, end, duration_s)
     new = None if found >= seconds(FOREVER) else found
     said = f"{name} ends at {when(new)}" if new is not None else f"{name} has no end"

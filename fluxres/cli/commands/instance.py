@@ -103,7 +103,7 @@ def _answer_rows(settings: Settings, columns: list[Column], rows: list[list[str]
     answer(settings, document=lambda: document, lines=lambda style: table(columns, rows, style=style) if rows else [])
 
 
-@instance_command.command("submit", cls=RequestCommand, outputs=PLAIN_OUTPUTS)
+@instance_command.command("submit", cls=RequestCommand, policy=None, outputs=PLAIN_OUTPUTS)
 @click.argument("words", nargs=-1, metavar="REQUEST", shell_complete=completing.pool)
 @_instance
 @click.option("--duration", type=Duration(), metavar="D", help="Limit of the job. Default: that of the request, else none.")
@@ -125,8 +125,6 @@ def submit(
         request = asked.on(kept.graph()).request
         if request is None:
             raise UsageError("an instance needs a request", hint="such as slot=4/node, or -N4")
-        if asked.policy != "first":
-            raise UsageError("the instance has a match policy of its own", where="--match-policy", hint="leave it out")
         about = {**given, "dependencies": list(given["dependencies"]), "name": job_name}
         made = kept.submit(address, to_document(request), {**about, "duration_s": duration})
     answer(settings, document=lambda: made, lines=lambda _style: [made["id"]])

@@ -348,13 +348,16 @@ def _made(settings: Settings, workload: str, machine: Machine, given: dict[str, 
 
     from fluxres import __version__, clock
     from fluxres.experiments.figures import counted
+    from fluxres.simulation.nesting.hierarchy import topology
 
     source = given["machine"] or machine.graph.name
     size = counted(machine.count, machine.unit)
     policies, match = given["queue_policies"] or ("easy",), given["match_policy"] or "first"
     queues = f"queue {'policies' if len(policies) > 1 else 'policy'} {', '.join(policies)}"
-    nested = f", {given['hierarchy']} instances" if given["hierarchy"] else ""
-    nested += "".join(f", {name} {given[name]}" for name in ("larger", "balance", "elastic") if given[name])
+    nested = ""
+    if topology(given["hierarchy"] or "1")[0]:  # one instance has no siblings that the others are about
+        nested = f", {given['hierarchy']} instances"
+        nested += "".join(f", {name} {given[name]}" for name in ("larger", "balance", "elastic") if given[name])
     nested += "".join(f", {name} {given[key]}" for name, key in _CHOICES.items() if given[key])
     nested += "".join(f", {name} {given[name]}" for name in ("prediction", "corrector", "feedback") if given[name])
     order = "" if given["event_order"] == "sequential" else f", events {given['event_order']}"

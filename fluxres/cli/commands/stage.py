@@ -11,7 +11,7 @@ import click
 from fluxres import limits
 from fluxres.cli import completing
 from fluxres.cli.arguments import Asked, Moment, RequestCommand, check_window, endless, targets
-from fluxres.cli.output import answer, answer_granted
+from fluxres.cli.output import answer, answer_granted, note
 from fluxres.cli.settings import TABLE_OUTPUTS, Duration, Settings
 from fluxres.cli.stores import changing, reading
 from fluxres.errors import UsageError
@@ -88,9 +88,11 @@ def stage_command(
 def _answer_stages(settings: Settings, graph: ResourceGraph, found: Sequence[Staged]) -> None:
     from fluxres.render import documents, listings
 
+    if not found and settings.has_table:
+        note("no stages")
     answer(
         settings,
         document=lambda: {"stages": [documents.stage(graph, staged) for staged in found]},
-        lines=lambda style: listings.stages(graph, found, style=style),
+        lines=lambda style: listings.stages(graph, found, style=style) if found else [],
         rows=lambda: (pool | facts for facts in map(partial(documents.stage, graph), found) for pool in facts.pop("pools")),
     )

@@ -255,6 +255,8 @@ def log_command(settings: Settings, job: str | None, path: str | None, user: str
 
         path = spelled_out(reading(settings).structure, path)
     entries = source(settings).log(settings.graph, job=job, path=path, user=user, limit=limit)
+    if not entries and settings.has_table:
+        note("no events")
     columns = [
         Column("NUMBER", right=True, drop=2),
         Column("TIME"),
@@ -266,7 +268,7 @@ def log_command(settings: Settings, job: str | None, path: str | None, user: str
     rows = [[str(e.seq), when(e.time), e.user, events.word(e.event), events.details(e.event), e.command] for e in entries]
     answer_table(
         settings,
-        columns,
+        columns if rows else [],
         rows,
         lambda: {"log": [e.document() for e in entries]},
         lambda: [

@@ -12,7 +12,7 @@ from fluxres.errors import FluxresError, InDoubt, StoreError, Unavailable, Usage
 from fluxres.service.client.addresses import Address
 from fluxres.service.client.line import Line
 from fluxres.service.client.requests import Call, Reply, Request, common_headers, error_of
-from fluxres.service.client.servers import PAUSE_S, Attempts, Servers, unreachable
+from fluxres.service.client.servers import Attempts, Servers, unreachable
 
 T = TypeVar("T")
 
@@ -74,13 +74,13 @@ class AsyncConnection:
                 async with self._room:
                     return await self._once(at, request)
             except FluxresError as error:
-                attempts.failed(at, error)
+                pause_s = attempts.failed(at, error)
             except OSError as error:
                 self._drop_idle()
                 if self.is_closed:
                     raise self._cut(request, at) from None
-                attempts.failed(at, error)
-            await asyncio.sleep(PAUSE_S)
+                pause_s = attempts.failed(at, error)
+            await asyncio.sleep(pause_s)
 
     async def stream(self, path: str, headers: Mapping[str, str] | None = None) -> AsyncGenerator[bytes]:
         """The lines of an answer that does not end, over a connection of its own.
@@ -124,7 +124,7 @@ class AsyncConnection:
         else:
             self._close(line)
         if answer.status >= 400:
-            raise error_of(answer.status, answer.body)
+            raise error_of(answer.status, answer.body, answer.headers.get("retry-after"))
         return Reply(answer.body, answer.headers.get("etag"), answer.status, answer.headers)
 
     def _reused(self, at: Address) -> Line | None:

@@ -90,7 +90,10 @@ class Calls(Generic[A, S]):
         return found
 
     def find(self, criteria: str, at: Time | None = None) -> Call[RemoteSelection]:
-        """Pools that meet the criteria, read page by page. Errors: InputError with the column."""
+        """Pools that meet the criteria, read page by page. Errors: InputError with the column; UsageError for a function."""
+        if callable(criteria):
+            hint = "give criteria as text, such as type=node and state=up"
+            raise UsageError("a function finds pools of a local graph only", hint=hint)
         return (yield from self._selection("pools", criteria=criteria, at=moment_of(at)))
 
     def available(self, at: Time | None = None, duration_s: Length | None = None) -> Call[RemoteSelection]:

@@ -16,7 +16,7 @@ from fluxres import clock
 from fluxres.errors import FluxresError, Unavailable
 from fluxres.service.client.addresses import Address
 from fluxres.service.client.requests import Call, Reply, Request, common_headers, error_of, get, post
-from fluxres.service.client.servers import PAUSE_S, Attempts, Servers, unreachable
+from fluxres.service.client.servers import Attempts, Servers, unreachable
 
 T = TypeVar("T")
 
@@ -90,11 +90,11 @@ class Connection:
             try:
                 return self._once(at, request)
             except FluxresError as error:
-                attempts.failed(at, error)
+                pause_s = attempts.failed(at, error)
             except (OSError, HTTPException) as error:
                 self.close()
-                attempts.failed(at, error)
-            clock.sleep(PAUSE_S)
+                pause_s = attempts.failed(at, error)
+            clock.sleep(pause_s)
 
     def stream(self, path: str, until_s: float | None = None) -> Iterator[bytes]:
         """The lines of an answer that does not end, over a connection of its own.
@@ -139,7 +139,7 @@ class Connection:
         if not self._keep:
             self.close()
         if answer.status >= 400:
-            raise error_of(answer.status, content)
+            raise error_of(answer.status, content, answer.headers.get("retry-after"))
         return Reply(content, answer.headers.get("etag"))
 
     def _of_thread(self, at: Address) -> HTTPConnection:

@@ -140,8 +140,12 @@ def common_headers(token: str | None, user: str | None) -> dict[str, str]:
     return said
 
 
-def error_of(status: int, content: bytes) -> FluxresError:
-    """The exception that a problem tells of: the one that a local graph would raise."""
+def error_of(status: int, content: bytes, retry_after: str | None = None) -> FluxresError:
+    """The exception that a problem tells of: the one that a local graph would raise.
+
+    Args:
+        retry_after: this header of the answer.
+    """
     try:
         facts = msgspec.json.decode(content, type=dict[str, Any])
     except msgspec.MsgspecError:
@@ -161,8 +165,8 @@ def error_of(status: int, content: bytes) -> FluxresError:
         given["graph"] = str(facts.get("graph") or "")
     elif issubclass(kind, NotLeader):
         given["leader"] = str(facts.get("leader") or "")
-    elif issubclass(kind, Unavailable):
-        given["retry_after_s"] = 1
+    elif issubclass(kind, Unavailable) and retry_after is not None and retry_after.isdecimal():
+        given["retry_after_s"] = int(retry_after)
     if issubclass(kind, InputError) and facts.get("mistakes"):
         found = [Mistake(str(one["where"]), str(one["message"]), str(one["hint"])) for one in facts["mistakes"]]
         return kind.of(found, int(facts.get("unlisted") or 0))

@@ -16,6 +16,8 @@ from fluxres.service.client.addresses import Address, followed
 from fluxres.service.client.requests import Request
 
 _TRIES: Final = 3
+_SOON_S: Final = 1
+"""A refusal that is to be tried again later than that is for whoever asks."""
 _BEFORE_SENDING: Final = (ConnectionRefusedError, gaierror, SSLCertVerificationError)
 """Nothing was sent: there is no connection."""
 _OTHER_NAMES: Final = (62, 64)
@@ -73,16 +75,17 @@ class Attempts:
 
     Args:
         request: may be sent again, or not, if it is not known whether it was done.
-        timeout_s: of one attempt.
+        timeout_s: of one attempt, and of all that a rate delays.
     """
 
     def __init__(self, servers: Servers, request: Request, timeout_s: float) -> None:
         self._servers, self._request, self._timeout_s = servers, request, timeout_s
         self._was_sent = False
         self._left, self._until_s = _TRIES, math.inf
+        self._begun_s = stopwatch()
 
-    def failed(self, at: Address, error: Failure) -> None:
-        """One attempt failed: where the next one goes, after a pause.
+    def failed(self, at: Address, error: Failure) -> float:
+        """One attempt failed: where the next one goes; returns the seconds to wait before it.
 
         Errors: when the request is not sent again: that of the server, StoreError if it cannot be reached, or InDoubt if the
         change may have been made.
@@ -91,6 +94,8 @@ class Attempts:
         # From the first failure on: a server that was stopped may answer after a long time that another one leads.
         self._until_s = min(self._until_s, stopwatch() + limits.SERVICE_FOLLOW_SECONDS)
         if isinstance(error, Unavailable):  # nothing was changed
+            if servers.follows and self._passes(error):
+                return error.retry_after_s
             if not servers.follows or stopwatch() > self._until_s or not servers.turns(at, error):
                 raise error
         elif isinstance(error, FluxresError):
@@ -105,6 +110,16 @@ class Attempts:
             if is_over or not self._request.may_repeat:
                 raise self._lost(at, error) from None
             servers.turn(at)
+        return PAUSE_S
+
+    def _passes(self, error: Unavailable) -> bool:
+        """Whether the same server will do it soon: a token may send a request again, or a graph was replaced just now."""
+        if isinstance(error, RateExceeded):
+            return stopwatch() - self._begun_s + error.retry_after_s <= self._timeout_s
+        if type(error) is not Unavailable or error.retry_after_s > _SOON_S or self._servers.is_one_of_several:
+            return False
+        self._left -= 1
+        return self._left > 0
 
     def _lost(self, at: Address, error: Failure) -> StoreError:
         """The error for a request without an answer."""

@@ -13,7 +13,7 @@ from litestar import Response, get, post
 from litestar.params import JSONBody, QueryParameter
 from msgspec.json import encode
 
-from fluxres.errors import Unavailable, UsageError
+from fluxres.errors import Unavailable, UnknownJob, UsageError
 from fluxres.instance import Instance, accounting
 from fluxres.instance.saved import require_policy
 from fluxres.model import ResourceGraph, targets
@@ -52,12 +52,21 @@ async def _made(
 
 
 async def _ask(request: Asked, graph: str, kind: type[T], address: str, question: Callable[[Instance], object]) -> Response[T]:
-    """Answer a question about an instance."""
+    """Answer a question about an instance. Errors: UnknownJob, also if the outermost one ends with it."""
+    has_ended = False
+
+    def ask(one: Instance) -> object:
+        nonlocal has_ended
+        has_ended = one.outermost.is_closed
+        return None if has_ended else question(one)
 
     def operation(served: Served, g: ResourceGraph) -> bytes:
-        return encode(served.instances.operate(g, address, "", question))
+        return encode(served.instances.operate(g, address, "", ask))
 
-    return json(kind, *await _made(request, graph, operation, None))
+    made = await _made(request, graph, operation, None)
+    if has_ended:  # its end is in the store: an error within the change would undo that
+        raise UnknownJob(f"no instance '{address:.80}'", where=f"graph '{graph}'", hint="it has just ended")
+    return json(kind, *made)
 
 
 async def _change(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import InputError
 from fluxres.instance.sizes import Sizes, with_count
+from fluxres.simulation.workload.workload import require_submission
 
 if TYPE_CHECKING:
     from fluxres.instance import Instance, Job, JobId
@@ -63,8 +64,10 @@ class InstanceRow:
 def _checked(job: Submission | None) -> Submission | None:
     """A submission with whole times.
 
-    Errors: InputError for one with fractions, and for times below 0.
+    Errors: UsageError for something else; InputError for one with fractions, and for times below 0.
     """
+    if job is not None:
+        require_submission(job)
     if job is not None and not type(job.submit) is type(job.run) is type(job.limit) is int:
         for name in ("submit", "run", "limit"):
             value: object = getattr(job, name)

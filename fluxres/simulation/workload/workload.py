@@ -134,8 +134,20 @@ class Workload:
         return len(found) if hasattr(found, "__len__") else None
 
 
+def require_submission(job: object) -> None:
+    """Errors: UsageError for an item of a workload that is something else."""
+    if not isinstance(job, Submission):
+        hint = "in microseconds: Submission(id=1, submit=0, run=60_000_000, limit=60_000_000, ask=2)"
+        raise UsageError(f"expected items that are a Submission, got {job!r:.80}", where="workload", hint=hint)
+
+
 def of_list(jobs: Sequence[Submission]) -> Workload:
-    """A workload of jobs whose dependencies and levels are found by looking at each."""
+    """A workload of jobs whose dependencies and levels are found by looking at each.
+
+    Errors: UsageError for an item that is no Submission.
+    """
+    for job in jobs:
+        require_submission(job)
     has_dependencies = any(map(_has_dependencies, jobs))
     has_levels = any(job.level is not None for job in jobs)
     return Workload("jobs", jobs, has_dependencies=has_dependencies, has_levels=has_levels)

@@ -99,3 +99,17 @@ def test_several_policies_have_the_same_costs_as_each_alone(tmp_path: Path) -> N
 def test_wrong_costs_are_refused_with_a_way_out(words: tuple[str, str], message: str) -> None:
     result = simulated(*TWO, *words)
     assert (result.exit_code, message in result.output) == (2, True), result.output
+
+
+@pytest.mark.parametrize(("words", "said"), [((), ""), (("-T", "1"), ""), (("-T", "2"), ", 2 instances, balance steal")])
+def test_one_instance_has_no_siblings_to_balance(words: tuple[str, ...], said: str) -> None:
+    shown = CliRunner().invoke(program, ["simulate", *TWO, *words, "--balance", "steal"]).stdout
+    (scheduler,) = (line for line in shown.splitlines() if line.startswith("scheduler"))
+    assert scheduler.endswith(f"queue policy easy, match policy first{said}, cost none")
+
+
+@pytest.mark.parametrize("cost", [(), ("--cost", "fixed:1"), ("--overhead", "launch=1s")])
+def test_a_job_too_large_for_all_is_refused_with_the_size_of_the_machine(cost: tuple[str, ...]) -> None:
+    words = ("ensemble:jobs=1,run=9,size=5", "--machine", "node=4", "-T", "4")
+    reasons = [simulated(*words, *cost, *more).stderr for more in ((), ("--larger", "up"))]
+    assert ["the instance has 1" in reasons[0], "the instance has 4" in reasons[1]] == [True, True], reasons

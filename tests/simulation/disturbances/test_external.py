@@ -11,7 +11,7 @@ import pytest
 from fluxres import limits
 from fluxres.clock import TICKS_PER_S
 from fluxres.documents.source import Source
-from fluxres.errors import InputError, InsufficientResources, UnknownPool, UsageError
+from fluxres.errors import InputError, InsufficientResources, LimitExceeded, UnknownPool, UsageError
 from fluxres.instance import Instance, Queue, QueuePolicy
 from fluxres.simulation.disturbances import external
 from fluxres.simulation.disturbances.external import AdvanceReservation, Disturbances, ExternalEvent
@@ -20,6 +20,7 @@ from fluxres.simulation.energy.energy import Energy
 from fluxres.simulation.energy.node_power import NodePower
 from fluxres.simulation.energy.power_cap import PowerCap
 from fluxres.simulation.machine import Machine, of_number, of_shape
+from fluxres.simulation.nesting.hierarchy import Hierarchy
 from fluxres.simulation.simulator import EVENT_ORDERS, SimulatedClock, Simulator, simulate
 from fluxres.simulation.workload.workload import Submission
 from tests.simulation.disturbances.disturbed_run import differences
@@ -117,6 +118,17 @@ def test_a_model_without_end_stops() -> None:
     result = _simulator(events, machine).run(held)
     assert result.left == 1
     assert result.events >= limits.IDLE_EVENTS_MAX
+
+
+@pytest.mark.parametrize("fan_outs", [(), (2,)])
+def test_a_job_that_never_gets_to_its_end_ends_the_run(fan_outs: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ATTEMPTS_MAX", 50)
+    machine = Machine(of_shape("node=2"))
+    made = Disturbances(PoolFailures(10.0, 3.0, seed=1).events(machine.graph.structure), "requeue")
+    simulator = Simulator(machine, hierarchy=Hierarchy(fan_outs), disturbances=made)
+    message = "job 7: 50 attempts were interrupted by .* it runs 86400 s, of which 0 s are saved .*on_failure: fail"
+    with pytest.raises(LimitExceeded, match=message):
+        simulator.run([_job(7, 86_400)])
 
 
 def test_a_file_is_read_with_the_place_of_what_is_wrong(tmp_path: Path) -> None:

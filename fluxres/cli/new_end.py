@@ -1,0 +1,103 @@
+"""The new end of a job, as `extend` and `child extend` take it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from fluxres.cli.arguments import Moment
+from fluxres.cli.program import Command
+from fluxres.cli.settings import Duration
+from fluxres.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from fluxres.model import ResourceGraph
+
+_SHORTER: Final = re.compile(r"-[0-9.]+[a-z]*", re.ASCII)
+LATEST: Final = "max"
+
+
+class EndCommand(Command):
+    """A command whose second word is a new end, which may begin with `-`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does, with a word such as `-30m` as the value of --duration."""
+        before = ["", *args]
+        changed = [
+            f"--duration={word}" if _SHORTER.fullmatch(word) and before[i] not in ("--duration", "--until", "--end") else word
+            for i, word in enumerate(args)
+        ]
+        return super().parse_args(ctx, changed)
+
+
+def new_end(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The word and the options that `NewEnd` is made of."""
+    text = "New total duration from the start of the job; +D moves the current end later, -D earlier."
+    command = click.option("--duration", metavar="[+|-]D", help=text)(command)
+    command = click.option("--end", type=Moment(), metavar="T", help="New end; - for none.")(command)
+    return click.argument("change", required=False, metavar="[+D|-D|T|max]")(command)
+
+
+class NewEnd:
+    """Where the end of a job moves.
+
+    Args:
+        change: `+D` or `-D` from the current end, a time, `-` for none, or `max`.
+        end: instead.
+        duration: instead, of the whole job; with a sign, from the current end.
+
+    Attributes:
+        given: the end, and the duration in seconds, if it is not relative.
+        is_relative: whether it depends on what the job holds.
+
+    Errors: UsageError if not exactly one is given; InputError.
+    """
+
+    def __init__(self, change: str | None, end: float | None, duration: str | None) -> None:
+        _require_one(change, end, duration)
+        is_latest = change == LATEST
+        if change is not None and change.startswith("+"):
+            duration = change
+        elif change is not None and not is_latest:
+            end = _new_end(change)
+        sign = duration[:1] if duration is not None and duration[:1] in ("+", "-") else ""
+        self.given = end, None if duration is None else Duration().convert(duration.removeprefix(sign), None, None)
+        self.is_relative = is_latest or bool(sign)
+        self._duration, self._is_earlier = duration, sign == "-"
+
+    def of(self, graph: ResourceGraph, job: str) -> tuple[float, None]:
+        """The end and no duration, if it is relative. Errors: UsageError if the job has no end; those of `latest_end`."""
+        length_s = self.given[1]
+        if length_s is None:
+            return graph.latest_end(job), None
+        before = graph.allocation(job).end
+        if before == math.inf:
+            message = f"{self._duration} moves the current end, but job '{job}' has none"
+            raise UsageError(message, hint="set an end: --end T, or --duration D from its start")
+        return before + (-length_s if self._is_earlier else length_s), None
+
+
+def _new_end(word: str) -> float:
+    """Errors: InputError for another word than a time; UsageError with the way to say it for a duration without a sign."""
+    try:
+        return Moment().convert(word, None, click.get_current_context())
+    except InputError as error:
+        from fluxres.syntax import duration
+
+        try:
+            duration.read(word)
+        except InputError:
+            raise error from None
+        hint = f"+{word} moves the end later, -{word} earlier; --duration {word} counts from the start of the job"
+        raise UsageError(f"expected a time, or a duration with its sign, got '{word}'", hint=hint) from None
+
+
+def _require_one(change: str | None, end: float | None, duration: str | None) -> None:
+    given = [name for name, value in (("--end", end), ("--duration", duration), (change, change)) if value is not None]
+    if len(given) != 1:
+        wrong = f"both {given[0]} and {given[1]} were given" if given else "no new end was given"
+        raise UsageError(wrong, hint="give one new end, such as +2h, -30m, 2026-12-01T08:00, max or --duration 3h")
