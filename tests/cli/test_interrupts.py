@@ -32,9 +32,10 @@ def work(folder: Path) -> Path:
 
 @pytest.fixture
 def store(folder: Path, work: Path) -> Iterator[Store]:
-    yield open_store(f"sqlite://{folder}/site.db")
-    for path in work.iterdir():
-        path.unlink()
+    opened = open_store(f"sqlite://{folder}/site.db")
+    interrupts.clean(opened, work)
+    yield opened
+    interrupts.clean(opened, work)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

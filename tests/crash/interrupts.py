@@ -149,12 +149,17 @@ def problems(terminal: Terminal, status: int, store: Store, before: list[tuple[s
     return said
 
 
-def cycle(command: str, store: Store, folder: Path, random: Random, longest_s: float) -> tuple[int, list[str]]:
-    """Interrupt a command; returns its status, and what is wrong."""
+def clean(store: Store, folder: Path) -> None:
+    """Remove what commands that were not interrupted in time have made."""
     for path in folder.iterdir():
         path.unlink()
     for name in {"copied", "loaded"} & {*store.names()}:
         store.drop(name)
+
+
+def cycle(command: str, store: Store, folder: Path, random: Random, longest_s: float) -> tuple[int, list[str]]:
+    """Interrupt a command; returns its status, and what is wrong."""
+    clean(store, folder)
     before = contents(store)
     terminal = Terminal(*words(command, store.url, folder))
     terminal.until("up")
