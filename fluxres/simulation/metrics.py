@@ -244,7 +244,7 @@ class Series:
         self._submit, self._start, self._end, self._size = array("q"), array("q"), array("q"), array("q")
         self._owner = array("l")
         self._owners: dict[JobOwner, int] = {}
-        self._earlier = array("q")
+        self._attempts, self._resizes = array("q"), array("q")
         """Start, end and size of each interrupted attempt; of each change of a size, its moment, the end and the difference."""
 
     def __len__(self) -> int:
@@ -259,9 +259,9 @@ class Series:
         self._owner.append(self._owners.setdefault(owner, len(self._owners)))
         for each in (*job.earlier, job):
             if each is not job and each.start >= 0:
-                self._earlier += array("q", (each.start, each.end, each.size))
+                self._attempts += array("q", (each.start, each.end, each.size))
             for (_, before), (moment, units) in pairwise(each.sizes):
-                self._earlier += array("q", (moment, each.end, units - before))
+                self._resizes += array("q", (moment, each.end, units - before))
 
     def close(self) -> None:
         """No-op: nothing is buffered."""
@@ -280,7 +280,7 @@ class Series:
 
     def changes(self) -> Numbers:
         """Start, end and units of what was held beside the columns: rows for interrupted attempts and for changes of a size."""
-        return np.array(self._earlier, np.int64).reshape(-1, 3)
+        return np.array(self._attempts + self._resizes, np.int64).reshape(-1, 3)
 
     def over_time(self, parts: int = PARTS) -> OverTime:
         """The curves, from the first submission to the last end. Cost O(n log n) in the jobs."""
@@ -300,9 +300,13 @@ class Series:
             waiting.add(submit[now], one)
             waiting.add(np.where(ran, start[now], end[now]), -one)
             started += np.histogram(start[now][ran], edges)[0]
-        lost = self.changes()
-        used.add(lost[:, 0], lost[:, 2])
-        used.add(lost[:, 1], -lost[:, 2])
+        beside = self.changes()
+        used.add(beside[:, 0], beside[:, 2])
+        used.add(beside[:, 1], -beside[:, 2])
+        attempts = np.array(self._attempts, np.int64).reshape(-1, 3)
+        one = np.ones(len(attempts), np.int64)
+        waiting.add(attempts[:, 0], -one)
+        waiting.add(attempts[:, 1], one)
         part_s = (last - begin) / parts / TICKS_PER_S
         return OverTime(begin / TICKS_PER_S, part_s, used.averages(), waiting.averages(), started / part_s)
 

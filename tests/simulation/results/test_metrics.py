@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from fluxres.simulation import metrics
-from fluxres.simulation.metrics import Averages, Peak
+from fluxres.simulation.metrics import Averages, Peak, Series
+from fluxres.simulation.schedule import Finished
 
 MOMENTS = 80
 
@@ -52,3 +53,17 @@ def test_averages_are_means_of_the_height(seed: int) -> None:
     curve.add(end, -units)
     by_moment = np.array(heights(found)).reshape(parts, -1)
     assert curve.averages() == pytest.approx(by_moment.mean(axis=1))
+
+
+def test_a_job_does_not_wait_while_an_attempt_runs() -> None:
+    nothing = None
+    attempts = (
+        Finished("a", 0, 2, 5, 0, 3, 0, "failed", None, 0, nothing, nothing),  # type: ignore[arg-type]  # neither is looked at
+        Finished("a", 0, 6, 7, 0, 3, 0, "failed", None, 0, nothing, nothing),  # type: ignore[arg-type]  # neither is looked at
+    )
+    last = Finished("a", 0, 8, 10, 0, 3, 0, "completed", None, 0, nothing, nothing)  # type: ignore[arg-type]  # neither is looked at
+    series = Series()
+    series.add(last._replace(earlier=attempts))
+    curves = series.over_time(parts=10)
+    assert curves.waiting.tolist() == [1, 1, 0, 0, 0, 1, 0, 1, 0, 0]
+    assert curves.used.tolist() == [0, 0, 3, 3, 3, 0, 3, 0, 3, 3]
