@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fluxres.instance import Instance
     from fluxres.instance.accounting import Accounting
     from fluxres.model import ResourceGraph
-    from fluxres.service.client.instance_calls import InstanceCalls
+    from fluxres.service.client.graph import RemoteInstance
     from fluxres.service.client.store import RemoteStore
     from fluxres.service.instances import Instances
 
@@ -88,52 +88,46 @@ class RemoteKeeper:
     """The instances of a graph on a server."""
 
     def __init__(self, settings: Settings, remote: RemoteStore) -> None:
-        self._remote, self._name = remote, remote.name_of(settings.graph)
-
-    def _calls(self, address: str) -> InstanceCalls:
-        from fluxres.service.client.instance_calls import InstanceCalls
-
-        return InstanceCalls(self._name, address)
-
-    def instances(self) -> list[Document]:
-        from fluxres.service.client.requests import of_graph
-
-        found: list[Document] = self._remote.connection.get(of_graph(self._name, "instances")).document()["instances"]
-        return found
-
-    def create(self, name: str, queue_policy: str, match_policy: str, accounting: Accounting | None) -> Document:
         from fluxres.service.client.graph import RemoteGraph
 
-        made = RemoteGraph(self._remote.connection, self._name).create_instance(
-            name, queue_policy=queue_policy, match_policy=match_policy, accounting=accounting
-        )
+        self._remote = remote
+        self._graph = RemoteGraph(remote.connection, remote.name_of(settings.graph))
+
+    def _instance(self, address: str) -> RemoteInstance:
+        from fluxres.service.client.graph import RemoteInstance
+
+        return RemoteInstance(self._graph, address)
+
+    def instances(self) -> list[Document]:
+        return self._graph.instances()
+
+    def create(self, name: str, queue_policy: str, match_policy: str, accounting: Accounting | None) -> Document:
+        made = self._graph.create_instance(name, queue_policy=queue_policy, match_policy=match_policy, accounting=accounting)
         return made.summary()
 
     def graph(self) -> ResourceGraph:
-        return self._remote.load(self._name)
+        return self._remote.load(self._graph.name)
 
     def jobs(self, address: str, state: str | None) -> list[Document]:
-        return [one.document for one in self._remote.connection.run(self._calls(address).jobs(state))]
+        return [one.document for one in self._instance(address).jobs(state)]
 
     def job(self, address: str, job: str) -> Document:
-        return self._remote.connection.run(self._calls(address).job(job)).document
+        return self._instance(address).job(job).document
 
     def submit(self, address: str, wanted: Any, given: Document) -> Document:
-        return self._remote.connection.run(self._calls(address).submit(wanted, **given)).document
+        return self._instance(address).submit(wanted, **given).document
 
     def cancel(self, address: str, job: str, note: str) -> Document:
-        return self._remote.connection.run(self._calls(address).cancel(job, note)).document
+        return self._instance(address).cancel(job, note).document
 
     def finish(self, address: str, job: str, status: int) -> Document:
-        return self._remote.connection.run(self._calls(address).finish(job, status)).document
+        return self._instance(address).finish(job, status).document
 
     def wait(self, address: str, job: str) -> Document:
-        from fluxres.service.client.graph import RemoteGraph, RemoteInstance
-
-        return RemoteInstance(RemoteGraph(self._remote.connection, self._name), address).wait(job).document
+        return self._instance(address).wait(job).document
 
     def close(self, address: str) -> None:
-        self._remote.connection.run(self._calls(address).close())
+        self._instance(address).close()
 
 
 class LocalKeeper:

@@ -107,7 +107,7 @@ class Feed:
         after which the events begin: a reader whose stream breaks before the first event resumes it there.
 
         Args:
-            uid: of the graph that has the event `after`; empty if whoever asks does not say.
+            uid: of the graph that has the event `after`; empty if the request does not name it.
 
         Errors: StoreError, UnknownGraph, StaleHandle at the beginning.
         """

@@ -192,5 +192,5 @@ def features_of(job: Submission, *, resizes: bool) -> set[str]:
     """The features of a job."""
     made = {INNER_JOBS} if job.jobs else set()
     if job.adaptive is not None:
-        made |= {RESIZING, MOLDABLE} if job.adaptive.is_malleable and resizes else {MOLDABLE}
+        made.add(RESIZING if job.adaptive.is_malleable and resizes else MOLDABLE)
     return made

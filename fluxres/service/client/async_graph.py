@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from contextlib import aclosing, suppress
 from functools import update_wrapper
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from fluxres.errors import StoreError
 from fluxres.instance.states import State
@@ -26,6 +26,7 @@ from fluxres.service.client.job import RemoteJob
 from fluxres.service.client.requests import Call
 from fluxres.service.client.values import AsyncRemoteAllocation, RemotePool
 
+C_co = TypeVar("C_co", covariant=True)
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -67,13 +68,21 @@ class Connecting:
         return AsyncRemoteGraph(connection, name)
 
 
-def _awaiting(
-    call: Callable[Concatenate[Calls[AsyncRemoteAllocation, AsyncRemoteStage], P], Call[T]],
-) -> Callable[Concatenate[AsyncRemoteGraph, P], Coroutine[Any, Any, T]]:
+class _Caller(Protocol[C_co]):
+    """What has a connection, and calls to send through it."""
+
+    @property
+    def connection(self) -> AsyncConnection: ...
+
+    @property
+    def calls(self) -> C_co: ...
+
+
+def _awaiting(call: Callable[Concatenate[C_co, P], Call[T]]) -> Callable[Concatenate[_Caller[C_co], P], Coroutine[Any, Any, T]]:
     """The method that awaits the answers to a call."""
 
-    async def method(graph: AsyncRemoteGraph, /, *given: P.args, **named: P.kwargs) -> T:
-        return await graph.connection.run(call(graph.calls, *given, **named))
+    async def method(caller: _Caller[C_co], /, *given: P.args, **named: P.kwargs) -> T:
+        return await caller.connection.run(call(caller.calls, *given, **named))
 
     update_wrapper(method, call)
     return method
@@ -216,18 +225,6 @@ class AsyncRemoteGraph:
         return AsyncRemoteStage(document, self.commit, self.release)
 
 
-def _awaiting_of_instance(
-    call: Callable[Concatenate[InstanceCalls, P], Call[T]],
-) -> Callable[Concatenate[AsyncRemoteInstance, P], Coroutine[Any, Any, T]]:
-    """The method that awaits the answers to a call."""
-
-    async def method(instance: AsyncRemoteInstance, /, *given: P.args, **named: P.kwargs) -> T:
-        return await instance.graph.connection.run(call(instance.calls, *given, **named))
-
-    update_wrapper(method, call)
-    return method
-
-
 class AsyncRemoteInstance:
     """An instance on a server.
 
@@ -237,36 +234,36 @@ class AsyncRemoteInstance:
     """
 
     def __init__(self, graph: AsyncRemoteGraph, address: str) -> None:
-        self.graph, self.address = graph, address
+        self.graph, self.address, self.connection = graph, address, graph.connection
         self.calls = InstanceCalls(graph.name, address)
 
     def __repr__(self) -> str:
         return f"<AsyncRemoteInstance {self.address} on {self.graph.name}>"
 
-    summary = _awaiting_of_instance(InstanceCalls.summary)
-    job = _awaiting_of_instance(InstanceCalls.job)
-    jobs = _awaiting_of_instance(InstanceCalls.jobs)
-    check = _awaiting_of_instance(InstanceCalls.check)
-    tree = _awaiting_of_instance(InstanceCalls.tree)
-    submit = _awaiting_of_instance(InstanceCalls.submit)
-    reserve = _awaiting_of_instance(InstanceCalls.reserve)
-    cancel = _awaiting_of_instance(InstanceCalls.cancel)
-    finish = _awaiting_of_instance(InstanceCalls.finish)
-    exception = _awaiting_of_instance(InstanceCalls.exception)
-    requeue = _awaiting_of_instance(InstanceCalls.requeue)
-    set_urgency = _awaiting_of_instance(InstanceCalls.set_urgency)
-    set_duration = _awaiting_of_instance(InstanceCalls.set_duration)
-    add_dependency = _awaiting_of_instance(InstanceCalls.add_dependency)
-    grow = _awaiting_of_instance(InstanceCalls.grow)
-    shrink = _awaiting_of_instance(InstanceCalls.shrink)
-    set_state = _awaiting_of_instance(InstanceCalls.set_state)
-    drain = _awaiting_of_instance(InstanceCalls.drain)
-    down = _awaiting_of_instance(InstanceCalls.down)
-    up = _awaiting_of_instance(InstanceCalls.up)
-    set_expiration = _awaiting_of_instance(InstanceCalls.set_expiration)
-    measure_in = _awaiting_of_instance(InstanceCalls.measure_in)
-    fail = _awaiting_of_instance(InstanceCalls.fail)
-    close = _awaiting_of_instance(InstanceCalls.close)
+    summary = _awaiting(InstanceCalls.summary)
+    job = _awaiting(InstanceCalls.job)
+    jobs = _awaiting(InstanceCalls.jobs)
+    check = _awaiting(InstanceCalls.check)
+    tree = _awaiting(InstanceCalls.tree)
+    submit = _awaiting(InstanceCalls.submit)
+    reserve = _awaiting(InstanceCalls.reserve)
+    cancel = _awaiting(InstanceCalls.cancel)
+    finish = _awaiting(InstanceCalls.finish)
+    exception = _awaiting(InstanceCalls.exception)
+    requeue = _awaiting(InstanceCalls.requeue)
+    set_urgency = _awaiting(InstanceCalls.set_urgency)
+    set_duration = _awaiting(InstanceCalls.set_duration)
+    add_dependency = _awaiting(InstanceCalls.add_dependency)
+    grow = _awaiting(InstanceCalls.grow)
+    shrink = _awaiting(InstanceCalls.shrink)
+    set_state = _awaiting(InstanceCalls.set_state)
+    drain = _awaiting(InstanceCalls.drain)
+    down = _awaiting(InstanceCalls.down)
+    up = _awaiting(InstanceCalls.up)
+    set_expiration = _awaiting(InstanceCalls.set_expiration)
+    measure_in = _awaiting(InstanceCalls.measure_in)
+    fail = _awaiting(InstanceCalls.fail)
+    close = _awaiting(InstanceCalls.close)
 
     async def wait(self, job: AnyJob, timeout_s: float | None = None) -> RemoteJob:
         """A job once it has ended, or as it is when the time is over; the server pushes what happens meanwhile.
@@ -282,7 +279,7 @@ class AsyncRemoteInstance:
 
     async def find(self, address: str) -> AsyncRemoteInstance:
         """An instance below this one by its address, relative or complete. Errors: UnknownJob."""
-        return AsyncRemoteInstance(self.graph, await self.graph.connection.run(self.calls.find(address)))
+        return AsyncRemoteInstance(self.graph, await self.connection.run(self.calls.find(address)))
 
     @property
     def depth(self) -> int:
@@ -300,4 +297,4 @@ class AsyncRemoteInstance:
 
     async def spawn(self, job: AnyJob, **given: Any) -> AsyncRemoteInstance:
         """Begin a child on what a running job holds; it ends with the job, and the job with it."""
-        return AsyncRemoteInstance(self.graph, await self.graph.connection.run(self.calls.spawn(job, **given)))
+        return AsyncRemoteInstance(self.graph, await self.connection.run(self.calls.spawn(job, **given)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import update_wrapper
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from fluxres import clock
 from fluxres.errors import FluxresError, StoreError, UnknownJob
@@ -26,6 +26,7 @@ from fluxres.service.client.requests import Call
 from fluxres.service.client.stage import RemoteStage
 from fluxres.service.client.values import RemoteAllocation, RemotePool
 
+C_co = TypeVar("C_co", covariant=True)
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -51,13 +52,21 @@ def connect(url: str, *, graph: str | None = None, token: str | None = None, tim
         raise
 
 
-def _sending(
-    call: Callable[Concatenate[Calls[RemoteAllocation, RemoteStage], P], Call[T]],
-) -> Callable[Concatenate[RemoteGraph, P], T]:
+class _Caller(Protocol[C_co]):
+    """What has a connection, and calls to send through it."""
+
+    @property
+    def connection(self) -> Connection: ...
+
+    @property
+    def calls(self) -> C_co: ...
+
+
+def _sending(call: Callable[Concatenate[C_co, P], Call[T]]) -> Callable[Concatenate[_Caller[C_co], P], T]:
     """The method that sends the requests of a call."""
 
-    def method(graph: RemoteGraph, /, *given: P.args, **named: P.kwargs) -> T:
-        return graph.connection.run(call(graph.calls, *given, **named))
+    def method(caller: _Caller[C_co], /, *given: P.args, **named: P.kwargs) -> T:
+        return caller.connection.run(call(caller.calls, *given, **named))
 
     update_wrapper(method, call)
     return method
@@ -147,8 +156,8 @@ class RemoteGraph:
     instances = _sending(Calls.instances)
 
     def create_instance(self, name: str, **given: Any) -> RemoteInstance:
-        """Begin an instance on the graph, which the server keeps: with arguments as of an Instance:
-        `queue_policy`, `match_policy` and `accounting`.
+        """Begin an instance on the graph, which the server keeps, with `queue_policy`, `match_policy` and `accounting` as
+        of an Instance.
         """
         return RemoteInstance(self, self.connection.run(self.calls.create_instance(name, **given)))
 
@@ -206,16 +215,6 @@ class RemoteGraph:
         return RemoteStage(document, self.commit, self.release)
 
 
-def _sending_of_instance(call: Callable[Concatenate[InstanceCalls, P], Call[T]]) -> Callable[Concatenate[RemoteInstance, P], T]:
-    """The method that sends the requests of a call."""
-
-    def method(instance: RemoteInstance, /, *given: P.args, **named: P.kwargs) -> T:
-        return instance.graph.connection.run(call(instance.calls, *given, **named))
-
-    update_wrapper(method, call)
-    return method
-
-
 class RemoteInstance:
     """An instance on a server: it schedules on a graph there, and goes on when the server changes.
 
@@ -225,36 +224,36 @@ class RemoteInstance:
     """
 
     def __init__(self, graph: RemoteGraph, address: str) -> None:
-        self.graph, self.address = graph, address
+        self.graph, self.address, self.connection = graph, address, graph.connection
         self.calls = InstanceCalls(graph.name, address)
 
     def __repr__(self) -> str:
         return f"<RemoteInstance {self.address} on {self.graph.name}>"
 
-    summary = _sending_of_instance(InstanceCalls.summary)
-    job = _sending_of_instance(InstanceCalls.job)
-    jobs = _sending_of_instance(InstanceCalls.jobs)
-    check = _sending_of_instance(InstanceCalls.check)
-    tree = _sending_of_instance(InstanceCalls.tree)
-    submit = _sending_of_instance(InstanceCalls.submit)
-    reserve = _sending_of_instance(InstanceCalls.reserve)
-    cancel = _sending_of_instance(InstanceCalls.cancel)
-    finish = _sending_of_instance(InstanceCalls.finish)
-    exception = _sending_of_instance(InstanceCalls.exception)
-    requeue = _sending_of_instance(InstanceCalls.requeue)
-    set_urgency = _sending_of_instance(InstanceCalls.set_urgency)
-    set_duration = _sending_of_instance(InstanceCalls.set_duration)
-    add_dependency = _sending_of_instance(InstanceCalls.add_dependency)
-    grow = _sending_of_instance(InstanceCalls.grow)
-    shrink = _sending_of_instance(InstanceCalls.shrink)
-    set_state = _sending_of_instance(InstanceCalls.set_state)
-    drain = _sending_of_instance(InstanceCalls.drain)
-    down = _sending_of_instance(InstanceCalls.down)
-    up = _sending_of_instance(InstanceCalls.up)
-    set_expiration = _sending_of_instance(InstanceCalls.set_expiration)
-    measure_in = _sending_of_instance(InstanceCalls.measure_in)
-    fail = _sending_of_instance(InstanceCalls.fail)
-    close = _sending_of_instance(InstanceCalls.close)
+    summary = _sending(InstanceCalls.summary)
+    job = _sending(InstanceCalls.job)
+    jobs = _sending(InstanceCalls.jobs)
+    check = _sending(InstanceCalls.check)
+    tree = _sending(InstanceCalls.tree)
+    submit = _sending(InstanceCalls.submit)
+    reserve = _sending(InstanceCalls.reserve)
+    cancel = _sending(InstanceCalls.cancel)
+    finish = _sending(InstanceCalls.finish)
+    exception = _sending(InstanceCalls.exception)
+    requeue = _sending(InstanceCalls.requeue)
+    set_urgency = _sending(InstanceCalls.set_urgency)
+    set_duration = _sending(InstanceCalls.set_duration)
+    add_dependency = _sending(InstanceCalls.add_dependency)
+    grow = _sending(InstanceCalls.grow)
+    shrink = _sending(InstanceCalls.shrink)
+    set_state = _sending(InstanceCalls.set_state)
+    drain = _sending(InstanceCalls.drain)
+    down = _sending(InstanceCalls.down)
+    up = _sending(InstanceCalls.up)
+    set_expiration = _sending(InstanceCalls.set_expiration)
+    measure_in = _sending(InstanceCalls.measure_in)
+    fail = _sending(InstanceCalls.fail)
+    close = _sending(InstanceCalls.close)
 
     def wait(self, job: AnyJob, timeout_s: float | None = None) -> RemoteJob:
         """A job once it has ended, or as it is when the time is over; the server pushes what happens meanwhile.
@@ -269,7 +268,7 @@ class RemoteInstance:
 
     def find(self, address: str) -> RemoteInstance:
         """An instance below this one by its address, relative or complete. Errors: UnknownJob."""
-        return RemoteInstance(self.graph, self.graph.connection.run(self.calls.find(address)))
+        return RemoteInstance(self.graph, self.connection.run(self.calls.find(address)))
 
     def walk(self) -> Iterator[RemoteInstance]:
         """This instance and all below it, depth first."""
@@ -337,4 +336,4 @@ class RemoteInstance:
 
     def spawn(self, job: AnyJob, **given: Any) -> RemoteInstance:
         """Begin a child on what a running job holds; it ends with the job, and the job with it."""
-        return RemoteInstance(self.graph, self.graph.connection.run(self.calls.spawn(job, **given)))
+        return RemoteInstance(self.graph, self.connection.run(self.calls.spawn(job, **given)))

@@ -17,7 +17,7 @@ from fluxres.service.client.requests import Request
 
 _TRIES: Final = 3
 _SOON_S: Final = 1
-"""A refusal that is to be tried again later than that is for whoever asks."""
+"""The client sends a request again if `Retry-After` is at most this; otherwise the caller gets the error."""
 _BEFORE_SENDING: Final = (ConnectionRefusedError, gaierror, SSLCertVerificationError)
 """Nothing was sent: there is no connection."""
 _OTHER_NAMES: Final = (62, 64)
