@@ -118,7 +118,6 @@ def _panel(
         ends = [(each.high if each.high is not None else each.mean) / shown.factor for each in values if each]
         reach = max([*means, *(min(end, 2 * max(means)) for end in ends), around or 0.0], default=1.0)
         axes.set_xlim(0, (reach or 1.0) * 1.06)
-    low = axes.get_xlim()[0]
     for each, place, is_base in zip(values, places, bases, strict=True):
         if each is None:
             continue
@@ -128,15 +127,23 @@ def _panel(
         else:
             axes.plot([mean], [place], marker="s" if is_base else "o", color=colour, markersize=6, linestyle="none")
         if each.low is not None and each.high is not None and each.high - each.low > 1e-9 * abs(each.mean):
-            first, last = max(each.low / shown.factor, low), each.high / shown.factor
-            axes.plot([first, last], [place, place], color=INK, linewidth=1.1, solid_capstyle="butt")
+            _interval(axes, each.low / shown.factor, each.high / shown.factor, place)
     if around is not None:
         axes.axvline(around, color=GREY, linewidth=1, linestyle="--", zorder=0)
     for each, place in zip(values, places, strict=True):
-        axes.text(1.015, place, spread(each, shown), transform=axes.get_yaxis_transform(), va="center", fontsize=8, color=INK)
+        axes.text(1.03, place, spread(each, shown), transform=axes.get_yaxis_transform(), va="center", fontsize=8, color=INK)
     style.tidy(axes, grid="x")
     if not is_log:
         style.numbered(axes.xaxis)
+
+
+def _interval(axes: Any, low: float, high: float, place: int) -> None:
+    """A confidence interval; an arrowhead at the edge of the axis marks an end that is beyond it."""
+    left, right = axes.get_xlim()
+    axes.plot([max(low, left), min(high, right)], [place, place], color=INK, linewidth=1.1, solid_capstyle="butt")
+    for edge, marker, is_beyond in ((left, "<", low < left), (right, ">", high > right)):
+        if is_beyond:
+            axes.plot([edge], [place], marker=marker, color=INK, markersize=5, linestyle="none", clip_on=False, gid="beyond")
 
 
 def spread(given: Estimate | None, shown: Scale, *, digits: int = 4) -> str:

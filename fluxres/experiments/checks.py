@@ -22,6 +22,7 @@ from fluxres.simulation import exclusions
 from fluxres.simulation.adaptive import malleable
 from fluxres.simulation.costs.overheads import by_level, require_levels
 from fluxres.simulation.energy.feed import with_fleet
+from fluxres.simulation.nesting.hierarchy import require_levels as require_levels_of
 
 if TYPE_CHECKING:
     from fluxres.simulation.machine import Machine
@@ -38,14 +39,17 @@ def check(study: Study) -> None:
     """
     seen: dict[bytes, Any] = {}
     first = [run for run in study.runs if not run.repeat]
-    deepest = max(_check_run(seen, study, run) for run in first)
-    for run in first:
+    checked = [_check_run(seen, study, run) for run in first]
+    deepest = max(levels for levels, _ in checked)
+    for run, (_, has_instances) in zip(first, checked, strict=True):
         if isinstance(run.page.cost, list):  # of which runs with fewer levels use those that they have
             _once(seen, study, run, "cost", len(run.page.cost), partial(require_levels, len(run.page.cost), deepest))
+        if not has_instances:
+            _require_levels_of_policies(seen, study, run, deepest)
 
 
-def _check_run(seen: dict[bytes, Any], study: Study, run: Run) -> int:
-    """Refuse a run with a part that it could not use; returns its number of levels."""
+def _check_run(seen: dict[bytes, Any], study: Study, run: Run) -> tuple[int, bool]:
+    """Refuse a run with a part that it could not use; returns its number of levels, and whether jobs have their own instances."""
     page, entry = run.page, run.workload
     machine: Machine = _once(seen, study, run, "machine", (page.machine, page.unit), lambda: _machine(study, run))
     for name in ("topology", "queue_policy", "match_policy"):  # each by itself, so that the message names its line
@@ -85,10 +89,19 @@ def _check_run(seen: dict[bytes, Any], study: Study, run: Run) -> int:
     jobs = (entry, page.hierarchy, machine.count, run.seed if entry.file is None else 0)
     asked = (page.machine, page.unit, entry.request)
     _once(seen, study, run, "workload.request", asked, lambda: _request(run, machine))
-    has_requests = _once(seen, study, run, "workload", jobs, lambda: _workload(run, machine.count))
+    has_requests, has_instances = _once(seen, study, run, "workload", jobs, lambda: _workload(run, machine.count))
     room = (*fits, has_requests)
     _once(seen, study, run, "hierarchy.topology", room, lambda: parts.require_room(machine, levels, has_requests=has_requests))
-    return levels.levels
+    return levels.levels, has_instances
+
+
+def _require_levels_of_policies(seen: dict[bytes, Any], study: Study, run: Run, deepest: int) -> None:
+    """Refuse policies of levels that no run has."""
+    for name in ("queue_policy", "match_policy"):
+        given = getattr(run.page.hierarchy, name)
+        if isinstance(given, list):
+            make = partial(require_levels_of, given, deepest, name.replace("_", " "))
+            _once(seen, study, run, f"hierarchy.{name}", (given, deepest), make)
 
 
 def _once(seen: dict[bytes, Any], study: Study, run: Run, path: str, what: object, make: Callable[[], Any]) -> Any:
@@ -146,8 +159,11 @@ def _request(run: Run, machine: Machine) -> None:
         raise InfeasibleRequest("the machine can never satisfy it, not even for a job of size 1")
 
 
-def _workload(run: Run, size: int) -> bool:
-    """Read a trace completely; one job of a model or template is enough.  Returns whether jobs request more than a number."""
+def _workload(run: Run, size: int) -> tuple[bool, bool]:
+    """Read a trace completely; one job of a model or template is enough.
+
+    Returns whether jobs request more than a number, and whether any has an instance of its own.
+    """
     found = parts.workload(run, size)
     next(iter(found), None)
-    return found.has_requests
+    return found.has_requests, found.has_instances

@@ -454,15 +454,22 @@ def _of_sets(found: Comparison) -> list[str]:
 def remarks(found: Comparison) -> Iterator[str]:
     """What became of jobs that did not run, and of events that had no effect, for each run: the first reason for each."""
     for run, document in (each for row in found.rows for each in row.runs):
-        metrics, refused, left = document["metrics"], document["refused"]["reasons"], document["left"]
+        metrics, refused = document["metrics"], document["refused"]["reasons"]
         if metrics["refused"]:
             more = f" (and {plural(len(refused) - 1, 'other reason')})" if len(refused) > 1 else ""
             ran = f"{plural(metrics['refused'], 'job')} refused, {metrics['jobs']} ran"
             yield f"run {run.key}: {ran}: {next(iter(refused))}{more}"
-        for reason, number in left.items():
+        for reason, number in left_reasons(document).items():
             yield f"run {run.key}: {plural(number, 'job')} never started, {reason}"
         for reason, number in document.get("notes", {}).items():
             yield f"run {run.key}: {reason}{f' ({number} times)' if number > 1 else ''}"
+
+
+def left_reasons(document: Mapping[str, Any]) -> dict[str, int]:
+    """Why jobs of a run never started, with their numbers: a limit, or that no event was left after which they could."""
+    found: dict[str, int] = dict(document["left"])
+    others = int(document["metrics"]["left"] or 0) - sum(found.values())
+    return found | ({"waiting when no event was left": others} if others > 0 else {})
 
 
 def sets_of(found: Comparison) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from string import Template
@@ -20,6 +21,7 @@ from fluxres.experiments.comparison import (
     Row,
     alike,
     between,
+    left_reasons,
     repeats_needed,
     sets_of,
     warnings,
@@ -54,6 +56,7 @@ def page(
     guards, theirs = ([*alike(each for each in checked if each.is_guard is which)] for which in (True, False))
     body = [
         _section("Comparison", _warning(found) + _comparison(found) + _images(compared)),
+        _section("Jobs", _jobs(found), _JOBS),
         _section("Pairs of settings", _pairs(found), _PAIRS),
         _section("Published values", _expected(theirs), _PUBLISHED),
         _section("Guards of these results", _expected(guards), _GUARDS),
@@ -85,6 +88,7 @@ _GUARDS: Final = (
 _PUBLISHED: Final = (
     "<p>Results beside values that others have published. Agreement is claimed only where the study gives bounds for it.</p>"
 )
+_JOBS: Final = "<p>First run of each setting: the jobs of the workload, how many of them ran, and why others did not.</p>"
 _PAIRS: Final = (
     "<p>Ratio of the setting of the row to that of the column, between runs with the same seed, then averaged; bold if neither"
     " its 95 % confidence interval nor that of the inverse contains 1 (the mean of ratios is not the inverse of the mean of their"
@@ -229,6 +233,33 @@ def _comparison(found: Comparison) -> str:
         legend.append(f"Ratios are to {label(base, study.page.labels)}, between runs with the same seed, then averaged.")
     compared = _table("Comparison", headings, rows, words)
     return compared and compared + f"<p class=small>{escape(' '.join(legend))}</p>" * bool(legend)
+
+
+def _jobs(found: Comparison) -> str:
+    """What became of the jobs of a workload; one row if that is the same for all settings."""
+    firsts = [(row.label, row.runs[0][1]) for row in found.rows if row.runs]
+    rows = [[escape(label), *_jobs_of(document)] for label, document in firsts]
+    if len(rows) > 1 and all(row[1:] == rows[0][1:] for row in rows):
+        rows = [["all", *rows[0][1:]]]
+    headings = ["setting", "workload", "did not run because", "in the workload (jobs)", *(f"{each} (jobs)" for each in _FATES)]
+    return _table("Jobs", headings, rows, 3)
+
+
+def _jobs_of(document: Mapping[str, Any]) -> Iterator[str]:
+    metrics, workload, refused = document["metrics"], document["workload"], document["refused"]["reasons"]
+    ran, unread = metrics["jobs"] or 0, sum(workload["left_out"].values())
+    canceled = sum(document["results"].values()) - ran
+    fates = (ran, canceled, metrics["refused"] or 0, metrics["left"] or 0, unread)
+    yield escape(workload["name"])
+    reasons = Counter(refused) + Counter(left_reasons(document)) + Counter(workload["left_out"])
+    yield escape("; ".join(f"{reason} ({number(count)})" for reason, count in reasons.most_common(REASONS_SHOWN_MAX)))
+    yield number(sum(fates))
+    yield from (number(each) if each or not at else "" for at, each in enumerate(fates))
+
+
+_FATES: Final = ("ran", "canceled before they started", "refused", "never started", "not readable")
+REASONS_SHOWN_MAX: Final = 3
+"""The number of reasons for which jobs did not run that a row of the report names, the most frequent ones."""
 
 
 def _warning(found: Comparison) -> str:

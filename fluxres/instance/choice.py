@@ -23,8 +23,8 @@ KINDS: Final = ("graph", "auto", "named", "counted")
 def make_inventory(kind: str, graph: ResourceGraph, match_policy: str) -> Inventory:
     """An inventory by name: graph, auto, named or counted.
 
-    `named:TYPE` and `counted:TYPE` give the type of the pools; the default is node for `named`, and the first type with pools of
-    several units for `counted`.  `auto` begins with the graph, and the first request decides.
+    `named:TYPE` and `counted:TYPE` give the type of the pools; the default is node for `named`, and for `counted` the first type
+    with pools of several units, else that of the only leaf.  `auto` begins with the graph, and the first request decides.
 
     Errors: UsageError for another name, and if the pools of the type are not interchangeable or not a single pool.
     """
@@ -40,10 +40,13 @@ def make_inventory(kind: str, graph: ResourceGraph, match_policy: str) -> Invent
         except NotUniform as error:
             raise UsageError(str(error), where=f"inventory {kind}", hint="use inventory='graph' or 'auto'") from None
     large = np.flatnonzero(structure.size[: structure.tree_end] > 1)
-    wanted = type_name or (structure.types[structure.type.item(int(large[0]))] if len(large) else "")
-    pool = one_pool(structure, UniformRequest(wanted, 1, 1, False, True), 1 if type_name else 2)
+    leaves = np.flatnonzero(structure.end[: structure.tree_end] == np.arange(1, structure.tree_end + 1))
+    first = large[:1] if len(large) else leaves if len(leaves) == 1 else leaves[:0]
+    wanted = type_name or (structure.types[structure.type.item(int(first[0]))] if len(first) else "")
+    pool = one_pool(structure, UniformRequest(wanted, 1, 1, False, True), 1 if type_name or not len(large) else 2)
     if pool is None:
-        raise UsageError(f"there is no single pool of {wanted or 'several'} units to count", where=f"inventory {kind}")
+        problem = f"there is no single pool of {wanted or 'several'} units to count"
+        raise UsageError(problem, where=f"inventory {kind}", hint="use inventory='named:TYPE', 'graph' or 'auto'")
     return CountedInventory(graph, pool)
 
 

@@ -76,6 +76,21 @@ def test_a_policy_given_twice_is_refused() -> None:
         study_of("ensemble:jobs=3", ["fcfs", "easy", "fcfs"], machine="4", options={})
 
 
+@pytest.mark.parametrize("more", [(), ("-Q", "fcfs")])
+def test_policies_of_levels_that_there_are_not_are_refused(more: tuple[str, ...]) -> None:
+    words = ["simulate", "ensemble:jobs=4,run=1s", "--machine", "node=4", "-T", "2"]
+    for own, name in ((["-Q", "easy:fcfs:easy", *more], "queue policy"), (["-M", "first:low:high", *more], "match policy")):
+        done = CliRunner().invoke(program, [*words, *own])
+        assert done.exit_code == 2
+        assert f"{name}: expected at most one for each of 2 levels of instances" in done.output
+
+
+def test_jobs_with_instances_of_their_own_have_policies_of_more_levels() -> None:
+    words = ["simulate", "data/examples/workflow.yaml", "--machine", "core=8", "-T", "1", "-Q", "easy:fcfs"]
+    done = CliRunner().invoke(program, words)
+    assert done.exit_code == 0, done.output
+
+
 def test_values_out_of_range_are_refused() -> None:
     with pytest.raises(InputError, match="jobs"):
         study_of("lublin:jobs=0", ["fcfs"], machine="4", options={})

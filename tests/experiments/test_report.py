@@ -276,6 +276,38 @@ def test_paired_ratios_are_drawn_with_their_intervals() -> None:
     assert "mean wait (s), log scale" in texts(comparison_chart(apart, "mean_wait_s").svg.decode())
 
 
+@pytest.mark.parametrize(("high", "ends"), [(190.0, 0), (1000.0, 2)])
+def test_intervals_beyond_the_axis_end_in_arrowheads(high: float, ends: int) -> None:
+    pytest.importorskip("matplotlib")
+    bars = [Bar(name, "", Estimate(100.0, 10.0, high, 5), None, name == "fcfs") for name in ("fcfs", "easy")]
+    assert comparison_chart(bars, "mean_wait_s").svg.count(b'id="beyond"') == ends
+
+
+def test_a_report_says_what_became_of_the_jobs(page: Write, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    study = page(SMALL.replace("node=2/core=4", "node=1/core=6"))
+    campaign.run(study, tmp_path / "a")
+    folder = ResultsFolder(tmp_path / "a")
+    report.write(study, folder)
+    document = folder.read(study.runs[0])
+    assert document is not None
+    text = (folder.path / "report.html").read_text(encoding="utf-8")
+    (section,) = re.findall(r"<section><h2>Jobs</h2>.*?</section>", text, re.DOTALL)
+    headings, cells = (re.findall(rf"<{tag}[^>]*>(.*?)</{tag}>", section) for tag in ("th", "td"))
+    row = dict(zip(headings, cells, strict=True))
+    assert document["metrics"]["refused"] > 0
+    assert row["in the workload (jobs)"] == "30"
+    assert (row["ran (jobs)"], row["refused (jobs)"]) == tuple(str(document["metrics"][name]) for name in ("jobs", "refused"))
+    (frequent, number), *_ = sorted(document["refused"]["reasons"].items(), key=lambda each: -each[1])
+    assert row["did not run because"].startswith(f"{frequent} ({number})")
+
+
+def test_jobs_that_nothing_lets_start_have_a_reason() -> None:
+    document = {"left": {"user ann: max_jobs is 2": 1}, "metrics": {"left": 3}}
+    assert comparison.left_reasons(document) == {"user ann: max_jobs is 2": 1, "waiting when no event was left": 2}
+    assert comparison.left_reasons({"left": {}, "metrics": {"left": 0}}) == {}
+
+
 def test_every_column_of_numbers_has_a_unit(made: tuple[Study, ResultsFolder]) -> None:
     report.write(*made)
     text = (made[1].path / "report.html").read_text(encoding="utf-8")

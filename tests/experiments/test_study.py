@@ -126,6 +126,18 @@ WRONG = [
     ),
     ("cost: [none, {fixed_s: 1}]\n", "6:7", "expected at most one cost for each of 1 level of instances, got 2", "more levels"),
     (
+        "hierarchy: {topology: 2, queue_policy: [easy, fcfs, easy]}\nvary: {hierarchy.boot_s: [0, 1]}\n",
+        "6:40",
+        "queue policy: expected at most one for each of 2 levels of instances, got easy:fcfs:easy",
+        "fewer policies",
+    ),
+    (
+        "hierarchy: {topology: 2, match_policy: [first, low, high]}\nvary: {hierarchy.boot_s: [0, 1]}\n",
+        "6:40",
+        "match policy: expected at most one for each of 2 levels of instances, got first:low:high",
+        "fewer policies",
+    ),
+    (
         "disturbances: {on_failure: requeue}\nhierarchy: {topology: 2, balance: steal}\n",
         "7:35",
         "jobs that move between instances cannot be requeued",

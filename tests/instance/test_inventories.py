@@ -365,6 +365,13 @@ def test_a_counted_pool_is_found_after_a_move(change: str, inventory: str) -> No
     assert top.graph.find("type=memory")[0].allocated() == 6
 
 
+@pytest.mark.parametrize(("shape", "request_text"), [("core=1", "slot=1/core"), ("node=1/core=1", "slot=1/core")])
+def test_a_machine_of_one_unit_can_be_counted(shape: str, request_text: str) -> None:
+    top = Instance(of_shape(shape), inventory="counted")
+    first, second = top.submit(request_text), top.submit(request_text)
+    assert (top.inventory.kind, first.state, second.state, top.check()) == ("counted", State.RUN, State.SCHED, [])
+
+
 @pytest.mark.parametrize("inventory", ["counted", "named", "graph"])
 @pytest.mark.parametrize("policy", ["easy", "conservative"])
 def test_a_reservation_that_is_due_is_free_until_its_job_starts(inventory: str, policy: str) -> None:

@@ -388,5 +388,5 @@ def _legend(found: Comparison, metrics: Sequence[Cells]) -> list[str]:
 
 def _heading(text: str) -> str:
     """A short heading in capitals, but for its unit: `h` and `H` are not the same."""
-    name, bracket, unit = text.replace("mean bounded slowdown (×)", "mean slowdown").partition(" (")
+    name, bracket, unit = text.replace("mean bounded slowdown (×)", "bounded slowdown").partition(" (")
     return name.upper().replace("_", " ") + bracket + unit

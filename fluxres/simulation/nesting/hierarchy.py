@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fluxres.documents.document import plural
 from fluxres.errors import InfeasibleRequest, UsageError
 from fluxres.graph.kinds import WAY
 from fluxres.instance.policy import policy
@@ -143,6 +144,22 @@ def fan_outs(text: str) -> tuple[int, ...]:
     if not all(word.isdecimal() and 0 < int(word[:9]) < 10**6 and len(word) < 7 for word in words):
         raise UsageError(f"expected fan-outs such as 2x4, got {text!r:.80}", where="hierarchy")
     return tuple(int(word) for word in words) if words != ["1"] else ()
+
+
+def require_levels(names: Sequence[str], levels: int, what: str) -> None:
+    """Errors: UsageError for policies of levels that no instance has.
+
+    >>> require_levels(("easy", "fcfs"), 1, "queue policy")
+    Traceback (most recent call last):
+        ...
+    fluxres.errors.UsageError: queue policy: expected at most one for each of 1 level of instances, got easy:fcfs (use ...)
+    """
+    if len(names) > levels:
+        raise UsageError(
+            f"expected at most one for each of {plural(levels, 'level')} of instances, got {':'.join(names):.80}",
+            where=what,
+            hint="use a topology with more levels, or fewer policies",
+        )
 
 
 def by_level(text: str) -> tuple[str, ...]:

@@ -141,7 +141,10 @@ def trimmed(jobs: JobColumns, units: int, area_of: AreaOf | None = None) -> dict
 
 
 def offered_load(jobs: JobColumns, units: int) -> float | None:
-    """Size times run time of the jobs, as a fraction of the machine from the first to the last submission."""
+    """Size times run time of the jobs, as a fraction of the machine from the first to the last submission.
+
+    It counts the last attempt of each job, and the first size of a malleable one.
+    """
     if len(jobs) < 2:
         return None
     length = int(jobs.submit.max() - jobs.submit.min())

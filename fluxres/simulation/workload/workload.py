@@ -86,6 +86,7 @@ class Workload:
         has_dependencies: whether jobs name others, so that their ids must be remembered.
         has_requests: whether jobs request more than a number, so that their size must be measured.
         has_levels: whether jobs name the level of their instance.
+        has_instances: whether jobs have instances of their own, below those of the hierarchy.
         left_out: number of unreadable jobs, by reason.
         notes: number of jobs that were read differently than written, by reason.
     """
@@ -97,6 +98,7 @@ class Workload:
     has_dependencies: bool = False
     has_requests: bool = False
     has_levels: bool = False
+    has_instances: bool = False
     left_out: Counter[str] = field(default_factory=Counter)
     notes: Counter[str] = field(default_factory=Counter)
     _dealt: list[list[int]] = field(default_factory=list, repr=False)
@@ -150,7 +152,8 @@ def of_list(jobs: Sequence[Submission]) -> Workload:
         require_submission(job)
     has_dependencies = any(map(_has_dependencies, jobs))
     has_levels = any(job.level is not None for job in jobs)
-    return Workload("jobs", jobs, has_dependencies=has_dependencies, has_levels=has_levels)
+    has_instances = any(job.jobs for job in jobs)
+    return Workload("jobs", jobs, has_dependencies=has_dependencies, has_levels=has_levels, has_instances=has_instances)
 
 
 def _has_dependencies(job: Submission) -> bool:
