@@ -387,7 +387,7 @@ class StoreUnreachable(Unavailable):
 
 
 class NotLeader(Unavailable):
-    """A server that stands by does not change the store that another one leads; nothing was changed.
+    """A standby server does not change the store that another one leads; nothing was changed.
 
     Args:
         leader: URL of that one; empty if it is not known.

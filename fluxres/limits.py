@@ -442,7 +442,7 @@ SERVICE_KEPT_BYTES_MAX: Final = 16 << 10
 """Bytes of an answer that the store keeps for its idempotency key: 10,000 of them are 160 MiB at most, and 5 MiB as a rule."""
 
 SERVICE_LEASE_SECONDS_DEFAULT: Final = 7.5
-"""Life of a server's lease on its store: a server that stands by takes over within 10 s, of which it needs a second to notice."""
+"""Life of a server's lease on its store: a standby server takes over within 10 s, of which it needs a second to notice."""
 
 SERVICE_LEASE_SECONDS_MIN: Final = 0.5
 SERVICE_LEASE_SECONDS_MAX: Final = 3_600.0

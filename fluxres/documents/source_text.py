@@ -94,7 +94,7 @@ def _opened(path: Path, *, is_pipe: bool) -> io.FileIO:
     stream = io.FileIO(os.open(path, os.O_RDONLY | os.O_CLOEXEC | (os.O_NONBLOCK if is_pipe else 0)))
     try:
         if is_pipe and not select.select([stream], [], [], limits.PIPE_WAIT_S)[0]:
-            raise InputError("nobody writes to this pipe", where=str(path), hint="name a file, or start the writer first")
+            raise InputError("no process writes to this pipe", where=str(path), hint="name a file, or start the writer first")
         os.set_blocking(stream.fileno(), True)
     except BaseException:
         stream.close()

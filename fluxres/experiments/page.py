@@ -96,7 +96,7 @@ _PAIRS: Final = (
     " pairs.csv has all metrics.</p>"
 )
 _REAL: Final = (
-    "<p>The same instances and jobs as processes on the computer of this study, beside the simulation: from the begin of the"
+    "<p>The same instances and jobs as processes on the computer of this study, beside the simulation: from the start of the"
     " first instance to the end of the last job. A simulation has the costs that the page gives it, and a core for each"
     " instance. Jobs are equal, so that the first start is compared with the first one, and so on; starts.csv of each run has"
     " both.</p>"

@@ -53,7 +53,7 @@ class Real(msgspec.Struct, frozen=True):
 
     @property
     def makespan_s(self) -> float:
-        """From the begin of the hierarchy to the end of the last job, as of a simulation whose jobs are submitted at 0."""
+        """From the start of the hierarchy to the end of the last job, as of a simulation whose jobs are submitted at 0."""
         return self.boot_s + self.run_s
 
 

@@ -126,7 +126,7 @@ def _over_time(found: Comparison, rows: Sequence[Row], length_s: float) -> Itera
     if any(_POWER in course.values for course in shown):
         quantities.append(Quantity(_POWER))
     seen = [course.values[_IN_USE].max(initial=0) > 100 * VISIBLE for course in shown]
-    if not all(seen):  # jobs of no length
+    if not all(seen):  # jobs of zero length
         quantities[: not any(seen)] = [Quantity(_STARTS, is_log=True)]
     for course in shown:
         for each in quantities:

@@ -73,7 +73,7 @@ class Outcome:
         notes: problems, by instance.
         is_complete: whether it was not stopped early.
         heard_s: stopwatch time at which the last leaf instance ended.
-        starts_s: when jobs started, in order, in seconds since the begin of the hierarchy; empty if these are not kept.
+        starts_s: when jobs started, in order, in seconds since the start of the hierarchy; empty if these are not kept.
     """
 
     topology: tuple[int, ...]

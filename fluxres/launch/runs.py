@@ -316,7 +316,7 @@ class Run:
         standing = self.broker.renew()
         if standing is not None and standing.state == "gone" and not self._has_lost:
             self._has_lost = True
-            self.reporter.note(f"job {self._job} holds nothing any more; its program runs on")
+            self.reporter.note(f"job {self._job} has lost its resources; its program is still running")
 
     def _told(self) -> None:
         """News while the program runs."""

@@ -125,7 +125,7 @@ def require_allowed(request: Asked) -> None:
         caller.require_graph(graph)
         site_of(request).require_served(graph)
     if "if-match" in request.headers and not request.route_handler.opt.get("is_by_revision", True):
-        raise UsageError("this cannot be made on one revision only", where="If-Match", hint="send it without that header")
+        raise UsageError("this request cannot depend on a revision", where="If-Match", hint="send it without that header")
     mark = request.headers.get(LEASE)
     if role is not Role.READ_ONLY or mark is not None:
         site_of(request).leadership.require(mark)

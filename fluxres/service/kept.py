@@ -50,7 +50,7 @@ class Kept(msgspec.Struct, frozen=True, array_like=True):
     def answer(self) -> tuple[bytes, str]:
         """The body and the revision. Errors: KeyReused if the body is not there."""
         if self.body is None:
-            hint = "ask what is there now"
+            hint = "read the current state"
             raise KeyReused(f"the change with the key {self.key!r:.40} was made, and its answer was not kept", hint=hint)
         is_plain = self.body.startswith("{")
         return self.body.encode() if is_plain else zlib.decompress(b85decode(self.body)), self.revision

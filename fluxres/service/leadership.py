@@ -1,6 +1,6 @@
 """Whether this server leads its store: it holds the lease, or stands by until it can take it.
 
-The leader renews the lease after a third of its life. A server that stands by reads the note and takes the lease when it was
+The leader renews the lease after a third of its life. A standby server reads the note and takes the lease when it was
 given back, when the process of its holder has ended on this host, or when the note has not changed for the life of the lease.
 That time is measured here, by a clock that nobody sets, so the clocks of two hosts need not agree. A leader that was slower than
 that cannot write any more (:class:`fluxres.store.lease.Fence`), and stands by in turn.
@@ -31,7 +31,7 @@ from fluxres.store.lease import Fence, Lease
 _COMMAND: Final = "fluxres serve"
 _LOOK_EVERY_S: Final = 0.25
 _LOOKS: Final = 8
-"""Of a server that stands by, at least, in the life of a lease."""
+"""Of a standby server, at least, in the life of a lease."""
 _LOCK_WAIT_S: Final = 1.0
 """For the lock of the store, which a leader that has been stopped may hold."""
 

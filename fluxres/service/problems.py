@@ -109,4 +109,4 @@ def of_unexpected(error: BaseException, method: str, path: str) -> FluxresError:
     _log.error("%s %s failed", method, path, exc_info=error)
     if isinstance(error, MemoryError):
         return Unavailable("not enough memory", hint="ask for less at once")
-    return ServiceFault("the service made a mistake", hint="its log has the details")
+    return ServiceFault("internal error of the service", hint="its log has the details")

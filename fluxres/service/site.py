@@ -180,7 +180,7 @@ class Site:
         present = self.revision(graph)
         if present not in [one.strip().removeprefix("W/") for one in expected.split(",")]:
             message = f"the graph is at revision {present}, not at {expected}"
-            raise RevisionConflict(message, hint="ask again, and decide on what is there now")
+            raise RevisionConflict(message, hint="read it again, and decide on its current state")
 
     def require_stored_revision(self, name: str, expected: str | None) -> None:
         """As `require_revision`, for the stored state, within a change of the store. Errors: RevisionConflict."""
@@ -302,7 +302,7 @@ class Site:
         if has_key or not isinstance(error, InDoubt):  # it changed nothing
             return refusal
         at = f" at {self.leadership.leader}" if self.leadership.leader else ""
-        hint = f"look what is there{at}; a change with an idempotency key can be sent again"
+        hint = f"check the current state{at}; a change with an idempotency key can be sent again"
         return InDoubt("another server leads the store by now, and the change may have been made before that", hint=hint)
 
     async def _supersession(self) -> FluxresError | None:

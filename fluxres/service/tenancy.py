@@ -1,6 +1,6 @@
 """The lease of a server for what a job of another graph holds: it takes the place of the lead over a store.
 
-It writes under the lease of a child. No other server stands by for it: when the lease is lost, its parent has everything back.
+It writes under the lease of a child. It has no standby server: when the lease is lost, its parent has everything back.
 """
 
 from __future__ import annotations

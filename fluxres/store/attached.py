@@ -412,8 +412,8 @@ class Attached(PatientSink):
         except FluxresError as found:
             error = found
         except BaseException as found:
-            said = f"{type(found).__name__} during a commit; the change may be made or not"
-            error = InDoubt(said, where=self.store.url, hint="look what is there")
+            said = f"{type(found).__name__} during a commit; the change may or may not have been made"
+            error = InDoubt(said, where=self.store.url, hint="check the current state")
             raise
         finally:
             with self._door:

@@ -218,7 +218,7 @@ class Child:
         with suppress(HoldLapsed):
             end(self.store, self.name, self._command or "child: end")
         self._was_ended = True
-        self._fence.loss = HoldLapsed("it has ended", where=f"graph '{self.name}'", hint="begin anew")
+        self._fence.loss = HoldLapsed("it has ended", where=f"graph '{self.name}'", hint="start again")
 
     def detach(self) -> None:
         """Give the lease back, and leave the graph with its jobs, which then lasts as long as the job in the parent.
@@ -370,7 +370,7 @@ def renew(store: Store, name: str, mark: str, wait_s: float | None, command: str
         else:
             Claims(rows).note(row, replace(claim, lease=replace(claim.lease, until=until)))
     if is_void:
-        raise HoldLapsed(str(standing.lapsed), where=f"graph '{name}'", hint="begin anew")
+        raise HoldLapsed(str(standing.lapsed), where=f"graph '{name}'", hint="start again")
     return until, standing.lapsed
 
 
@@ -548,7 +548,7 @@ def both(store: Store, name: str, command: str, user: str | None = None, mark: s
         with _changed(store, rows, above, command, user) as parent:
             if not _is_holder(parent, claim.job, parent.now()):
                 said = f"job '{claim.job}' of graph '{above.name}' holds nothing any more"
-                raise HoldLapsed(said, where=f"graph '{name}'", hint="begin anew")
+                raise HoldLapsed(said, where=f"graph '{name}'", hint="start again")
             pair = Both(parent, claim.job, rows.read(row, store.clock))
             yield pair
             fresh = parent.copy(job=claim.job)

@@ -291,7 +291,7 @@ def over(name: str, until: int) -> HoldLapsed:
 
 def lapsed(name: str, said: str) -> HoldLapsed:
     """The error for what a child does that has nothing any more."""
-    return HoldLapsed(said, where=f"graph '{name}'", hint="what it held is its parent's again; begin anew")
+    return HoldLapsed(said, where=f"graph '{name}'", hint="its parent has its resources back; start again")
 
 
 def _drop(name: str) -> str:

@@ -143,8 +143,8 @@ class PostgresqlConnection(SqlConnection):
         except imported(self.url).OperationalError as error:
             if not (is_sent and self.db.closed):
                 raise
-            said = f"{_translate(error, self.url).message}; the change may be made or not"
-            raise InDoubt(said, where=self.url, hint="look what is there") from error
+            said = f"{_translate(error, self.url).message}; the change may or may not have been made"
+            raise InDoubt(said, where=self.url, hint="check the current state") from error
 
     def version(self, graph: int) -> int:
         found = self.execute("SELECT seq + snapshot_seq FROM graphs WHERE id = ?", (graph,)).fetchone()

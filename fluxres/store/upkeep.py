@@ -242,7 +242,7 @@ def restore(
         there = rows.graphs()
         if there and not replace:
             names = ", ".join(row.name for row in there[:5])
-            hint = "discard what is there with --replace, or name another store"
+            hint = "discard its content with --replace, or name another store"
             raise UsageError(f"the store is not empty: it has {names}", where=store.url, hint=hint)
         for row in there:
             rows.remove(row)

@@ -200,7 +200,7 @@ def test_json_of_one_worker_of_several_and_of_resources_alone() -> None:
         ("--cpus 2x2 --coupling cpus[0]:cpus[5]", "w:1: coupling:9", "Invalid group id"),
         ("\n\na=[x]\na=[y]", "w:3: pool a", "more than once"),
         ("cpus=sum(3)", "w:1: pool cpus", "cannot be used"),
-        ('{"resources": [{"name": "a", "kind": "list", "values": [1, 1]}]}', "w:1:1: pool a", "stands twice"),
+        ('{"resources": [{"name": "a", "kind": "list", "values": [1, 1]}]}', "w:1:1: pool a", "is listed twice"),
         ('{"resources": [{"name": "a", "kind": "list"}]}', "w:1:16: resources[0]", "'values' is missing"),
         (
             '{"resources": [{"name": "a", "kind": "sum", "size": 5, "start": 1}]}',

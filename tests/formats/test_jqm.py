@@ -82,7 +82,7 @@ def test_rules_that_are_not_resources_are_kept() -> None:
         ("managers: [{key: a, type: quantity, quantity: x}]", "j:1:12: managers[0]", "a.quantity: expected an integer"),
         ("managers: [{key: a, type: quantity, quantity: 1, parameters: {quantity: 2}}]", "j:1:12: managers[0]", "given twice"),
         ("managers: [{key: a, type: quantity, size: 1}]", "j:1:37: managers[0].size", "unknown key"),
-        ("managers: [{key: a, type: discrete, list: 'x,x'}]", "j:1:12: managers[0]", "stands twice"),
+        ("managers: [{key: a, type: discrete, list: 'x,x'}]", "j:1:12: managers[0]", "is listed twice"),
         (
             "managers: [{key: a, type: quantity}, {key: A, type: quantity}]",
             "j:1:44: managers[1].key",

@@ -301,14 +301,16 @@ def test_an_earlier_end_that_is_taken_back_ends_nothing(workstation: Workstation
 
 def test_free_says_that_the_program_runs_on(workstation: Workstation) -> None:
     process, _ = workstation.program("-g1")
-    assert f"runs on without what was freed (`kill {process.pid}` ends it)" in workstation.command("free", "r1")
+    assert f"is still running, without what was freed (`kill {process.pid}` ends it)" in workstation.command("free", "r1")
 
 
 def test_undo_says_which_programs_run_on(workstation: Workstation) -> None:
     workstation.program("-g2")
-    assert "the program of job r1 runs on, and holds nothing (`fluxres cancel r1` ends it)" in workstation.command("undo")
+    assert "the program of job r1 is still running, without resources (`fluxres cancel r1` ends it)" in workstation.command(
+        "undo"
+    )
     workstation.command("cancel", "r1")
-    assert "runs on" not in workstation.command("undo", "--redo")
+    assert "still running" not in workstation.command("undo", "--redo")
 
 
 def test_what_runs_after_its_resources_were_freed_is_shown_and_can_be_canceled(workstation: Workstation) -> None:

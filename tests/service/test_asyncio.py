@@ -193,7 +193,7 @@ def test_a_change_without_an_answer_is_in_doubt_and_a_question_is_not(server: Se
         async with fluxres.aconnect(server.url, timeout_s=0.5) as graph:
             with fluxres.connect(server.url, timeout_s=0.5) as other:
                 server.process.send_signal(signal.SIGSTOP)
-                doubt = r"did not answer within 0\.5 s: the change may have been made \(look what is there"
+                doubt = r"did not answer within 0\.5 s: the change may have been made \(check the current state"
                 with pytest.raises(fluxres.InDoubt, match=doubt):
                     await graph.allocate(CORE, job="j1")
                 with pytest.raises(fluxres.InDoubt, match=doubt):

@@ -216,7 +216,7 @@ def test_a_change_that_may_still_be_made_is_not_repeated(
 
     monkeypatch.setattr(Connection, "post", post)
     assert tag(led_store.store) == 4
-    assert "the change may be made or not" in capsys.readouterr().err
+    assert "the change may or may not have been made" in capsys.readouterr().err
     assert tags(led_store.store) == set()
 
 

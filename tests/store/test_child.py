@@ -125,7 +125,7 @@ def test_a_child_loads_grows_shrinks_extends_and_ends(site: Store, cleanup: Exit
     with pytest.raises(UsageError, match="was closed"):
         child.graph.allocate("slot/core", job="late")
     for late in (lambda: child.grow("slot/core"), child.refresh, child.renew):
-        with pytest.raises(HoldLapsed, match=r"it has ended \(begin anew\)"):
+        with pytest.raises(HoldLapsed, match=r"it has ended \(start again\)"):
             late()
 
 

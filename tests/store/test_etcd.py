@@ -418,7 +418,7 @@ def test_a_change_that_may_be_made_or_not_is_found_out(url: str, store: Store, l
 
     with fluxres.open(there, clock=fixed(0)) as graph:
         graph.allocate("slot/core", job="first")
-        with pytest.raises(InDoubt, match=r"timed out; the change may be made or not"):
+        with pytest.raises(InDoubt, match=r"timed out; the change may or may not have been made"):
             change(graph)
         assert store.load().jobs() == ["first", "unsure"]
         link.cut()

@@ -55,7 +55,7 @@ def test_rule_d1_a_commit_without_an_answer_is_in_doubt_and_what_was_not_sent_is
         graph.allocate("slot/core", job="first")
         with monkeypatch.context() as patched:
             patched.setattr(PostgresqlConnection, "execute", lose)
-            with pytest.raises(InDoubt, match="the change may be made or not"):
+            with pytest.raises(InDoubt, match="the change may or may not have been made"):
                 graph.allocate("slot/core", job="unsure")
         with pytest.raises(StoreUnreachable, match="cannot be reached, or ended the connection"):
             graph.allocate("slot/core", job="none")

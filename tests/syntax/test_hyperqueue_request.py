@@ -159,7 +159,7 @@ def test_couplings_are_read_as_written(couplings: list[Coupling]) -> None:
         ("cpus[0]:cpus[0]", "two different groups"),
         ("cpus[0]:gpus[0]=65536", "up to 65535"),
         ("cpus[0]:gpus[0]=-1", "a weight"),
-        ("cpus[0]:gpus[0],gpus[0]:cpus[0]=3", "stands twice"),
+        ("cpus[0]:gpus[0],gpus[0]:cpus[0]=3", "is listed twice"),
         ("cpus[0]:gpus[0] x", "a comma or the end"),
     ],
 )

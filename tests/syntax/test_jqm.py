@@ -68,7 +68,7 @@ def test_a_job_does_not_see_parameters_of_managers() -> None:
         ("quantity", "a", {"list": "x"}, "unknown parameter"),
         ("highlander", "a", {"quantity": 1}, "unknown parameter"),
         ("quantity", "a", {"com.enioka.jqm.rm.b.quantity": 1}, "unknown parameter"),
-        ("discrete", "a", {"list": "x,x"}, "stands twice"),
+        ("discrete", "a", {"list": "x,x"}, "is listed twice"),
         ("discrete", "a", {"list": 3}, "expected items"),
     ],
 )

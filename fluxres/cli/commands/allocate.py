@@ -205,7 +205,7 @@ def free_command(
             graph.free(job, _of_one_job(graph, pools) if pools else None, start=start, end=end)
     if job is not None:
         if launcher is not None:
-            note(f"the program of job {printable(job)} runs on without what was freed (`kill {launcher}` ends it)")
+            note(f"the program of job {printable(job)} is still running, without what was freed (`kill {launcher}` ends it)")
         _note_copies(settings, graph, job)
         answer_left(settings, graph, job)
         return

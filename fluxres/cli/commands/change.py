@@ -80,7 +80,7 @@ def undo_command(settings: Settings, redo: bool) -> None:
     undone = source(settings).undo(settings.graph, redo=redo, command=settings.command, wait_s=settings.wait_s)
     for one in _freed(settings):
         job = printable(one.job)
-        note(f"the program of job {job} runs on, and holds nothing (`fluxres cancel {job}` ends it)")
+        note(f"the program of job {job} is still running, without resources (`fluxres cancel {job}` ends it)")
     answer(settings, document=lambda: _document(undone), lines=lambda _style: _lines(undone, redo=redo))
 
 

@@ -206,7 +206,7 @@ def _broker(settings: Settings, lease_s: float | None) -> tuple[Broker, Gate]:
 
         lease_s = limits.RUN_LEASE_SECONDS_DEFAULT if lease_s is None else lease_s
         if math.isinf(lease_s):
-            raise UsageError("--lease: expected an end, got none", hint="a server gives back what it hears nothing of")
+            raise UsageError("--lease: expected an end, got none", hint="a server frees a job whose lease is not renewed")
         return ServerBroker(remote, remote.name_of(settings.graph), lease_s, settings.command), Gate(None)
     from fluxres.store import url
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     type=Duration(),
     metavar="D",
     default=limits.SERVICE_QUESTION_SECONDS_MAX,
-    help=f"How long a question may take. Default: {limits.SERVICE_QUESTION_SECONDS_MAX:g}s.",
+    help=f"How long a query may take. Default: {limits.SERVICE_QUESTION_SECONDS_MAX:g}s.",
 )
 @click.option(
     "--no-standby",
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     is_flag=True,
     flag_value=False,
     default=True,
-    help="Do not stand by while another server leads the store, but refuse to start.",
+    help="Refuse to start while another server leads the store, instead of waiting as a standby.",
 )
 @click.option(
     "--lease",

@@ -87,5 +87,5 @@ def _format_of(dest: str) -> str:
         return "swf"
     found = {".swf": "swf", ".json": "batsim", ".yaml": "jobs", ".yml": "jobs"}.get(Path(dest).suffix)
     if found is None:
-        raise UsageError("the name says no format", where=dest, hint="use --to swf, --to batsim or --to jobs")
+        raise UsageError("the name does not determine a format", where=dest, hint="use --to swf, --to batsim or --to jobs")
     return found

@@ -172,5 +172,5 @@ class AsyncConnection:
         said = "the graph was closed before the answer came"
         if request.is_question:
             return StoreError(said, where=str(at), hint="connect again")
-        hint = "look what is there; a change with an `idempotency_key` can be sent again"
+        hint = "check the current state; a change with an `idempotency_key` can be sent again"
         return InDoubt(f"{said}: the change may have been made", where=str(at), hint=hint)

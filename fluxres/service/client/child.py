@@ -171,7 +171,7 @@ class RemoteChild:
                 with suppress(HoldLapsed):
                     self._ask(self._calls.end(), is_of_lease=True)
                 self._was_ended = True
-                self.loss = HoldLapsed("it has ended", where=f"graph '{self.name}'", hint="begin anew")
+                self.loss = HoldLapsed("it has ended", where=f"graph '{self.name}'", hint="start again")
         finally:
             self._connection.close()
 

@@ -120,7 +120,7 @@ class Through:
         if is_gone:
             raise _directly(error)
         hint = "`fluxres log` shows whether it was; then repeat the command, or end that server"
-        raise InDoubt(f"the change may be made or not: {error.message}", where=self._found.url, hint=hint) from None
+        raise InDoubt(f"the change may or may not have been made: {error.message}", where=self._found.url, hint=hint) from None
 
 
 def through(store: Store, found: Lease, name: str | None, command: str, clock: Clock) -> Through | None:

@@ -126,7 +126,7 @@ class Attempts:
         found = unreachable(at, error, self._timeout_s)
         if self._request.is_question or not self._was_sent:
             return found
-        hint = "look what is there; a change with an `idempotency_key` can be sent again"
+        hint = "check the current state; a change with an `idempotency_key` can be sent again"
         return InDoubt(f"{found.message}: the change may have been made", where=found.where, hint=hint)
 
 

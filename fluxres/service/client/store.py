@@ -177,7 +177,7 @@ class RemoteStore:
             raise UsageError("is no part of another graph", where=f"graph '{name}'", hint=hint)
         if standing.graph is None:
             standing.require(name)
-            raise HoldLapsed("the graph of its job was dropped", where=f"graph '{name}'", hint="begin anew")
+            raise HoldLapsed("the graph of its job was dropped", where=f"graph '{name}'", hint="start again")
         return standing.graph
 
     def child(self, name: str, command: str) -> ChildCalls:

@@ -344,9 +344,7 @@ def names_of(wanted: Any) -> Any:
     if isinstance(wanted, Mapping):
         return {key.path if isinstance(key, RemotePool) else key: value for key, value in wanted.items()}
     if hasattr(wanted, "resources"):
-        raise UsageError(
-            "a server is asked with the text of a request or with a jobspec", hint="give what Request.parse was given"
-        )
+        raise UsageError("a request to a server must be text or a jobspec", hint="give what Request.parse was given")
     if isinstance(wanted, Sequence) and not isinstance(wanted, bytes | bytearray):
         return _of_items(wanted)
     raise UsageError(f"a server knows pools by name, and requests as text or jobspecs, not {wanted!r:.80}")

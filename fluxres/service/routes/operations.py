@@ -26,7 +26,7 @@ async def health() -> Response[answers.Health]:
 async def ready(request: Asked) -> Response[answers.Ready]:
     """Whether requests are welcome: the store can be read, this server leads it, and does not stop.
 
-    A server that stands by is not ready, and says which one leads.
+    A standby server is not ready, and says which one leads.
     """
     if request.app.state.gate.is_draining:
         raise Unavailable("the service is stopping", retry_after_s=10)

@@ -61,7 +61,9 @@ class PoolFailures:
             raise UsageError(f"the machine has no {self.each!r:.80}", where="failures", hint=there)
         if (structure.size[structure.of_type(self.each)] > 1).any():
             raise UsageError(
-                f"units of one {self.each} do not fail one by one", where="failures", hint="give a machine with names: node=100"
+                f"units of one {self.each} have no names, and cannot fail one by one",
+                where="failures",
+                hint="give a machine with names: node=100",
             )
 
     def events(self, structure: Structure) -> Iterator[ExternalEvent]:

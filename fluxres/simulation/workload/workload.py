@@ -39,7 +39,7 @@ class Submission(NamedTuple):
         previous: the job after whose end it was submitted.
         think: the time from that end to the submission, in ticks.
         level: of the instance that runs it, 0 for the outermost; None for an innermost one.
-        jobs: those of an instance that is made for this job, on what it holds; their times count from the begin of that
+        jobs: those of an instance that is made for this job, on what it holds; their times count from the start of that
             instance, which ends with the last of them, or at the limit.
         adaptive: its sizes, if it is moldable or malleable; `run`, `limit` and `ask` are those of the preferred one.
         waited: how long it waited in the system that a trace was recorded on, in ticks, or None.

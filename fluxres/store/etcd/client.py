@@ -285,7 +285,7 @@ def _post(path: str, request: Any, timeout_s: float | None = None) -> _Post:
 
 def in_doubt(why: str, url: str) -> InDoubt:
     """The error of a commit that may have been made."""
-    return InDoubt(f"{why}; the change may be made or not", where=url, hint="look what is there")
+    return InDoubt(f"{why}; the change may or may not have been made", where=url, hint="check the current state")
 
 
 def _sent(connection: HTTPConnection, path: str, body: bytes, token: str) -> HTTPResponse:

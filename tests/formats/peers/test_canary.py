@@ -181,7 +181,7 @@ def test_parameters_are_resources_if_the_pool_declares_their_type() -> None:
     graph = machine({"n": {"cpus": {"0": 1, "1": 1}, "gpus": {"0": 1}, "fpgas": {}}})
     assert types_of(graph) == {"fpgas": 0, "cpus": 2, "gpus": 1}
     assert given(graph, request_of(graph, {"gpus": 1, "np": 7, "tpus": 3}), "a") == ["n/0=1", "n/0=1"]
-    with pytest.raises(InputError, match="2 fpgas are asked for and no node has any"):
+    with pytest.raises(InputError, match="2 fpgas are requested, but no node has any"):
         request_of(graph, {"fpgas": 2})
     with pytest.raises(InputError, match="whole number"):
         request_of(graph, {"gpus": "two"})

@@ -63,7 +63,7 @@ def parse_counts(text: str) -> dict[str, int]:
         text: words ``TYPE=N`` as behind ``-r``, or ``resource_pool:TYPE:N`` as behind ``-c``, apart by blanks or commas;
             the options themselves may stand before them.  ``--oversubscribe TYPE=N`` multiplies the slots of each instance.
 
-    Errors: InputError with the word, for one that is neither, and for a type that stands twice; LimitExceeded.
+    Errors: InputError with the word, for one that is neither, and for a type that is listed twice; LimitExceeded.
 
     >>> parse_counts("-c resource_pool:gpus:4 -r cpu=32"), parse_counts("nodes=2,slots_per_gpu=3")
     ({'gpus': 4, 'cpus': 32}, {'nodes': 2, 'slots_per_gpus': 3})
@@ -158,7 +158,7 @@ def requests(counts: Mapping[str, int], slots_per_node: Mapping[str, int], *, no
     for type_name, count in counts.items():
         if count and not slots_per_node.get(type_name):
             hint = f"the pool has {', '.join(name for name, slots in slots_per_node.items() if slots) or 'nothing'}"[:200]
-            raise InputError(f"{count} {type_name} are asked for and no node has any", where=type_name, hint=hint)
+            raise InputError(f"{count} {type_name} are requested, but no node has any", where=type_name, hint=hint)
     needed = max((-(-count // slots_per_node[type_name]) for type_name, count in counts.items() if count), default=1)
     number = needed if nodes is None else nodes
     if number < 1:

@@ -42,7 +42,7 @@ def parse(text: str, pools: Sequence[Pool]) -> list[Coupling]:
         text: ``NAME[GROUP]:NAME[GROUP][=WEIGHT]``, several with commas; the weight is 256 unless given.
 
     Errors: InputError with the column, for what is not written so, a pool or group that does not exist, a pool of one group, and
-    a pair that stands twice.
+    a pair that is listed twice.
 
     >>> from fluxres.formats.peers.hyperqueue import definitions as hyperqueue
     >>> parse("gpus[1]:cpus[0]=8", [hyperqueue.parse("cpus=2x4"), hyperqueue.parse("gpus=2x1")])
@@ -79,7 +79,7 @@ def checked(couplings: Iterable[Coupling], pools: Sequence[Pool]) -> list[Coupli
         pair = (each.resource1, each.group1, each.resource2, each.group2)
         if pair in pairs:
             names = f"{pools[each.resource1].name}[{each.group1}]:{pools[each.resource2].name}[{each.group2}]"
-            raise InputError(f"{names} stands twice", where="coupling", hint="remove one")
+            raise InputError(f"{names} is listed twice", where="coupling", hint="remove one")
         pairs.add(pair)
     return found
 

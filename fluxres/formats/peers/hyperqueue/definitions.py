@@ -187,14 +187,14 @@ def _require_unique(kind: Labels | Groups, where: str) -> None:
     ranges = sorted((group.start, group.end) for group in groups if isinstance(group, Range) and len(group))
     for (_, end), (start, _) in itertools.pairwise(ranges):
         if start <= end:
-            raise InputError(f"the label {start} stands in two groups", where=where, hint="Group items have to be unique")
+            raise InputError(f"the label {start} is in two groups", where=where, hint="Group items have to be unique")
     seen: set[str] = set()
     for group in groups:
         for label in group.labels if isinstance(group, Listed) else ():
             number = int(label) if len(label) < 20 and _DECIMAL.fullmatch(label) else -1
             at = bisect_right(ranges, (number, U64_MAX)) - 1
             if label in seen or (at >= 0 and number <= ranges[at][1]):
-                raise InputError(f"the label {excerpt(label)} stands twice", where=where, hint="List items have to be unique")
+                raise InputError(f"the label {excerpt(label)} is listed twice", where=where, hint="List items have to be unique")
             seen.add(label)
 
 
@@ -284,7 +284,7 @@ def _groups(cursor: Cursor) -> Kind:
         labels = _listed(cursor, "Each group").labels
         again = next((label for label in labels if label in seen), None)
         if again is not None:
-            message = f"Group items have to be unique: {excerpt(again)} stands in two groups"
+            message = f"Group items have to be unique: {excerpt(again)} is in two groups"
             raise InputError(message, where=cursor.where())
         seen.update(labels)
         groups.append(labels)
@@ -301,7 +301,7 @@ def _listed(cursor: Cursor, what: str) -> Listed:
         start = cursor.offset
         label = cursor.match(_LABEL, "a label", "labels are words, or any text in double quotes").strip('"')
         if label in labels:
-            hint = f"{excerpt(label)} stands twice"
+            hint = f"{excerpt(label)} is listed twice"
             raise InputError("List items have to be unique", where=cursor.where(start), hint=hint)
         if len(label) > limits.NAME_LENGTH_MAX:
             message = f"expected a label of at most {limits.NAME_LENGTH_MAX} characters, got {len(label)}"

@@ -127,7 +127,7 @@ def format_value(ask: Ask, *, short: bool = False) -> str:
 def variant(asks: Iterable[Ask], *, nodes: int = 0, min_time_s: float = 0.0, weight: float = 1.0) -> Variant:
     """The variant of these requests; a task that asks for no cpus gets one.
 
-    Errors: InputError for a name that stands twice; UsageError for resources with whole workers, and for no weight or time.
+    Errors: InputError for a name that is listed twice; UsageError for resources with whole workers, and for no weight or time.
 
     >>> [ask.name for ask in variant([parse("gpus=1")]).asks]
     ['gpus', 'cpus']

@@ -232,7 +232,7 @@ def _items(value: object, key: str) -> tuple[str, ...]:
     items = tuple(item.strip() for item in listed if item.strip())
     if len(set(items)) < len(items):
         again = Counter(items).most_common(1)[0][0]
-        raise InputError(f"the item {shown(again)} stands twice", where=f"{key}.list", hint="remove one")
+        raise InputError(f"the item {shown(again)} is listed twice", where=f"{key}.list", hint="remove one")
     if any(len(item) > limits.NAME_LENGTH_MAX for item in items):
         raise LimitExceeded(f"expected items of at most {limits.NAME_LENGTH_MAX} characters", where=f"{key}.list")
     return items
