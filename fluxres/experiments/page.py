@@ -91,8 +91,8 @@ _PUBLISHED: Final = (
 _JOBS: Final = "<p>First run of each setting: the jobs of the workload, how many of them ran, and why others did not.</p>"
 _PAIRS: Final = (
     "<p>Ratio of the setting of the row to that of the column, between runs with the same seed: the arithmetic mean; bold if"
-    " neither its 95 % confidence interval nor that of the inverse contains 1 (the mean of ratios is not the inverse of the mean of their"
-    " inverses). The intervals are not corrected for the number of pairs: of 20 that do not differ, about one is bold."
+    " neither its 95 % confidence interval nor that of the inverse contains 1 (the mean of ratios is not the inverse of the mean"
+    " of their inverses). The intervals are not corrected for the number of pairs: of 20 that do not differ, about one is bold."
     " pairs.csv has all metrics.</p>"
 )
 _REAL: Final = (
