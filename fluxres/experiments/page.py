@@ -90,9 +90,9 @@ _PUBLISHED: Final = (
 )
 _JOBS: Final = "<p>First run of each setting: the jobs of the workload, how many of them ran, and why others did not.</p>"
 _PAIRS: Final = (
-    "<p>Ratio of the setting of the row to that of the column, between runs with the same seed, then averaged; bold if neither"
-    " its 95 % confidence interval nor that of the inverse contains 1 (the mean of ratios is not the inverse of the mean of their"
-    " inverses). The intervals are not corrected for the number of pairs: of 20 that do not differ, about one is bold."
+    "<p>Ratio of the setting of the row to that of the column, between runs with the same seed: the arithmetic mean; bold if"
+    " neither its 95 % confidence interval nor that of the inverse contains 1 (the mean of ratios is not the inverse of the mean"
+    " of their inverses). The intervals are not corrected for the number of pairs: of 20 that do not differ, about one is bold."
     " pairs.csv has all metrics.</p>"
 )
 _REAL: Final = (
@@ -230,7 +230,7 @@ def _comparison(found: Comparison) -> str:
     if (trim := study.page.trim) and (trim.warm_up or trim.drain):
         legend.append(f"Without the first {trim.warm_up:.0%} and the last {trim.drain:.0%} of the jobs, by submission.")
     if base:
-        legend.append(f"Ratios are to {label(base, study.page.labels)}, between runs with the same seed, then averaged.")
+        legend.append(f"Ratios are to {label(base, study.page.labels)}, between runs with the same seed: arithmetic means.")
     compared = _table("Comparison", headings, rows, words)
     return compared and compared + f"<p class=small>{escape(' '.join(legend))}</p>" * bool(legend)
 
