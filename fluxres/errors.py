@@ -86,7 +86,7 @@ class FluxresError(Exception):
 
 
 class UsageError(FluxresError):
-    """An argument that can never be right: a negative amount, an unknown state, a window that ends before it begins."""
+    """An argument that is wrong in every state: a negative amount, an unknown state, a window that ends before it begins."""
 
     code = "usage"
 
@@ -178,11 +178,11 @@ def _within(outer: str, inner: str) -> str:
 
 
 class InputWarning(UserWarning):
-    """What a document says and its reader left out, or read otherwise than it is written; the machine was read all the same."""
+    """What a document says and its reader left out, or read differently than it is written; the machine was read nevertheless."""
 
 
 class UnknownPool(FluxresError):
-    """No pool answers to this path, URI, uuid or vertex number."""
+    """No pool has this path, URI, uuid or vertex number."""
 
     code = "unknown-pool"
 
@@ -310,7 +310,7 @@ class InfeasibleRequest(FluxresError):
 
 
 class UnknownType(InfeasibleRequest, UsageError):
-    """A request for pools of a type that the machine does not have: hardly what was meant.
+    """A request for pools of a type that the machine does not have, usually a mistake.
 
     It is an InfeasibleRequest, so code that handles requests that can never be satisfied handles it as well. A command ends with
     the status of a UsageError.
@@ -361,13 +361,13 @@ class RevisionConflict(StoreConflict):
 
 
 class InDoubt(StoreError):
-    """The answer to a change was lost: the change may have been made, or not."""
+    """The answer to a change was lost: it may or may not have been made."""
 
     code = "in-doubt"
 
 
 class Unavailable(StoreError):
-    """This cannot be answered now, and nothing was changed: the service stops, has too much to do, or a question took too long.
+    """This cannot be answered now, and nothing was changed: the service is stopping, is overloaded, or a query took too long.
 
     Args:
         retry_after_s: seconds after which it may.
@@ -410,7 +410,7 @@ class RateExceeded(Unavailable):
 
 
 class ServiceFault(StoreError):
-    """A mistake of the service itself; its log has the details."""
+    """An internal error of the service; its log has the details."""
 
     code = "fault"
 

@@ -198,7 +198,7 @@ def _by_text(text: str, run: Run) -> Workload:
     """A model as on the command line; a file in it is relative to the page."""
     text = placed_model(text, run.folder)
     if not reading.is_model(split(text)[0]):
-        raise UsageError(f"no model {text!r:.80}", where="workload.model", hint=f"there is {', '.join(reading.models())}")
+        raise UsageError(f"no model {text!r:.80}", where="workload.model", hint=f"choose from {', '.join(reading.models())}")
     return reading.read(text, seed=run.seed)
 
 

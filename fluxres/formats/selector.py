@@ -134,7 +134,7 @@ class Selectors:
         found = [v for parent in parents for v in wanted.among(self._table(parent, roots), text)]
         if wanted.missing:
             known = [self.name(v) for parent in parents[:4] for v in self._family(parent, roots)[:200]]
-            hint = f"there is {hostlist.fold(known[:50])}" if known else "there are no pools below"
+            hint = f"choose from {hostlist.fold(known[:50])}" if known else "there are no pools below"
             raise InputError(f"no pool {next(iter(wanted.missing))!r} for {text!r}", hint=hint)
         return np.array(found, np.int64)
 

@@ -57,7 +57,7 @@ class Draws:
         """What is wrong with drawing units under a name: no graph distributes it, or it is counted in several units."""
         if name not in self.supplied:
             there = ", ".join(sorted(self.supplied))
-            hint = f"there is {there}" if there else "no graph distributes anything"
+            hint = f"choose from {there}" if there else "no graph distributes anything"
             return Fault(f"draws units of '{name}', which no graph distributes", hint)
         units = self._units_of(name)
         if len(units) < 2:

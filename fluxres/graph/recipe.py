@@ -592,7 +592,7 @@ class Check:
                 continue
             if key not in above:
                 known = [*_OWN, "id", "rank", *recipe.properties, *above]
-                hint = did_you_mean([repr(one) for one in near(key, known)]) or f"there is {', '.join(known)}"
+                hint = did_you_mean([repr(one) for one in near(key, known)]) or f"choose from {', '.join(known)}"
                 message = f"name {measure.kind.name!r} uses {key!r}, which neither the pool nor one above it has"
                 self._fail(recipe, message, hint, key="name")
             if not above[key]:

@@ -311,8 +311,8 @@ class Structure:
         """
         found = self.subsystems.get(name) if isinstance(name, str) else None
         if found is None:
-            known = ", ".join(self.subsystems) or "none"
-            raise UnknownGraph(f"no auxiliary graph '{name}'", hint=f"there is {known}")
+            hint = f"choose from {', '.join(self.subsystems)}" if self.subsystems else "there is none"
+            raise UnknownGraph(f"no auxiliary graph '{name}'", hint=hint)
         return found
 
     # -- flow along edges --------------------------------------------------------------------------------------------
@@ -363,7 +363,7 @@ class Structure:
         found = self.partitions.get(name) if isinstance(name, str) else None
         if found is None:
             known = list(self.partitions)
-            some = f"there is {', '.join(known[: limits.WHY_NAMES_MAX])}{' …' * (len(known) > limits.WHY_NAMES_MAX)}"
+            some = f"choose from {', '.join(known[: limits.WHY_NAMES_MAX])}{' …' * (len(known) > limits.WHY_NAMES_MAX)}"
             hint = suggest(str(name), known, most=3) or (some if known else "this machine has no partitions")
             raise UsageError(f"no partition '{name!s:.80}'", hint=hint)
         return found
@@ -383,7 +383,7 @@ class Structure:
             return self._containment
         subsystem = self.subsystems.get(name) if isinstance(name, str) else None
         if subsystem is None:
-            raise UnknownGraph(f"no hierarchy '{name}'", hint=f"there is {', '.join(self.hierarchies())}")
+            raise UnknownGraph(f"no hierarchy '{name}'", hint=f"choose from {', '.join(self.hierarchies())}")
         if not subsystem.hierarchy:
             raise UsageError(
                 f"'{name}' is a graph but not a hierarchy, so its pools are not above or below each other",
@@ -852,7 +852,7 @@ class Lookup:
         subsystem = self._s.subsystems.get(graph)
         if subsystem is None and graph != OUTSIDE:
             known = [self._s.hierarchy, *self._s.subsystems]
-            raise UnknownPool(f"no graph '{graph}'", where=f"{graph}:/{path}", hint=f"there is {', '.join(known)}")
+            raise UnknownPool(f"no graph '{graph}'", where=f"{graph}:/{path}", hint=f"choose from {', '.join(known)}")
         names = [part for part in path.split("/") if part]
         if subsystem is None or not subsystem.hierarchy:
             return self._by_outside_path(graph, names, f"{graph}:/{path}")
@@ -1001,7 +1001,7 @@ class Lookup:
         some = list(islice(names, limits.WHY_NAMES_MAX + 1))
         if not some:
             return "there are none"
-        return f"there is {', '.join(some[: limits.WHY_NAMES_MAX])}{' …' * (len(some) > limits.WHY_NAMES_MAX)}"
+        return f"choose from {', '.join(some[: limits.WHY_NAMES_MAX])}{' …' * (len(some) > limits.WHY_NAMES_MAX)}"
 
     def _by_uuid(self, where: str) -> int:
         v = self._explicit_uuids.get(where)

@@ -110,7 +110,7 @@ class SavedInstance(msgspec.Struct, frozen=True, omit_defaults=True):
 def require_policy(name: str) -> str:
     """A queue policy that a kept instance may have. Errors: UsageError."""
     if name.partition(":")[0] not in POLICIES:
-        raise UsageError(f"no queue policy '{name:.80}' for an instance in a store", hint=f"there are {', '.join(POLICIES)}")
+        raise UsageError(f"no queue policy '{name:.80}' for an instance in a store", hint=f"choose from {', '.join(POLICIES)}")
     return name
 
 

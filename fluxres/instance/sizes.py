@@ -269,4 +269,4 @@ def parse(text: str) -> SizePolicy:
         )
     if text in _PLAIN:
         return _PLAIN[text]()
-    raise UsageError(f"no size policy {text!r:.80}", hint=f"there is {', '.join(NAMES)}")
+    raise UsageError(f"no size policy {text!r:.80}", hint=f"choose from {', '.join(NAMES)}")

@@ -127,7 +127,7 @@ def policy(given: str | Policy) -> Policy:
         return given
     found = POLICIES.get(given) if isinstance(given, str) else None
     if found is None:
-        raise UsageError(f"no match policy {given!r}", hint=f"there is {', '.join(POLICIES)}, and in Python any Policy")
+        raise UsageError(f"no match policy {given!r}", hint=f"choose from {', '.join(POLICIES)}, and in Python any Policy")
     return found
 
 

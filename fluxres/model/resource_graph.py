@@ -247,7 +247,7 @@ class ResourceGraph(ShownDeep, Tabular):
         return self._attached(_NO_HISTORY).log(after, job, limit)
 
     def undo(self) -> list[dict[str, Any]]:
-        """Put back the state before the last change of any process, as a new change; returns the events that were undone.
+        """Restore the state before the last change of any process, as a new change; returns the events that were undone.
 
         The store keeps one step: another undo is refused, and `redo` brings back what this one undid.
 

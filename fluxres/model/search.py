@@ -373,7 +373,7 @@ def _instead(text: str, known: Iterable[str]) -> str:
     if hint := suggest(text, some, most=3, cutoff=0.7):
         return f" ({hint})"
     shown = ", ".join(some[: limits.WHY_NAMES_MAX])
-    return f" (there is {shown}{' …' * (len(some) > limits.WHY_NAMES_MAX)})" if some else " (there is none)"
+    return f" (choose from {shown}{' …' * (len(some) > limits.WHY_NAMES_MAX)})" if some else " (there is none)"
 
 
 def _kinds(graph: ResourceGraph) -> Iterator[Kind]:

@@ -186,7 +186,7 @@ class Instances:
     def _current(self, graph: ResourceGraph, name: str) -> _Running:
         """An instance that agrees with the store, read from it if need be. Errors: UnknownJob."""
         if name not in self.names():
-            hint = f"there is {', '.join(self._running) or 'none'}"
+            hint = f"choose from {', '.join(self._running)}" if self._running else "there is none"
             raise UnknownJob(f"no instance '{name:.80}'", where=f"graph '{self._graph}'", hint=hint)
         one = self._running[name]
         if one.kept is None or one.records is not graph.records:

@@ -537,7 +537,7 @@ def open(  # noqa: A001 - it is what one does with a store
     clock: Clock = clocks.system,
     notify: Notify | None = None,
 ) -> ResourceGraph:
-    """A graph that stays attached to its store: a change is in the store's journal when it returns (rule D1).
+    """A graph that stays attached to its store: a change is in the store's journal when the call returns (rule D1).
 
     >>> import fluxres, tempfile
     >>> site = f"sqlite:///{tempfile.mkdtemp()}/site.db"

@@ -146,7 +146,7 @@ class Child:
     # -- more, less, longer --------------------------------------------------------------------------------------------
 
     def grow(self, wanted: Targets | Wanted, *, policy: str = "first") -> list[str]:
-        """Get more of the parent: pools by name, or what a request asks for there, until the job ends (RFC 16).
+        """Get more from the parent: pools by name, or what a request asks for there, until the job ends (RFC 16).
 
         Returns: paths of what it got.
         Errors: InsufficientResources, InfeasibleRequest and others of the parent; StillHeld for what a job here holds as a whole
@@ -221,7 +221,7 @@ class Child:
         self._fence.loss = HoldLapsed("it has ended", where=f"graph '{self.name}'", hint="start again")
 
     def detach(self) -> None:
-        """Give the lease back, and leave the graph with its jobs, which then lasts as long as the job in the parent.
+        """Release the lease, and leave the graph with its jobs, which then lasts as long as the job in the parent.
 
         `open_child` takes it over.
 

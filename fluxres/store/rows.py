@@ -289,4 +289,4 @@ def unknown(name: str | None, names: list[str], url: str, *, missing: Path | Non
     known = ", ".join(names)
     if name is None:
         return UnknownGraph("no graph is selected", where=url, hint=f"name one of {known}")
-    return UnknownGraph(f"no graph '{name}'", where=url, hint=f"there is {known}", graph=name)
+    return UnknownGraph(f"no graph '{name}'", where=url, hint=f"choose from {known}", graph=name)

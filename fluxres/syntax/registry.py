@@ -148,7 +148,7 @@ class Registry(Generic[T]):
                     said = f"cannot be imported: {type(error).__name__}: {error}"
                     raise UsageError(said, where=self.where(name), hint=hint) from error
         names = self.names()
-        raise UsageError(f"no {self.what} {name!r:.80}", hint=suggest(name, names) or f"there is {', '.join(names)}")
+        raise UsageError(f"no {self.what} {name!r:.80}", hint=suggest(name, names) or f"choose from {', '.join(names)}")
 
     def _in_file(self, file: str, name: str) -> Any:
         where, path = f"{self.what} {file:.80}", Path(file).resolve()

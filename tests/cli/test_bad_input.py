@@ -46,13 +46,13 @@ TEXTS: dict[str, tuple[str, str, str, str]] = {
         f"name: m\n{TWO}graphs:\n  power:\n    edges:\n    - {{from: /m/node0, to: /m/nodde}}\n",
         "7:28: graphs.power.edges[0].to",
         "'nodde'",
-        "there is node[0-1]",
+        "choose from node[0-1]",
     ),
     "dangling edge from elsewhere": (
         f"name: m\n{TWO}graphs:\n  power:\n    edges:\n    - {{from: power:/pdu, to: /m/node0}}\n",
         "7:14: graphs.power.edges[0].from",
         "no graph 'power'",
-        "there is m",
+        "choose from m",
     ),
     "cycle of edges": (
         f"name: m\n{TWO}{EDGES}    - {{from: /m, to: /m/node0}}\n    - {{from: /m/node0, to: /m}}\n",

@@ -880,7 +880,7 @@ def test_members_of_a_partition(nodes: str, expected: list[str]) -> None:
     ("entry", "message", "hint"),
     [
         ("nodes: nod0", "10:14: partitions.p.nodes: there is no node 'nod0'", "did you mean 'node0'?"),
-        ("nodes: /m/rack7", "partitions.p.nodes: no pool 'rack7'", "there is rack[0-1]"),
+        ("nodes: /m/rack7", "partitions.p.nodes: no pool 'rack7'", "choose from rack[0-1]"),
         ("nodse: all", "10:7: partitions.p.nodse: unknown key", "did you mean 'nodes'?"),
         ("state: up", "partitions.p: neither 'nodes' nor 'requires'", "name its nodes"),
         ("nodes: all, state: donw", "partitions.p.state", "did you mean 'down'?"),

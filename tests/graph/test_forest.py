@@ -70,7 +70,7 @@ def test_hierarchy_is_named_and_laid_out_once() -> None:
         match=r"'network' is a graph but not a hierarchy.*\(hierarchies are demo, power; `fluxres show` lists the edges",
     ):
         s.forest("network")
-    with pytest.raises(UnknownGraph, match=r"no hierarchy 'cooling' \(there is demo, power\)"):
+    with pytest.raises(UnknownGraph, match=r"no hierarchy 'cooling' \(choose from demo, power\)"):
         s.forest("cooling")
 
 

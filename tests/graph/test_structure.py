@@ -176,10 +176,10 @@ def test_explicit_name_overrides_the_template() -> None:
         ("power:/pdu9", "power:/pdu9: no pool 'pdu9'"),
         ("power:/pdu0/node-1-0", "no pool 'node-1-0' at this place in hierarchy 'power'"),
         ("power:/", "hierarchy 'power' has 2 roots"),
-        ("network:/switch7", r"network:/switch7: no pool 'switch7' of graph 'network' \(there is switch0, switch1, spine0\)"),
+        ("network:/switch7", r"network:/switch7: no pool 'switch7' of graph 'network' \(choose from switch0, switch1, spine0\)"),
         ("network:/switch0/port0", r"no pool 'port0' in 'switch0' \(it has no children\)"),
         ("network:/", r"name a pool of it, such as network:/NAME"),
-        ("cooling:/fan0", r"no graph 'cooling' \(there is demo, power, network\)"),
+        ("cooling:/fan0", r"no graph 'cooling' \(choose from demo, power, network\)"),
         ("pools:/fan0", "no pool 'fan0' of graph 'pools'"),
         ("rack0", r"no pool 'rack0' \(a path starts with '/', a URI reads 'name:/path'\)"),
         ("00000000-0000-8000-8000-000000000005", "no pool '00000000"),
@@ -301,7 +301,7 @@ def test_unknown_state_is_refused_and_changes_nothing() -> None:
 
 
 def test_unknown_auxiliary_graph_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UnknownGraph, match=r"no auxiliary graph 'cooling' \(there is power, network\)"):
+    with pytest.raises(UnknownGraph, match=r"no auxiliary graph 'cooling' \(choose from power, network\)"):
         demo().subsystem("cooling")
 
 

@@ -74,7 +74,7 @@ def test_draw_that_no_graph_distributes_is_refused(name: str) -> None:
     with pytest.raises(InputError, match=f"draws units of '{name}', which no graph distributes") as refusal:
         made(f"{name}: 400")
     assert f"resources[0].draw.{name}" in refusal.value.where
-    assert refusal.value.hint == "there is feed, power"
+    assert refusal.value.hint == "choose from feed, power"
 
 
 def test_machine_to_merge_may_draw_from_missing_suppliers() -> None:

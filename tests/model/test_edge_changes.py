@@ -139,7 +139,7 @@ REFUSED: dict[str, tuple[Callable[[ResourceGraph], None], type[FluxresError], st
     "second parent": (lambda g: g.add_edge("power:/pdu1", EDGE[1], "power"), UsageError, "two parents in hierarchy 'power'"),
     "cycle": (lambda g: g.add_edge(EDGE[1], FEED[0], "power"), UsageError, "its own descendant"),
     "itself": (lambda g: g.add_edge("/demo", "/demo", "network"), UsageError, "to itself"),
-    "no graph": (lambda g: g.add_edge("/demo", "/demo/rack0", "cooling"), UnknownGraph, "there is power, network"),
+    "no graph": (lambda g: g.add_edge("/demo", "/demo/rack0", "cooling"), UnknownGraph, "choose from power, network"),
     "no pool": (lambda g: g.add_edge("/demo", "/demo/rack9", "power"), UnknownPool, "rack9"),
     "no hierarchy": (
         lambda g: g.add_edge("/demo", "/demo/rack0", "network", hierarchy=True),

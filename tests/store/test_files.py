@@ -333,7 +333,7 @@ def test_url_names_the_graph_of_a_store() -> None:
     assert len(fluxres.load("sqlite:site.db?graph=b")) == len(machine(1, 1))
     assert fluxres.load("site.db").name == "a"
     assert fluxres.load("site.db", name="mine").name == "mine"
-    with pytest.raises(UnknownGraph, match="there is a, b"):
+    with pytest.raises(UnknownGraph, match="choose from a, b"):
         fluxres.load("sqlite:site.db?graph=c")
 
 

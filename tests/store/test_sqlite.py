@@ -237,7 +237,7 @@ def test_unknown_graph_is_reported_with_the_known_ones(store: Store, call: str) 
         getattr(store, call)("x")
     assert not store.path.exists()
     store.put("a", machine(1, 1))
-    with pytest.raises(UnknownGraph, match=r"no graph 'x' \(there is a\)"):
+    with pytest.raises(UnknownGraph, match=r"no graph 'x' \(choose from a\)"):
         getattr(store, call)("x")
     with pytest.raises(UnknownGraph), store.writing("x"):
         pass

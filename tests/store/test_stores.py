@@ -39,7 +39,7 @@ def test_graphs_are_kept_chosen_and_dropped(store: Store) -> None:
     assert [entry.event["event"] for entry in store.log("first")] == ["load", "load"]
     store.drop("second")
     assert store.names() == ["first"]
-    with pytest.raises(UnknownGraph, match="there is first"):
+    with pytest.raises(UnknownGraph, match="choose from first"):
         store.load("second")
 
 

@@ -194,7 +194,7 @@ def test_labels_are_unique_across_groups_in_any_form() -> None:
         Groups((Range(0, 3), Range(3, 4))),
         Groups((Listed(("a",)), Listed(("b", "a")))),
     ):
-        with pytest.raises(InputError, match=r"stands (twice|in two groups)"):
+        with pytest.raises(InputError, match=r"is (listed twice|in two groups)"):
             check([Pool("x", kind)])
     check([Pool("x", Groups((Range(0, 3), Listed(("02", "4", "-1")))))])
 

@@ -60,7 +60,7 @@ class TestEveryKind:
         known = kind.names()[-1]
         with pytest.raises(UsageError, match=rf"^no {kind.what} '{known}x' \(did you mean {known}\?\)$"):
             kind.make(f"{known}x")
-        with pytest.raises(UsageError, match=rf"^no {kind.what} '0' \(there is {kind.names()[0]}, "):
+        with pytest.raises(UsageError, match=rf"^no {kind.what} '0' \(choose from {kind.names()[0]}, "):
             kind.make("0")
         with pytest.raises(UsageError, match=rf"{kind.what} .*own.py: no class 'Mne' \(did you mean Mine\?\)"):
             kind.make(f"{own}:Mne")

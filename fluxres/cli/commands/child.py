@@ -38,7 +38,7 @@ def child_command() -> None:
 @click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=completing.pool)
 @click.pass_obj
 def grow(settings: Settings, name: str, asked: Asked) -> None:
-    """Get more of the parent: pools by name, or what a REQUEST asks for there, until the job ends."""
+    """Get more from the parent: pools by name, or what a REQUEST asks for there, until the job ends."""
     if (remote := server(settings)) is not None:
         above = remote.parent(name)
         from fluxres.syntax.jobspec import to_document

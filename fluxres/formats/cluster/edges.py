@@ -210,7 +210,7 @@ class Edges:
                 where = self._document.where(path if isinstance(texts, str) else (*path, i))
                 graph = text.partition(":/")[0]
                 if ":/" in text and graph not in (*self._graphs, OUTSIDE):
-                    hint = f"there is {', '.join(self._graphs)}"
+                    hint = f"choose from {', '.join(self._graphs)}"
                     raise type(error)(f"no graph '{graph}'", where=where, hint=hint) from None
                 raise type(error)(error.message, where=where, hint=self._spelled_out(text, path) or error.hint) from None
         return np.concatenate(found)

@@ -114,7 +114,7 @@ class AsyncRemoteChild:
         return self.loss is not None
 
     async def grow(self, wanted: Any, *, policy: str = "first") -> list[str]:
-        """Get more of the parent: pools by name, or what a request asks for there, until the job ends; returns the paths."""
+        """Get more from the parent: pools by name, or what a request asks for there, until the job ends; returns the paths."""
         return await self._ask(self._calls.grow(wanted, policy=policy))
 
     async def shrink(self, wanted: Any) -> list[str]:
@@ -143,7 +143,7 @@ class AsyncRemoteChild:
         await self._leave(self._calls.end(), "it has ended", "begin anew")
 
     async def detach(self) -> None:
-        """Give the lease back, and leave the graph with its jobs, which then lasts as long as the job in the parent."""
+        """Release the lease, and leave the graph with its jobs, which then lasts as long as the job in the parent."""
         await self._leave(self._calls.detach(), "it was detached", "open it again")
 
     async def _leave(self, call: Call[None], said: str, hint: str) -> None:

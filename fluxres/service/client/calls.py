@@ -49,7 +49,9 @@ def chosen(wanted: str | None, where: str) -> Call[str]:
     known = [one["graph"] for one in listed]
     if name is None or name not in known:
         said = f"no graph '{name}'" if name is not None else "no graph is in use"
-        raise UnknownGraph(said, where=where, hint=f"there is {', '.join(known) or 'none'}", graph=name or "")
+        raise UnknownGraph(
+            said, where=where, hint=(f"choose from {', '.join(known)}" if known else "there is none"), graph=name or ""
+        )
     return name
 
 

@@ -138,7 +138,7 @@ class RemoteChild:
             raise HoldLapsed(self.loss.message, where=self.loss.where, hint=self.loss.hint)
 
     def grow(self, wanted: Any, *, policy: str = "first") -> list[str]:
-        """Get more of the parent: pools by name, or what a request asks for there, until the job ends; returns the paths."""
+        """Get more from the parent: pools by name, or what a request asks for there, until the job ends; returns the paths."""
         return self._ask(self._calls.grow(wanted, policy=policy))
 
     def shrink(self, wanted: Any) -> list[str]:
@@ -176,7 +176,7 @@ class RemoteChild:
             self._connection.close()
 
     def detach(self) -> None:
-        """Give the lease back, and leave the graph with its jobs, which then lasts as long as the job in the parent."""
+        """Release the lease, and leave the graph with its jobs, which then lasts as long as the job in the parent."""
         self._stop()
         self._ask(self._calls.detach())
         self.loss = HoldLapsed("it was detached", where=f"graph '{self.name}'", hint="open it again")

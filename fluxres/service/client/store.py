@@ -172,7 +172,9 @@ class RemoteStore:
         standing = self.standings(name).get(name)
         if standing is None:
             if name not in (known := self.names()):
-                raise UnknownGraph(f"no graph '{name}'", hint=f"there is {', '.join(known) or 'none'}", graph=name)
+                raise UnknownGraph(
+                    f"no graph '{name}'", hint=(f"choose from {', '.join(known)}" if known else "there is none"), graph=name
+                )
             hint = "`copy --job` makes a graph of what a job holds"
             raise UsageError("is no part of another graph", where=f"graph '{name}'", hint=hint)
         if standing.graph is None:

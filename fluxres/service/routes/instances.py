@@ -293,7 +293,7 @@ async def measure_in(request: Asked, graph: OfGraph, data: JSONBody[requests.Mea
 
     def operation(one: Instance) -> dict[str, Any]:
         if data.type_name is not None and data.type_name not in one.graph.structure.types:
-            raise UsageError(f"no type {data.type_name!r:.80}", hint=f"there is {', '.join(one.graph.structure.types)}")
+            raise UsageError(f"no type {data.type_name!r:.80}", hint=f"choose from {', '.join(one.graph.structure.types)}")
         one.measure_in(data.type_name)
         return documents.instance(one)
 

@@ -351,5 +351,5 @@ def parse(text: str) -> Resizing:
     'equipartition'
     """
     if text not in POLICIES:
-        raise UsageError(f"no resize policy {text!r:.80}", hint=f"there is {', '.join(POLICIES)}")
+        raise UsageError(f"no resize policy {text!r:.80}", hint=f"choose from {', '.join(POLICIES)}")
     return POLICIES[text]()

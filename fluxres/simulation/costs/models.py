@@ -226,7 +226,9 @@ def find(text: str, where: str = "cost") -> CostModel:
     names = [model.name for model in MODELS]
     model = next((model for model in MODELS if model.name == name), None)
     if model is None:
-        raise UsageError(f"no cost model {name!r:.80}", where=where, hint=suggest(name, names) or f"there is {', '.join(names)}")
+        raise UsageError(
+            f"no cost model {name!r:.80}", where=where, hint=suggest(name, names) or f"choose from {', '.join(names)}"
+        )
     if not end:
         return model
     ends = {"low": model.low, "high": model.high}

@@ -25,7 +25,7 @@ def read(name: str, format: str | None = None, processors: str = "requested") ->
         raise InputError("is empty", where=source.file, hint="a workload is an SWF trace, Batsim JSON, or a list of jobs")
     found = FORMATS.get(format or detect(source.data[:_HEAD]))
     if found is None:
-        raise UsageError(f"no workload format {format!r:.80}", hint=f"there is {', '.join(FORMATS)}")
+        raise UsageError(f"no workload format {format!r:.80}", hint=f"choose from {', '.join(FORMATS)}")
     return swf.read(source, processors) if found is swf.read else found(source)
 
 

@@ -36,7 +36,7 @@ def write(workload: Workload, file: IO[str], format: str, *, unit: str = "node")
     Errors: UsageError for an unknown format, and for jobs that a format cannot have at all.
     """
     if format not in WRITERS:
-        raise UsageError(f"no workload format {format!r:.80}", hint=f"there is {', '.join(WRITERS)}")
+        raise UsageError(f"no workload format {format!r:.80}", hint=f"choose from {', '.join(WRITERS)}")
     losses: Losses = Counter()
     for text in WRITERS[format](workload, losses, unit):
         file.write(text)

@@ -54,7 +54,7 @@ def test_variables_name_devices_whether_they_exist_or_not(tmp_path: Path, enviro
 
 def test_repeated_devices_are_ignored(tmp_path: Path) -> None:
     found = definitions("gpus/nvidia", tmp_path, {"CUDA_VISIBLE_DEVICES": "1,1"})
-    assert found == ("", ("CUDA_VISIBLE_DEVICES is ignored: '1' stands in it twice",), ())
+    assert found == ("", ("CUDA_VISIBLE_DEVICES is ignored: '1' is in it twice",), ())
 
 
 def test_quota_counts_where_the_kernel_has_no_numa(tmp_path: Path) -> None:

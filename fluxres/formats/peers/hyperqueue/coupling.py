@@ -92,7 +92,7 @@ def _group(cursor: Cursor, pools: Sequence[Pool], numbers: dict[str, int]) -> tu
     group = cursor.integer("the number of a group")
     cursor.require("]")
     if name not in numbers:
-        hint = f"there is {', '.join(numbers) or 'none'}"[:200]
+        hint = f"choose from {', '.join(numbers)}"[:200] if numbers else "there is none"
         raise InputError(f"Resource not found: {name}", where=cursor.where(start), hint=hint)
     _require_group(pools[numbers[name]], group, cursor.where(start))
     return numbers[name], group

@@ -218,7 +218,7 @@ def detected(environment: Mapping[str, str], *, seed: bool = False) -> tuple[dic
         seed: as versions up to 0.12: NVIDIA's devices only, under the name ``gpus``, sorted, repeats dropped.
 
     >>> detected({"CUDA_VISIBLE_DEVICES": "2,3", "ROCR_VISIBLE_DEVICES": "1,1"})
-    ({'gpus/nvidia': ('2', '3')}, ["ROCR_VISIBLE_DEVICES is ignored: '1' stands in it twice"])
+    ({'gpus/nvidia': ('2', '3')}, ["ROCR_VISIBLE_DEVICES is ignored: '1' is in it twice"])
     """
     found: dict[str, tuple[str, ...]] = {}
     ignored: list[str] = []
@@ -230,7 +230,7 @@ def detected(environment: Mapping[str, str], *, seed: bool = False) -> tuple[dic
             continue
         if len(set(labels)) < len(labels):
             again = Counter(labels).most_common(1)[0][0]
-            ignored.append(f"{key} is ignored: {again!r:.60} stands in it twice")
+            ignored.append(f"{key} is ignored: {again!r:.60} is in it twice")
         elif labels:
             found[name] = tuple(labels)
     return found, ignored

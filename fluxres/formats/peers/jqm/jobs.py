@@ -62,10 +62,8 @@ class Booking(Chooser):
         known = pollers(situation_or_graph.structure).by_queue
         name = self.queue if self.queue is not None or len(known) != 1 else next(iter(known))
         if name is None or name not in known:
-            there = ", ".join(known) or "none: the machine has no resource managers"
-            raise UsageError(
-                f"no queue {shown(name)}" if name is not None else "the request names no queue", hint=f"there is {there}"[:200]
-            )
+            hint = f"choose from {', '.join(known)}"[:200] if known else "the machine has no resource managers"
+            raise UsageError(f"no queue {shown(name)}" if name is not None else "the request names no queue", hint=hint)
         return known[name]
 
     def asked(self, request: Request, typology: Typology) -> Request:
