@@ -143,7 +143,7 @@ class Families:
         return True
 
     def resize_around(self, site: Site) -> None:
-        """Let the siblings of an instance, and those below it, change their sizes after an event, unless they do so periodically."""
+        """Let siblings of an instance, and those below it, change their sizes after an event, unless that is periodic."""
         if self.elastic.is_needed and self.elastic.period_s is None:
             if site.parent is not None:
                 self._resize(site.parent)
