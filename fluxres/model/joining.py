@@ -424,15 +424,17 @@ def _require_fit(structure: Structure, *parts: tuple[Records, Int32]) -> None:
 def _require_whole(before: Records, after: Records, old_to_new: Int32) -> None:
     """Refuse if a pool held exclusively, and with it everything below, would no longer be held exclusively.
 
-    A pool that was drawn completely, for pools or by a child instance, is an exception: what was drawn below it is recorded.
+    A supplier that was drawn completely, for pools or by a child instance, is an exception: what was drawn below it is recorded.
     """
     size, end = before.accounts.size, before.accounts.end
+    distributed = frozenset[int]().union(*(feeds.types for feeds in before.structure.feeds))
     for v, holders in before.held.items():
         if end.item(v) == v + 1 or after.structure.size.item(int(old_to_new[v])) == size.item(v):
             continue
         for owner, held in holders.items():
             windows = steps.whole(held, 0, FOREVER, 0, size.item(v))
-            if windows and not _is_drawn(before, owner, v, windows):
+            is_supplier = before.structure.type.item(v) in distributed
+            if windows and not (is_supplier and _is_drawn(before, owner, v, windows)):
                 raise MergeConflict(
                     f"held exclusively by {before.job_behind(owner)}, and would grow from {size.item(v)} to "
                     f"{after.structure.size.item(int(old_to_new[v]))} units",
