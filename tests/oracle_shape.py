@@ -38,6 +38,13 @@ Along = Callable[[set[str]], set[str]]
 """Of some pools, what supplies them: that is held to a definition of its own in tests/match/test_paths.py."""
 
 
+class EqualNumbers(Exception):
+    """Two pools outside containment have one name and one number, because they come from two machines.
+
+    The graph distinguishes them by the number of the machine, which the oracle does not know.
+    """
+
+
 @dataclass
 class Shape:
     """Pools by uuid in pre-order, with `parent` the uuid of another, and auxiliary graphs over them."""
@@ -80,7 +87,11 @@ class Shape:
             if len(named) == 1:
                 return f"{name}:{path}"
         top, *below = path.split("/")
-        return "/".join([f"{around[0]}:{top}#{int(self.outermost(uuid)[-12:], 16)}", *below])
+        number = self.outermost(uuid)[-12:]
+        roots = {self.outermost(u) for u in self.pools if u not in self.tree and self.is_named_by(around[0], u)}
+        if sum(self.pools[root]["name"] == top and root[-12:] == number for root in roots) > 1:
+            raise EqualNumbers(path)
+        return "/".join([f"{around[0]}:{top}#{int(number, 16)}", *below])
 
     def outermost(self, uuid: str) -> str:
         return [uuid, *self.ancestors(uuid)][-1]

@@ -35,12 +35,13 @@ from fluxres.simulation.machine import Machine
 from fluxres.simulation.metrics import Metrics, RunningMetrics, Series
 from fluxres.simulation.nesting.hierarchy import Hierarchy
 from fluxres.simulation.nesting.sites import InstanceRow
+from fluxres.simulation.result import Result
 from fluxres.simulation.results.distribution import Trim, classes, counted
 from fluxres.simulation.results.numbering import Translated, UsedUnits, host_count, hosts, laid_out
 from fluxres.simulation.results.results import COLUMNS, SCHEDULE_COLUMNS, BatsimCsv, SizesCsv, SwfText, schedule_row
 from fluxres.simulation.results.supplies import Drawn, supplies_of
 from fluxres.simulation.schedule import Finished, Sink
-from fluxres.simulation.simulator import Result, Simulator
+from fluxres.simulation.simulator import Simulator
 from fluxres.syntax import idset
 
 Progress = Callable[[float, str], None]

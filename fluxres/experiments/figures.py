@@ -19,7 +19,7 @@ from fluxres.simulation.results.distribution import counted as counted_jobs
 if TYPE_CHECKING:
     from fluxres.simulation.metrics import Series
     from fluxres.simulation.prediction.prediction import Errors
-    from fluxres.simulation.simulator import Result
+    from fluxres.simulation.result import Result
 
 
 class Figure(NamedTuple):

@@ -126,10 +126,13 @@ def drawn(made: Any, name: str, title: str) -> Chart:
 
     svg, png = io.BytesIO(), io.BytesIO()
     with rc_context({"svg.hashsalt": name, "svg.fonttype": "none", "font.family": "sans-serif"}):
-        FigureCanvasSVG(made)
-        made.savefig(svg, format="svg", metadata={"Date": None, "Title": title})
-        FigureCanvasAgg(made)
-        made.savefig(png, format="png", dpi=_DPI, metadata={"Title": title})
+        canvas: Any = FigureCanvasSVG(made)
+        made.draw_without_rendering()
+        made.set_layout_engine("none")  # most of the time is layout, and `savefig` makes it anew, twice for each file
+        canvas.print_svg(svg, metadata={"Date": None, "Title": title})
+        made.set_dpi(_DPI)
+        canvas = FigureCanvasAgg(made)
+        canvas.print_png(png, metadata={"Title": title})
     return Chart(name, title, themed(svg.getvalue().decode(), title).encode(), png.getvalue())
 
 

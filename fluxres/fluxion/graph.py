@@ -24,7 +24,7 @@ UNTOUCHED = 2**64 - 1
 _NO_SPANS: Mapping[int, int] = MappingProxyType({})
 
 
-class Schedule:
+class VertexSchedule:
     """What jobs planned on one vertex; made for the first job."""
 
     __slots__ = ("allocations", "plan", "reservations", "sharer_spans", "sharers", "spans_below")
@@ -67,7 +67,7 @@ class Vertex:
         self.ring: list[Edge] | None = None
         """Edges in the order in which the policy tries them first; None until something has been allocated below."""
         self.aggregate: Aggregate | None = None
-        self.schedule: Schedule | None = None
+        self.schedule: VertexSchedule | None = None
         self.color = 0
         self.child_types: frozenset[str] | None = None
         """Types of its children; None until needed."""
@@ -101,10 +101,10 @@ class Vertex:
         """Jobs that hold something at or below it."""
         return _NO_SPANS if self.schedule is None else self.schedule.sharer_spans
 
-    def scheduled(self) -> Schedule:
+    def scheduled(self) -> VertexSchedule:
         """Its schedule, created if necessary."""
         if self.schedule is None:
-            self.schedule = Schedule(self.size)
+            self.schedule = VertexSchedule(self.size)
         return self.schedule
 
     def available(self, at: int, duration: int) -> int:

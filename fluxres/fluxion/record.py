@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from fluxres.fluxion.graph import Edge, Graph, Schedule, Vertex
+from fluxres.fluxion.graph import Edge, Graph, Vertex, VertexSchedule
 from fluxres.fluxion.planner import Aggregate
 from fluxres.fluxion.writers import Writer
 
@@ -24,7 +24,7 @@ class Holding:
     reserved: bool
     vertices: list[Vertex] = field(default_factory=list)
 
-    def spans(self, schedule: Schedule) -> dict[int, int]:
+    def spans(self, schedule: VertexSchedule) -> dict[int, int]:
         """The dictionary in which a vertex keeps the spans of such jobs."""
         return schedule.reservations if self.reserved else schedule.allocations
 

@@ -424,7 +424,7 @@ def _require_fit(structure: Structure, *parts: tuple[Records, Int32]) -> None:
 def _require_whole(before: Records, after: Records, old_to_new: Int32) -> None:
     """Refuse if a pool held exclusively, and with it everything below, would no longer be held exclusively.
 
-    A pool that was drawn completely, for pools or by a child instance, is an exception: what was drawn below it is recorded.
+    A supplier that was drawn completely, for pools or by a child instance, is an exception: what was drawn below it is recorded.
     """
     size, end = before.accounts.size, before.accounts.end
     for v, holders in before.held.items():
@@ -432,13 +432,17 @@ def _require_whole(before: Records, after: Records, old_to_new: Int32) -> None:
             continue
         for owner, held in holders.items():
             windows = steps.whole(held, 0, FOREVER, 0, size.item(v))
-            if windows and not _is_drawn(before, owner, v, windows):
+            if windows and not (_is_supplier(before.structure, v) and _is_drawn(before, owner, v, windows)):
                 raise MergeConflict(
                     f"held exclusively by {before.job_behind(owner)}, and would grow from {size.item(v)} to "
                     f"{after.structure.size.item(int(old_to_new[v]))} units",
                     where=before.structure.where(v),
                     hint="free it first",
                 )
+
+
+def _is_supplier(structure: Structure, v: int) -> bool:
+    return any(structure.type.item(v) in feeds.types for feeds in structure.feeds)
 
 
 def _is_drawn(records: Records, owner: str, v: int, windows: list[tuple[int, int]]) -> bool:

@@ -21,7 +21,7 @@ from fluxres.service import problems
 from fluxres.service.access import Access, Role
 from fluxres.service.express import Express
 from fluxres.service.gate import Gate
-from fluxres.service.metrics import Metrics
+from fluxres.service.metrics import ServiceMetrics
 from fluxres.service.pulse import Pulse
 from fluxres.service.replies import Asked, Keys, caller_of, site_of
 from fluxres.service.routes import changes, children, graphs, instances, operations, questions, runs, shape, streams
@@ -38,7 +38,7 @@ _STATUSES: Final = (400, 401, 403, 404, 405, 409, 412, 413, 422, 429, 500, 503)
 
 def make(site: Site, access: Access) -> Gate:
     """The application that serves a site."""
-    metrics = Metrics()
+    metrics = ServiceMetrics()
 
     @asynccontextmanager
     async def lifespan(_app: Litestar) -> AsyncIterator[None]:

@@ -21,7 +21,7 @@ from fluxres.service import problems
 from fluxres.service.access import Access
 from fluxres.service.connection import CONNECTION, Connection
 from fluxres.service.loopback import is_loopback
-from fluxres.service.metrics import Metrics
+from fluxres.service.metrics import ServiceMetrics
 from fluxres.service.rates import Rates
 from fluxres.service.time_limit import receiving
 from fluxres.service.within import within
@@ -50,7 +50,7 @@ class Gate:
         metrics: where requests are counted.
     """
 
-    def __init__(self, app: App, access: Access, metrics: Metrics) -> None:
+    def __init__(self, app: App, access: Access, metrics: ServiceMetrics) -> None:
         self.app, self.access, self.metrics = app, access, metrics
         self._rates = Rates()
         self.is_draining = False

@@ -28,7 +28,7 @@ class _Served(Protocol):
     graph: ResourceGraph
 
 
-class Measured(Protocol):
+class Monitored(Protocol):
     """What answers requests: a site, or a relay to one."""
 
     waiting: int
@@ -40,7 +40,7 @@ class Measured(Protocol):
     def open_graphs(self) -> Sequence[_Served]: ...
 
 
-class Metrics:
+class ServiceMetrics:
     """The numbers of one service."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class Metrics:
         finally:
             self.open_streams -= 1
 
-    def exposition(self, site: Measured, caller: Caller) -> bytes:
+    def exposition(self, site: Monitored, caller: Caller) -> bytes:
         """The numbers as Prometheus reads them; of graphs, those that the caller may see."""
         self.waiting.set(site.waiting)
         self.streams.set(self.open_streams)

@@ -27,7 +27,7 @@ from fluxres.service.client.async_connection import AsyncConnection
 from fluxres.service.client.child import CHILD, RemoteChild
 from fluxres.service.client.requests import Request
 from fluxres.service.gate import App, Gate, Receive, Scope, Send, begin_answer, send_answer
-from fluxres.service.metrics import Metrics
+from fluxres.service.metrics import ServiceMetrics
 from fluxres.service.replies import require_key
 from fluxres.service.routes.streams import MEDIA_TYPE
 from fluxres.service.tenancy import Tenancy
@@ -54,7 +54,7 @@ class Relay:
 
     def __init__(self, child: RemoteChild, at: list[Address], token: str | None = None) -> None:
         self.child, self.leadership = child, Tenancy(child)
-        self.metrics, self.waiting = Metrics(), 0
+        self.metrics, self.waiting = ServiceMetrics(), 0
         self._below = set[str]()
         """The graphs of children that have begun here."""
         self._at, self._token = at, token

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from fluxres.simulation.machine import Machine
     from fluxres.simulation.metrics import Metrics
     from fluxres.simulation.nesting.hierarchy import Hierarchy
+    from fluxres.simulation.result import Result
     from fluxres.simulation.schedule import Schedule
-    from fluxres.simulation.simulator import Result, Simulator, simulate
+    from fluxres.simulation.simulator import Simulator, simulate
     from fluxres.simulation.workload.models import Bursts, Ensemble, Lublin
     from fluxres.simulation.workload.workload import Submission, Workload
 
@@ -43,7 +44,8 @@ _MODULE = {
     "Metrics": "metrics",
     **dict.fromkeys(("Bursts", "Ensemble", "Lublin"), "workload.models"),
     "Schedule": "schedule",
-    **dict.fromkeys(("Result", "Simulator", "simulate"), "simulator"),
+    "Result": "result",
+    **dict.fromkeys(("Simulator", "simulate"), "simulator"),
     **dict.fromkeys(("Submission", "Workload"), "workload.workload"),
 }
 

@@ -14,14 +14,11 @@ import gc
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from heapq import heappop, heappush
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from fluxres import limits
 from fluxres.clock import FOREVER, processor_time, seconds, ticks
-from fluxres.documents.document import listed
 from fluxres.errors import (
     FluxresError,
     InfeasibleRequest,
@@ -30,7 +27,6 @@ from fluxres.errors import (
     LimitExceeded,
     PolicyError,
     RunFailed,
-    StaleHandle,
     UnknownJob,
     UsageError,
 )
@@ -49,23 +45,39 @@ from fluxres.simulation.costs.cost import parse as cost_of
 from fluxres.simulation.costs.decision import Decision
 from fluxres.simulation.costs.overheads import LevelCost, by_level
 from fluxres.simulation.disturbances.attempts import NOTHING_SAVED, History
-from fluxres.simulation.disturbances.blocked import Blocked
 from fluxres.simulation.disturbances.external import AdvanceReservation, Disturbances, External
-from fluxres.simulation.disturbances.losses import Losses, LossSink
+from fluxres.simulation.disturbances.losses import LossSink
 from fluxres.simulation.energy import feed
-from fluxres.simulation.energy.energy import Energy, EnergyUse
+from fluxres.simulation.energy.energy import Energy
 from fluxres.simulation.energy.feed import with_fleet
+from fluxres.simulation.events import (
+    BOOT,
+    CORRECT,
+    END,
+    EVENT_ORDERS,
+    EXTERNAL,
+    FOLLOW,
+    KEEP,
+    LAUNCHED,
+    PASS,
+    PERIOD,
+    READY,
+    SERVED,
+    SUBMIT,
+    TIMER,
+    EventQueue,
+    SimulatedClock,
+)
 from fluxres.simulation.machine import Machine
 from fluxres.simulation.machine import read as read_machine
-from fluxres.simulation.metrics import Metrics, RunningMetrics
-from fluxres.simulation.nesting import balance as balances
-from fluxres.simulation.nesting import elastic as elastics
-from fluxres.simulation.nesting.balance import Balance, Family, JobMove
+from fluxres.simulation.metrics import RunningMetrics
+from fluxres.simulation.nesting.families import Families
 from fluxres.simulation.nesting.hierarchy import Hierarchy, require_units, shares
 from fluxres.simulation.nesting.processor import DECISION, INGEST, SPAWN, Processor
-from fluxres.simulation.nesting.processors import KEEP, LAUNCHED, READY, SERVED, Processors, TaskEnd
+from fluxres.simulation.nesting.processors import Processors, TaskEnd
 from fluxres.simulation.nesting.sites import ChildPayload, InstanceRow, Site
-from fluxres.simulation.prediction.prediction import Errors, ErrorSink, Prediction
+from fluxres.simulation.prediction.prediction import ErrorSink, Prediction
+from fluxres.simulation.result import Refusals, Result
 from fluxres.simulation.results.numbering import AsItWas
 from fluxres.simulation.schedule import Finished, Schedule, Sink
 from fluxres.simulation.watchdog import watching
@@ -80,77 +92,6 @@ if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
 
 
-# -- simulated time -----------------------------------------------------------------------------------------------------
-
-SUBMIT: Final = 0
-BOOT: Final = 1
-TIMER: Final = 2
-END: Final = 3
-PASS: Final = 4
-PERIOD: Final = 5
-EXTERNAL: Final = 6
-CORRECT: Final = 7
-FOLLOW: Final = 11
-"""Kinds of events. Those of one kind at one moment are handled in the order in which they were caused: ends in that of starts."""
-
-EVENT_ORDERS: Final[dict[str, tuple[int, ...]]] = {
-    "sequential": (KEEP, READY, CORRECT, PASS, SERVED, SUBMIT, FOLLOW, BOOT, TIMER, END, LAUNCHED, PERIOD, EXTERNAL),
-    "batched": (KEEP, READY, CORRECT, END, SERVED, LAUNCHED, BOOT, TIMER, EXTERNAL, SUBMIT, FOLLOW, PERIOD, PASS),
-}
-"""The order of the kinds of events at one moment. sequential, as in PySS: each event is followed by its pass. batched, as in
-Batsim: one pass follows all events.  Jobs that outlive what was predicted come first, before others could get what they hold; in
-the sequential order, as in PySS, no pass follows."""
-
-
-class SimulatedClock:
-    """The current time of the simulator.
-
-    >>> clock = SimulatedClock(); clock.now = 1_500_000; clock()
-    1.5
-    """
-
-    __slots__ = ("now",)
-
-    def __init__(self, now: int = 0) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return seconds(self.now)
-
-    def ticks(self) -> int:
-        return self.now
-
-
-class Events:
-    """Future events, sorted by moment, kind and insertion order.
-
-    Args:
-        kinds: in the order in which those of one moment are handled.
-    """
-
-    __slots__ = ("_heap", "_kinds", "_made", "_ranks")
-
-    def __init__(self, kinds: tuple[int, ...] = EVENT_ORDERS["sequential"]) -> None:
-        self._kinds = kinds
-        self._ranks = [kinds.index(kind) for kind in range(len(kinds))]
-        self._heap: list[tuple[int, int, int, Any]] = []
-        self._made = 0
-
-    def __len__(self) -> int:
-        return len(self._heap)
-
-    def push(self, moment: int, kind: int, what: Any) -> None:
-        self._made += 1
-        heappush(self._heap, (moment, self._ranks[kind], self._made, what))
-
-    def __iter__(self) -> Iterator[tuple[int, int, Any]]:
-        """Moment, kind and content of each next event, until there is none; more may be pushed meanwhile."""
-        heap, kinds = self._heap, self._kinds
-        while heap:
-            moment, rank, _, what = heappop(heap)
-            yield moment, kinds[rank], what
-
-
 @contextmanager
 def _without_collection() -> Iterator[None]:
     """Collect no garbage during a measurement: a collection visits the objects of the entire program, not of one decision."""
@@ -163,77 +104,6 @@ def _without_collection() -> Iterator[None]:
     finally:
         gc.enable()
 
-
-# -- the result of a run ------------------------------------------------------------------------------------------------
-
-IDS_SHOWN = 100
-
-
-@dataclass
-class Refusals:
-    """Jobs that the machine can never run, or whose request stays undecided on the idle machine, by reason.
-
-    They do not count in any metric.
-
-    Args:
-        ids: the first of them.
-    """
-
-    reasons: Counter[str] = field(default_factory=Counter)
-    ids: list[int | str] = field(default_factory=list)
-
-    def add(self, job: int | str, reason: str, number: int = 1) -> None:
-        """Count a job, or those of its instance in its place."""
-        self.reasons[reason] += number
-        if len(self.ids) < IDS_SHOWN:
-            self.ids.append(job)
-
-    def listed(self, at_most: int = 10) -> str:
-        """The ids of the first of them, as text."""
-        return listed(self.ids, at_most, total=len(self))
-
-    def __len__(self) -> int:
-        return self.reasons.total()
-
-
-@dataclass
-class Result:
-    """The result of a run.
-
-    Args:
-        schedule: all jobs, if they were kept.
-        metrics: metrics of the run.
-        refusals: jobs that can never run here.
-        errors: queue policies that failed, by the address of the instance they ended.
-        left: jobs still waiting when nothing more could happen, or never submitted because their instance had ended.
-        left_reasons: how many of them a limit of the accounting keeps from starting, by limit.
-        events: number of events handled.
-        instances: what each instance did.
-        losses: what failures and preemption cost; None in a run without external events.
-        energy: what the nodes consumed, if what they draw is known.
-        predictions: how good the predictions were; None in a run without.
-        notes: external events without an effect, and jobs that could not be started, by reason.
-        blocked: times of units out of service and of reservations, if units have numbers; at most `limits.BLOCKED_MAX`.
-        area_of: the unit-ticks of the machine in a time, if its size may change.
-    """
-
-    schedule: Schedule | None
-    metrics: Metrics
-    refusals: Refusals
-    errors: list[str]
-    left: int
-    events: int
-    instances: list[InstanceRow]
-    left_reasons: Counter[str] = field(default_factory=Counter)
-    losses: Losses | None = None
-    energy: EnergyUse | None = None
-    predictions: Errors | None = None
-    notes: Counter[str] = field(default_factory=Counter)
-    blocked: list[Blocked] = field(default_factory=list)
-    area_of: Callable[[int, int], int] | None = None
-
-
-# -- the simulator ------------------------------------------------------------------------------------------------------
 
 _SHOWN_EVERY = 1024
 _ENDS_OUT_OF_ORDER: Final = (exclusions.OVERHEADS, exclusions.EVENTS, exclusions.PREEMPTION, exclusions.RESIZING)
@@ -319,7 +189,7 @@ class Simulator:
         self.accounting = accounting
         self._known_charged: dict[tuple[str | None, ...], Charged] = {}
         self.clock = SimulatedClock()
-        self.events = Events(EVENT_ORDERS[event_order])
+        self.events = EventQueue(EVENT_ORDERS[event_order])
         self.feedback: Feedback | None = None
         self._follows, self._to_follow = feedback, 0
         """What the loop is closed by; and the jobs that will be submitted at a known time, since those they follow have ended."""
@@ -361,15 +231,12 @@ class Simulator:
             self.running.area_of = lambda begin, end: self.external.areas(begin, end)[1]
         self._begin_at = FOREVER
         """The first submission."""
-        self._balance = balances.parse(self.hierarchy.balance)
-        self._elastic = elastics.parse(self.hierarchy.elastic)
-        self._families: dict[Site, Family] = {}
-        """By parent, the innermost instances below it, if jobs may move between them or they grow and shrink."""
+        self.families = Families(self, self.hierarchy)
         self._active_at = 0
         """When an event last had a consequence."""
         self._last_ended: Job | None = None
-        self._periods = self._never = 0
-        """Periods that are scheduled, and jobs that were never submitted because the instance of their job had ended."""
+        self._never = 0
+        """Jobs that were never submitted because the instance of their job had ended."""
         self._made = self._submitted = self._numbered = self._ended = self._handled = self._supplies_seen = self._idle_events = 0
 
     # -- the runner of the instances -----------------------------------------------------------------------------------
@@ -508,7 +375,7 @@ class Simulator:
             END: self._end,
             PASS: self._pass,
             EXTERNAL: self._external,
-            PERIOD: self._end_period,
+            PERIOD: self.families.end_period,
             CORRECT: self._correct,
             FOLLOW: self._follow,
         }
@@ -609,8 +476,7 @@ class Simulator:
         )
         if job is not None:
             site.parent, site.job = self._sites[job.instance], job
-            if (family := self._families.get(site.parent)) is not None and not is_nested:
-                family.add(site)
+            self.families.add(site)
         if not is_nested and what.level < hierarchy.levels - 1:
             self._divide(site, what)
         self._announce(site)
@@ -636,10 +502,8 @@ class Simulator:
         else:
             unit, sizes = shares(site.machine.graph, number, site.instance.address, by=by, finest=finest)
         site.children_left = number
-        if (self._balance.is_needed or self._elastic.is_needed) and what.level == self.hierarchy.levels - 2:
-            self._families[site] = Family(site, number)
-            self._plan(site, self._balance)
-            self._plan(site, self._elastic)
+        if what.level == self.hierarchy.levels - 2:
+            self.families.found(site, number)
         any_partition = {"system": {"queue": None}}
         requests = {size: Request(parse_shape(f"slot={size}/{unit}"), attributes=any_partition) for size in set(sizes)}
         for child, size in enumerate(sizes):
@@ -742,7 +606,7 @@ class Simulator:
     def ingested(self, site: Site, job: Submission) -> None:
         """Put a job into the queue of an instance."""
         problem = self._take(site, job)
-        if problem is not None and self._make_room(site, job):
+        if problem is not None and self.families.make_room(site, job):
             problem = self._take(site, job)
         if problem is not None and (problem := self._pass_on(site, job, problem)) is not None:
             self.refusals.add(job.id, problem, job.number)
@@ -838,7 +702,7 @@ class Simulator:
         self.external.take()
         if self.fleet is not None:
             self.fleet.look(self.clock.now)
-        self._idle_events = 0 if len(self.events) > self._periods else self._idle_events + 1
+        self._idle_events = 0 if len(self.events) > self.families.periods else self._idle_events + 1
         if self._idle_events < limits.IDLE_EVENTS_MAX:
             self._await_external()
         for site in list(self._sites.values()):
@@ -906,7 +770,7 @@ class Simulator:
             if isinstance(given, Submission):
                 self._never += given.number if self.processors is None else 0
             elif site is not None:
-                self._miss(site)
+                self.families.miss(site)
                 site.children_left -= 1
                 self._settle(site)
             return
@@ -991,9 +855,7 @@ class Simulator:
         self.rows.append(below.row(self._begin_at, self.clock.now))
         del self._sites[below.instance]
         site.children_left -= 1
-        self._families.pop(below, None)
-        if (family := self._families.get(site)) is not None:
-            family.remove(below)
+        self.families.remove(site, below)
 
     def _pass(self, site: Site) -> None:
         """One decision and its cost, or a complete pass if decisions cost nothing."""
@@ -1078,21 +940,16 @@ class Simulator:
             for other in list(self._sites.values()):
                 if other is not site and not other.instance.is_closed:
                     other.instance.supply_changed()
-                    self._settle_one(other, passed=False)
-        if self._families:
-            if self._balance.is_needed:
+                    self.settle_one(other, passed=False)
+        if self.families.by_parent:
+            if self.families.balance.is_needed:
                 if self._is_stepped:
-                    self._settle_one(site, passed=passed)  # a decision that is due keeps others from taking its jobs
-                self._balance_around(site)
-                if (own := self._families.get(site)) is not None and own.is_exhausted:
-                    for below in list(own.sites):
-                        self._settle_one(below, passed=True)
-            if self._elastic.is_needed and self._elastic.period_s is None:
-                self._resize(site.parent)
-                self._resize(site)
-        self._settle_one(site, passed=passed)
+                    self.settle_one(site, passed=passed)  # a decision that is due keeps others from taking its jobs
+                self.families.move_around(site)
+            self.families.resize_around(site)
+        self.settle_one(site, passed=passed)
 
-    def _settle_one(self, site: Site, *, passed: bool) -> None:
+    def settle_one(self, site: Site, *, passed: bool) -> None:
         instance = site.instance
         if self.malleable.policy.is_needed and (passed or not self._is_stepped) and not instance.is_closed:
             self.malleable.adjust(instance)
@@ -1111,9 +968,17 @@ class Simulator:
 
     def _is_over(self, site: Site) -> bool:
         """Whether an inner instance, whose share of the workload was submitted, has nothing left to do."""
-        return site.is_done and not site.is_ending and not self._may_get_more(site)
+        return site.is_done and not site.is_ending and not self.families.may_get_more(site)
 
-    # -- what the processors of instances use ---------------------------------------------------------------------------
+    # -- what the parts of a simulation use ---------------------------------------------------------------------------
+
+    def submit(self, site: Site, job: Submission) -> None:
+        """Submit a job to an instance, which may need time to receive it."""
+        if self.processors is not None:
+            self.processors.put(site, INGEST, job)
+        else:
+            self._take(site, job)
+            self.settle_one(site, passed=False)
 
     def wake(self, site: Site) -> None:
         """Let the idle processor of an instance begin its next task after the current event."""
@@ -1150,127 +1015,6 @@ class Simulator:
     def never(self, job: Submission) -> None:
         """Count a job that no queue received, because its instance has ended."""
         self._never += job.number
-
-    # -- jobs that move between siblings -------------------------------------------------------------------------------
-
-    def _family_of(self, site: Site) -> Family | None:
-        return None if site.parent is None or site.place < 0 else self._families.get(site.parent)
-
-    def _may_get_more(self, site: Site) -> bool:
-        family = self._family_of(site)
-        return self._balance.is_needed and family is not None and not family.is_exhausted
-
-    def _balance_around(self, site: Site) -> None:
-        """Move jobs as the policy says, after an event at an instance; and end instances that can get no more jobs."""
-        family = self._family_of(site)
-        if family is None:
-            return
-        while (found := self._balance.move(family, self.clock.now)) is not None:
-            self._withdraw(found)
-            self._put(found)
-        if family.is_exhausted:
-            for other in list(family.sites):
-                if other is not site:
-                    self._settle_one(other, passed=True)
-
-    def _miss(self, parent: Site) -> None:
-        """Expect one instance less below a parent."""
-        if (family := self._families.get(parent)) is not None:
-            family.awaited -= 1
-            for other in list(family.sites):
-                self._settle_one(other, passed=True)
-
-    def _withdraw(self, move: JobMove) -> None:
-        job, source, _ = move
-        given, job.payload = job.payload, None
-        source.instance.exception(job, "cancel", note="it goes to another instance")
-        job.payload = given
-        source.jobs -= not given.jobs
-        self._settle_one(source, passed=False)
-
-    def _put(self, move: JobMove) -> None:
-        if self.processors is not None:
-            self.processors.put(move.target, INGEST, move.job.payload)
-            return
-        self._take(move.target, move.job.payload)
-        self._settle_one(move.target, passed=False)
-
-    def _plan(self, parent: Site, by: Balance | elastics.Elastic) -> None:
-        """Schedule the end of the next period of a policy for the instances below a parent."""
-        if by.period_s is not None:
-            self._periods += 1
-            self.events.push(self.clock.now + ticks(by.period_s), PERIOD, (parent, by))
-
-    def _end_period(self, what: tuple[Site, Balance | elastics.Elastic]) -> None:
-        parent, by = what
-        self._periods -= 1
-        family = self._families.get(parent)
-        if family is None or not (family.sites or family.awaited):
-            return
-        if isinstance(by, Balance):
-            self._deal(family, by)
-        else:
-            self._resize(parent)
-        if len(self.events) > self._periods:  # otherwise nothing will ever happen again
-            self._plan(parent, by)
-
-    def _deal(self, family: Family, by: Balance) -> None:
-        moves = by.deal(family)
-        places = {job: at for site in family.sites for at, job in enumerate(site.instance.queue)}
-        gone = set()
-        for move in sorted(moves, key=lambda each: -places[each.job]):  # so that none starts because one before it has gone
-            if move.job.state is State.SCHED:
-                self._withdraw(move)
-                gone.add(move.job)
-        for move in moves:
-            if move.job in gone:
-                self._put(move)
-
-    # -- elastic instances ---------------------------------------------------------------------------------------------
-
-    def _make_room(self, site: Site, job: Submission) -> bool:
-        """Let an elastic instance grow by what a job lacks that is too large for it, if its parent has that."""
-        if not self._elastic.is_needed or site.parent is None or self._family_of(site) is None:
-            return False
-        _see_limits(site.parent, site)
-        above, inventory = site.parent.instance, site.instance.inventory
-        units = job.ask if isinstance(job.ask, int) else inventory.requested(job.ask)
-        if len(above.queue) or not 0 < units - inventory.size <= above.inventory.free_units:
-            return False
-        try:
-            site.instance.grow(site.machine.asking(units - inventory.size))
-        except (InsufficientResources, InfeasibleRequest):  # reserved, or in pieces that do not fit
-            return False
-        site.size = max(site.size, elastics.size(site))
-        return True
-
-    def _resize(self, parent: Site | None) -> None:
-        """Let the innermost instances below a parent shrink and grow: first all that return something, then the others."""
-        if parent is None or (family := self._families.get(parent)) is None:
-            return
-        _see_limits(parent, *family.sites)
-        if parent.instance.is_closed:
-            return
-        sites = [site for site in family.sites if not site.is_ending and not site.instance.is_closed]
-        above = parent.instance
-        targets = self._elastic.targets(sites, 0 if len(above.queue) else above.inventory.free_units)
-        changed = []
-        for site, target in zip(sites, targets, strict=True):
-            least = max(target, 1, *elastics.waiting(site))
-            surplus = min(elastics.size(site) - least, elastics.idle(site))
-            if surplus > 0 and site.instance.shrink_idle(surplus):
-                changed.append(site)
-        for site, target in zip(sites, targets, strict=True):
-            more = 0 if len(above.queue) else self._elastic.gets(site, target, above.inventory.free_units)
-            if more > 0:
-                with suppress(InsufficientResources, InfeasibleRequest):  # reserved, or in pieces that do not fit
-                    site.instance.grow(site.machine.asking(more))
-                    changed.append(site)
-        for site in changed:
-            site.size = max(site.size, elastics.size(site))
-            self._settle_one(site, passed=False)
-        if changed:
-            self._settle_one(parent, passed=False)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -1328,7 +1072,7 @@ class Simulator:
     def _record(self, job: Job, end: int, result: str, *, never_began: bool = False) -> Finished:
         given, claim, inventory = job.payload, job.claim, job.instance.inventory
         progress = self.malleable.running.get(job) if self.malleable.running else None
-        held: Any = AsItWas(inventory, claim) if self._elastic.is_needed and claim is not None else inventory
+        held: Any = AsItWas(inventory, claim) if self.families.elastic.is_needed and claim is not None else inventory
         has_begun = not never_began and 0 <= job.started <= end  # it may have ended while it waited for its decision or its nodes
         return Finished(
             given.id,
@@ -1367,14 +1111,6 @@ def _never_done(given: Submission, history: History) -> LimitExceeded:
     message = f"{attempts}; it runs {seconds(given.run):g} s, of which {seconds(int(history.saved)):g} s are saved"
     hint = "use longer times between failures, shorter jobs, checkpoints, or on_failure: fail; or preempt less"
     return LimitExceeded(message, where=f"job {given.id}", hint=hint)
-
-
-def _see_limits(*sites: Site) -> None:
-    """Units whose limit has come are free, also where nothing else happens at this moment."""
-    for site in sites:
-        if not site.instance.is_closed:
-            with suppress(StaleHandle):
-                site.instance.enter()
 
 
 def _size(job: Job) -> int:

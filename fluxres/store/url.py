@@ -55,7 +55,7 @@ class ServerUrl(msgspec.Struct, frozen=True):
     def path(self) -> Path:
         """A file of this machine in place of the store."""
         number = hashlib.blake2b(self.address.encode(), digest_size=8).hexdigest()
-        return _data_folder() / f"{urlsplit(self.address).scheme}-{number}"
+        return _data_folder() / f"{self.address.partition(':')[0]}-{number}"
 
 
 def is_store_url(text: str) -> bool:
@@ -127,16 +127,28 @@ def without_password(text: str) -> str:
     return re.sub(r"([?&](?:ssl)?password=)[^&]*", r"\1…", re.sub(r"(://[^/@:]*):[^@]*@", r"\1@", text))
 
 
+def _hosts(address: str) -> str:
+    """The servers of an address, with commas between them, without a user.
+
+    ``urllib.parse.urlsplit`` refuses several servers of which a later one has brackets.
+
+    >>> _hosts("etcds://ada:secret@a:1,[::1]:2/site")
+    'a:1,[::1]:2'
+    """
+    return address.partition("://")[2].partition("/")[0].rpartition("@")[2]
+
+
 def _server(text: str) -> ServerUrl:
     """The address of a server: options other than the graph are those of its client library."""
-    try:
-        parts = urlsplit(text)
-    except ValueError as error:  # brackets that are not of an IPv6 address; the text may have a password
-        raise StoreError(f"the address of the store cannot be read: {error}", hint="write etcd://[::1]:2379/prefix") from None
-    options = parse_qsl(parts.query, keep_blank_values=True)
+    servers, _, query = text.partition("?")  # as it is: urlunsplit drops the slashes of postgresql:///name
+    for host in _hosts(servers).split(","):
+        try:
+            urlsplit(f"//{host}")
+        except ValueError as error:  # brackets that are not of an IPv6 address; the text may have a password
+            raise StoreError(f"the address of the store cannot be read: {error}", hint="write etcd://[::1]:2379/prefix") from None
+    options = parse_qsl(query, keep_blank_values=True)
     graph = next((value for key, value in options if key == "graph" and value), None)
     rest = urlencode([(key, value) for key, value in options if key != "graph"])
-    servers = text.partition("?")[0]  # as it is: urlunsplit drops the slashes of postgresql:///name
     return ServerUrl(f"{servers}?{rest}" if rest else servers, graph)
 
 

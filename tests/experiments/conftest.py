@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fluxres.experiments import study
+from fluxres.experiments import report, study
 from fluxres.experiments.study import Run, Study
 
 SMALL = """\
@@ -28,6 +28,12 @@ baseline: {hierarchy.queue_policy: fcfs}
 
 Write = Callable[[str], Study]
 Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def without_charts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports have no charts, which take most of the time of a report."""
+    monkeypatch.setattr(report, "_charts", lambda *_: ([], []))
 
 
 @pytest.fixture

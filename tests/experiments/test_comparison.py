@@ -35,6 +35,8 @@ ALL = REFUSING.replace("hierarchy.topology: [1, 2]", "hierarchy.queue_policy: [f
     "hierarchy.topology: 1}", "hierarchy.queue_policy: fcfs}"
 )
 
+pytestmark = pytest.mark.usefixtures("without_charts")
+
 
 def waits(folder: Path) -> dict[str, float]:
     with (folder / "jobs.csv").open(encoding="utf-8") as file:

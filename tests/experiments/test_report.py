@@ -283,6 +283,7 @@ def test_intervals_beyond_the_axis_end_in_arrowheads(high: float, ends: int) -> 
     assert comparison_chart(bars, "mean_wait_s").svg.count(b'id="beyond"') == ends
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_a_report_says_what_became_of_the_jobs(page: Write, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     study = page(SMALL.replace("node=2/core=4", "node=1/core=6"))
@@ -308,6 +309,7 @@ def test_jobs_that_nothing_lets_start_have_a_reason() -> None:
     assert comparison.left_reasons({"left": {}, "metrics": {"left": 0}}) == {}
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_every_column_of_numbers_has_a_unit(made: tuple[Study, ResultsFolder]) -> None:
     report.write(*made)
     text = (made[1].path / "report.html").read_text(encoding="utf-8")
@@ -316,6 +318,7 @@ def test_every_column_of_numbers_has_a_unit(made: tuple[Study, ResultsFolder]) -
     assert [each for each in headings if not re.search(r"\(.+\)$|^ratio to ", each)] == []
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_a_report_tells_how_it_was_made(page: Write, tmp_path: Path) -> None:
     study = page(SMALL)
     campaign.run(study, tmp_path / "a", command="fluxres experiment run 'a b.yaml'")
@@ -328,6 +331,7 @@ def test_a_report_tells_how_it_was_made(page: Write, tmp_path: Path) -> None:
     assert f"fluxres{__version__}" in html.text
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_values_that_are_no_defaults_are_told(page: Write, tmp_path: Path) -> None:
     """A run time of 0 s and one of 1 s, which is the default, are different workloads."""
     text = {}
@@ -341,6 +345,7 @@ def test_values_that_are_no_defaults_are_told(page: Write, tmp_path: Path) -> No
     assert "ensemble: {jobs: 20, distribution: fixed}" in text[1]
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_a_report_says_what_each_workload_is(page: Write, tmp_path: Path) -> None:
     few, many = (
         "{name: few, lublin: {jobs: 20, size: 8}}",
@@ -371,6 +376,7 @@ def test_a_pair_is_bold_in_both_directions_or_in_none(page: Write, tmp_path: Pat
     assert [each.count("<b>") for each in report_page._pairs(found).split("<tr>")[-3:]] == [1, 1, 2]
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_expected_results_are_in_the_units_of_the_other_tables(page: Write, tmp_path: Path) -> None:
     study = page(SMALL + "expect:\n  - {metric: utilisation, range: [0.05, 0.995]}\n  - {metric: refused, range: [0, 0]}\n")
     campaign.run(study, tmp_path / "a")
@@ -380,6 +386,7 @@ def test_expected_results_are_in_the_units_of_the_other_tables(page: Write, tmp_
     assert "<td>refused (jobs)</td><td>0</td><td>0</td>" in text
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_decisions_that_take_no_time_have_no_columns_of_zeros(page: Write, tmp_path: Path) -> None:
     for cost, columns in (("", ["instances (number)", "jobs (number)"]), ("cost: {fixed_s: 0.01}\n", None)):
         folder = tmp_path / (cost[:4] or "none")
@@ -421,6 +428,7 @@ def test_counts_have_no_fractions_on_their_axis() -> None:
         assert any("." in text for text in shown) is not is_whole
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_settings_that_refuse_other_jobs_are_marked(page: Write, tmp_path: Path) -> None:
     study = page(
         SMALL.replace("hierarchy.queue_policy: [fcfs, easy]", "hierarchy.topology: [1, 2]").replace(

@@ -251,6 +251,23 @@ def test_merge_with_conflicting_records_is_refused() -> None:
     assert trace(a) == before
 
 
+def test_a_pool_held_exclusively_over_another_one_of_the_job_cannot_grow() -> None:
+    """As many units of its parts as it has itself do not make it a supplier that draws from them."""
+
+    def two(size: int, *cores: int) -> ResourceGraph:
+        nodes = tuple(Recipe("node", ids=number, children=(Recipe("core"),)) for number in cores)
+        rack = Recipe("rack", ids=0, size=size, children=nodes)
+        return ResourceGraph(expand(Recipe("cluster", ids=None, children=(rack,)), origin=uuids.new_origin()))
+
+    a, b = two(4, 0), two(1, 1, 2)
+    b.allocate("/cluster/rack0/node1", job="j", start=3, end=9)
+    b.allocate("/cluster/rack0", job="j", start=5, end=9)
+    before = trace(a)
+    with pytest.raises(MergeConflict, match=r"held exclusively by j, and would grow from 1 to 4 units"):
+        a.merge(b)
+    assert trace(a) == before
+
+
 def test_merge_never_leaves_a_part_of_an_exclusive_pool() -> None:
     origin = uuids.new_origin()
 

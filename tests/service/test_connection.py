@@ -19,7 +19,7 @@ from fluxres.service import connection
 from fluxres.service.access import Access
 from fluxres.service.connection import Connection
 from fluxres.service.gate import Gate
-from fluxres.service.metrics import Metrics
+from fluxres.service.metrics import ServiceMetrics
 from tests.service.conftest import Server, demo_store, running
 
 PATH = "/v1/graphs/demo"
@@ -177,7 +177,7 @@ async def said(http: type[asyncio.Protocol], requests: list[bytes]) -> list[byte
     """What a server with this protocol sends for requests, each over a connection that another request ends."""
     found = []
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        app = Gate(application, Access(is_open=True), Metrics())
+        app = Gate(application, Access(is_open=True), ServiceMetrics())
         config = uvicorn.Config(app, http=http, ws="none", lifespan="off", log_config=None, access_log=False, server_header=False)
         server = uvicorn.Server(config)
         running = asyncio.create_task(server.serve(sockets=[listening]))

@@ -12,7 +12,7 @@ import pytest
 
 from fluxres.service.access import Access
 from fluxres.service.gate import Gate
-from fluxres.service.metrics import Metrics
+from fluxres.service.metrics import ServiceMetrics
 from tests.service.conftest import empty_store, running
 from tests.service.malformed import campaign
 
@@ -41,7 +41,7 @@ def test_a_client_that_has_gone_is_no_fault_of_the_service(caplog: pytest.LogCap
         return {"type": "http.request"}
 
     scope = {"type": "http", "method": "GET", "path": "/v1/graphs", "headers": [(b"host", b"127.0.0.1")]}
-    gate = Gate(app, Access.open(None, None, "127.0.0.1"), Metrics())
+    gate = Gate(app, Access.open(None, None, "127.0.0.1"), ServiceMetrics())
     with caplog.at_level(logging.ERROR):
         asyncio.run(gate(scope, receive, send))
     assert bool(caplog.records) == is_logged

@@ -13,11 +13,13 @@ from fluxres.instance.named import NamedInventory
 from fluxres.instance.policy import policy
 from fluxres.instance.states import ACTIVE, PENDING
 from fluxres.simulation.costs.cost import Fitted
+from fluxres.simulation.events import TIMER
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.nesting.hierarchy import Hierarchy
+from fluxres.simulation.result import Result
 from fluxres.simulation.results.numbering import Translated
 from fluxres.simulation.schedule import RESULTS, Schedule
-from fluxres.simulation.simulator import TIMER, Result, Simulator
+from fluxres.simulation.simulator import Simulator
 from fluxres.simulation.workload.workload import Submission, Workload
 from fluxres.syntax import idset
 from fluxres.syntax.jobspec import as_request

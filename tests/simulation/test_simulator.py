@@ -19,12 +19,13 @@ from fluxres.simulation.costs.decision import Decision
 from fluxres.simulation.costs.fit import Fit
 from fluxres.simulation.costs.seen import FitBounds
 from fluxres.simulation.disturbances.external import Disturbances, ExternalEvent
+from fluxres.simulation.events import EVENT_ORDERS
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.machine import read as machine_of
 from fluxres.simulation.nesting.hierarchy import Hierarchy, fan_outs, shares
 from fluxres.simulation.results.numbering import Translated
 from fluxres.simulation.schedule import Finished, Schedule
-from fluxres.simulation.simulator import EVENT_ORDERS, Simulator, simulate
+from fluxres.simulation.simulator import Simulator, simulate
 from fluxres.simulation.workload import jobspecs
 from fluxres.simulation.workload.models import Ensemble, Lublin
 from fluxres.simulation.workload.workload import Submission, Workload

@@ -636,7 +636,8 @@ def test_space_that_runs_out_is_an_error_that_changes_nothing() -> None:
             with pytest.raises(StoreError, match="quota"):
                 graph.tag("/demo", "k")
             assert "etcd raises the alarm NOSPACE" in [problem.message for problem in upkeep.check(store)[1]]
-            server.control("compact", str(states.read(database(store)._client, database(store)._keys).revision))
+            revision = states.read(database(store)._client, database(store)._keys).revision
+            server.control("compact", "--physical=true", str(revision))
             server.control("defrag")
             server.control("alarm", "disarm")
             graph.tag("/demo", "k", "again")

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from fluxres.simulation.costs.fit import Fit, Quality
     from fluxres.simulation.costs.overheads import LevelCost
     from fluxres.simulation.machine import Machine
+    from fluxres.simulation.result import Result
     from fluxres.simulation.schedule import Sink
-    from fluxres.simulation.simulator import Result, Simulator
+    from fluxres.simulation.simulator import Simulator
     from fluxres.simulation.workload.workload import Workload
 
 

@@ -22,7 +22,7 @@ from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.formats.format import Loaded
 from fluxres.formats.hwloc import pools as hwloc_pools
-from fluxres.formats.hwloc.objects import Machine, Object, machines_of
+from fluxres.formats.hwloc.objects import MachineObject, Object, machines_of
 from fluxres.formats.hwloc.pools import Keep, Row
 from fluxres.formats.losses import Notes
 from fluxres.graph.assemble import assemble
@@ -104,7 +104,7 @@ def of_machine(
 ) -> Loaded:
     """The node of a parsed topology; named `NODE` if the topology gives no name."""
     nodes = _Nodes(hwloc_pools.kept(keep))
-    nodes.add_machine(Machine(machine, {}), file, NODE)
+    nodes.add_machine(MachineObject(machine, {}), file, NODE)
     return nodes.loaded(cluster, origin)
 
 
@@ -140,7 +140,7 @@ class _Nodes:
             self.shapes[-1].parts = parts
             self._known.insert(0, len(self.shapes) - 1)
 
-    def add_machine(self, machine: Machine, file: str, other: str) -> None:
+    def add_machine(self, machine: MachineObject, file: str, other: str) -> None:
         """Add the next node, with a shape of its own.
 
         Args:

@@ -56,14 +56,14 @@ class Object:
         return [child for child in self.children if child.type not in MEMORY and child.type not in DEVICES]
 
 
-class Machine(NamedTuple):
+class MachineObject(NamedTuple):
     """A machine, and the number of objects of it that were left out, by kind."""
 
     object: Object
     left_out: dict[str, int]
 
 
-def machines_of(root: Element, file: str) -> list[Machine]:
+def machines_of(root: Element, file: str) -> list[MachineObject]:
     """The machines of a document: one, or those in a system object of hwloc 1.
 
     Cost O(elements). Errors: InputError `FILE:line` for text that is not a topology.
@@ -100,7 +100,7 @@ def _machines_below(top: Element) -> tuple[list[Element], int]:
     return found, levels
 
 
-def _machine(element: Element, file: str, is_new: bool, infos: Mapping[str, str]) -> Machine:
+def _machine(element: Element, file: str, is_new: bool, infos: Mapping[str, str]) -> MachineObject:
     machine = _object(element, file, is_new)
     if machine.type == "NUMANode":
         # hwloc 1 had no machine object around a single NUMA node, so the infos of that node are those of the machine.
@@ -115,7 +115,7 @@ def _machine(element: Element, file: str, is_new: bool, infos: Mapping[str, str]
         machine.children.append(Object("NUMANode", "", shared, {}, line=machine.line))
     left_out: dict[str, int] = {}
     _Allowed(machine, left_out).stays(machine)
-    return Machine(settled(machine), left_out)
+    return MachineObject(settled(machine), left_out)
 
 
 class _Allowed:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from fluxres.simulation.adaptive.adaptive import Adaptive
 
 
-class Progress:
+class MalleableRun:
     """What a running malleable job has done, in ticks.
 
     Args:
@@ -269,7 +269,7 @@ class MalleableJobs:
 
     def __init__(self, policy: Resizing, moved: Callable[[Job, int], None]) -> None:
         self.policy = policy
-        self.running: dict[Job, Progress] = {}
+        self.running: dict[Job, MalleableRun] = {}
         self._moved = moved
 
     def begin(self, job: Job, run: int, how: Adaptive, moment: int) -> int:
@@ -281,7 +281,7 @@ class MalleableJobs:
         assert job.sizes is not None  # it has several
         option = job.sizes.chosen
         work = run * speed(how.speedup, how.preferred)
-        found = self.running[job] = Progress(work, option.speedup, moment, job.limit, how.reconfiguration, job.size)
+        found = self.running[job] = MalleableRun(work, option.speedup, moment, job.limit, how.reconfiguration, job.size)
         return found.ends
 
     def adjust(self, instance: Instance) -> None:

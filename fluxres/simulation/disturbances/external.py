@@ -11,7 +11,7 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -28,9 +28,8 @@ from fluxres.syntax import duration as durations
 
 if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
-    from fluxres.instance import Instance, Job
     from fluxres.model import ResourceGraph
-    from fluxres.simulation.machine import Machine
+    from fluxres.simulation.simulation import Simulation
 
 STATES: Final = {"down": "down", "up": "up", "drain": "drain", "remove": "inactive", "add": "up"}
 """By action, the state that its pools get.
@@ -88,17 +87,6 @@ class InService(NamedTuple):
     at: int
     up: int
     present: int
-
-
-class Simulation(Protocol):
-    """What `External` uses of its simulator."""
-
-    instance: Instance
-    machine: Machine
-
-    def has_submitted(self, job: int | str) -> bool: ...
-    def job_of(self, job: int | str) -> Job | None:
-        """The job of an instance by its id in the workload, if it is active."""
 
 
 class External:

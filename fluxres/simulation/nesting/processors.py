@@ -10,11 +10,12 @@ its slots are free.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fluxres.clock import FOREVER, ticks
 from fluxres.errors import InsufficientResources, UsageError
 from fluxres.instance.states import State
+from fluxres.simulation.events import KEEP, LAUNCHED, READY, SERVED
 from fluxres.simulation.nesting.processor import DECISION, EVENT, INGEST, MESSAGE, SPAWN, START
 from fluxres.simulation.nesting.slots import Slots, SlotStart
 
@@ -22,49 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fluxres.instance import Job
-    from fluxres.simulation.machine import Machine
     from fluxres.simulation.nesting.sites import Site
-    from fluxres.simulation.workload.workload import Submission
-
-SERVED: Final = 8
-LAUNCHED: Final = 9
-KEEP: Final = 10
-READY: Final = 12
-"""Kinds of events beside those in `simulator`: a task is complete, a start has ended, a job is at its limit, its nodes are on."""
-
-
-class RunClock(Protocol):
-    """The clock of a run."""
-
-    now: int
-
-
-class EventQueue(Protocol):
-    """The future events of a run."""
-
-    def push(self, moment: int, kind: int, what: Any) -> None: ...
-
-
-class Run(Protocol):
-    """What processors use of the simulator above them."""
-
-    @property
-    def machine(self) -> Machine: ...
-    @property
-    def clock(self) -> RunClock: ...
-    @property
-    def events(self) -> EventQueue: ...
-
-    def wake(self, site: Site) -> None: ...
-    def decide(self, site: Site) -> tuple[int, list[Job]]: ...
-    def settle(self, site: Site, *, passed: bool) -> None: ...
-    def ingested(self, site: Site, job: Submission) -> None: ...
-    def never(self, job: Submission) -> None: ...
-    def hold_nodes(self, job: Job) -> int: ...
-    def begin(self, job: Job) -> bool: ...
-    def boot_later(self, job: Job) -> None: ...
-    def ended(self, job: Job, moment: int) -> None: ...
-    def site_of(self, job: Job) -> Site: ...
+    from fluxres.simulation.simulation import Simulation
 
 
 class JobLaunch(SlotStart):
@@ -101,11 +61,11 @@ class Processors:
         each: slots of each node for launches; 0 for any number.
     """
 
-    def __init__(self, simulator: Run, each: int) -> None:
-        self.simulator = simulator
-        self.push = simulator.events.push
+    def __init__(self, simulation: Simulation, each: int) -> None:
+        self.simulation = simulation
+        self.push = simulation.events.push
         self.slots = Slots(each) if each else None
-        if each and "node" not in simulator.machine.graph.structure.types:
+        if each and "node" not in simulation.machine.graph.structure.types:
             raise UsageError(
                 "starts per node: the machine has no nodes", where="hierarchy", hint="give a machine such as node=100"
             )
@@ -132,7 +92,7 @@ class Processors:
         processor.ingesting += kind == INGEST
         processor.tasks.append((kind, what))
         if not processor.is_busy and len(processor.tasks) == 1:
-            self.simulator.wake(site)
+            self.simulation.wake(site)
 
     def serve(self, site: Site) -> None:
         """Begin the next task."""
@@ -143,10 +103,10 @@ class Processors:
         processor.is_busy = True
         length = processor.lengths[kind]
         if kind == DECISION:
-            length, what = self.simulator.decide(site)
+            length, what = self.simulation.decide(site)
         processor.spent[kind] += length
         site.busy_ticks += length
-        self.push(self.simulator.clock.now + length, SERVED, TaskEnd(site, kind, what))
+        self.push(self.simulation.clock.now + length, SERVED, TaskEnd(site, kind, what))
 
     def complete(self, served: TaskEnd) -> None:
         """End a task, and begin the next one."""
@@ -154,7 +114,7 @@ class Processors:
         if not site.instance.is_closed:
             self._tasks[kind](site, what)
         elif kind == INGEST:
-            self.simulator.never(what)
+            self.simulation.never(what)
         assert site.processor is not None  # it has served
         site.processor.is_busy = False
         self.serve(site)
@@ -162,14 +122,14 @@ class Processors:
     def _ingested(self, site: Site, job: Any) -> None:
         assert site.processor is not None
         site.processor.ingesting -= 1
-        self.simulator.ingested(site, job)
+        self.simulation.ingested(site, job)
 
     def _decided(self, site: Site, started: list[Job]) -> None:
         for job in started:
             if job in self.launches:
-                self.launches[job].ready = self.simulator.hold_nodes(job)
+                self.launches[job].ready = self.simulation.hold_nodes(job)
                 self.put(site, START, job)
-        self.simulator.settle(site, passed=not started)
+        self.simulation.settle(site, passed=not started)
 
     # -- starts --------------------------------------------------------------------------------------------------------
 
@@ -177,7 +137,7 @@ class Processors:
         """Follow a job from the decision that starts it, which takes some time.  Its resources stay its own until it runs."""
         self.launches[job] = JobLaunch(job, site, [], -1)
         assert site.processor is not None
-        self._hold(site, job, self.simulator.clock.now + spent + site.processor.lengths[START] + job.planned)
+        self._hold(site, job, self.simulation.clock.now + spent + site.processor.lengths[START] + job.planned)
 
     def _hold(self, site: Site, job: Job, limit: int) -> None:
         """Let a job hold its resources until another limit."""
@@ -189,18 +149,18 @@ class Processors:
 
     def keep(self, job: Job) -> None:
         """At the limit of a job: it keeps its resources while it waits to run, or until the processor has heard of its end."""
-        if job.state is not State.RUN or job.limit > self.simulator.clock.now:
+        if job.state is not State.RUN or job.limit > self.simulation.clock.now:
             return
         launch = self.launches.get(job)
         if getattr(job.payload, "jobs", ()) and (launch is None or launch.is_booting):
             return  # its instance ends at the limit
-        self._hold(self.simulator.site_of(job), job, self.simulator.clock.now + _KEPT)
+        self._hold(self.simulation.site_of(job), job, self.simulation.clock.now + _KEPT)
 
     def _launch(self, site: Site, job: Job) -> None:
         launch = self.launches.get(job)
         if launch is None:
             return  # it was ended before
-        if launch.ready > self.simulator.clock.now:
+        if launch.ready > self.simulation.clock.now:
             self.push(launch.ready, READY, launch)
         else:
             self.ready(launch)
@@ -209,7 +169,7 @@ class Processors:
         """A job has been started and its nodes are on: it asks for its slots."""
         if launch.is_over:
             return
-        launch.since = self.simulator.clock.now
+        launch.since = self.simulation.clock.now
         if self.slots is None:
             self._granted(launch)
             return
@@ -219,18 +179,18 @@ class Processors:
 
     def _granted(self, launch: JobLaunch) -> None:
         site = launch.site
-        site.slot_wait_ticks += self.simulator.clock.now - launch.since
+        site.slot_wait_ticks += self.simulation.clock.now - launch.since
         assert site.processor is not None
-        self.push(self.simulator.clock.now + site.processor.launch, LAUNCHED, launch)
+        self.push(self.simulation.clock.now + site.processor.launch, LAUNCHED, launch)
 
     def launched(self, launch: JobLaunch) -> None:
         """A job is on its nodes: it runs, or its instance boots."""
         if launch.is_over:
             return
         job = launch.job
-        self._hold(launch.site, job, self.simulator.clock.now + job.planned)
-        job.started = self.simulator.clock.now
-        launch.is_booting = not self.simulator.begin(job)
+        self._hold(launch.site, job, self.simulation.clock.now + job.planned)
+        job.started = self.simulation.clock.now
+        launch.is_booting = not self.simulation.begin(job)
         if not launch.is_booting:
             self.over(job)
 
@@ -277,7 +237,7 @@ class Processors:
         if left:
             self.put(site, MESSAGE, (job, left))
         else:
-            self.simulator.boot_later(job)
+            self.simulation.boot_later(job)
 
     # -- ends ----------------------------------------------------------------------------------------------------------
 
@@ -285,7 +245,7 @@ class Processors:
         """A job has ended; its instance will know when it has processed that."""
         if job in self.ended:
             return
-        self.ended[job] = self.simulator.clock.now
+        self.ended[job] = self.simulation.clock.now
         self.put(site, EVENT, job)
 
     def leave(self, job: Job) -> tuple[int, bool]:
@@ -295,7 +255,7 @@ class Processors:
         return self.ended.pop(job, job.ended), not has_begun
 
     def _heard(self, site: Site, job: Job) -> None:
-        self.simulator.ended(job, self.ended.get(job, self.simulator.clock.now))
+        self.simulation.ended(job, self.ended.get(job, self.simulation.clock.now))
 
 
 _KEPT: Final = ticks(10.0)

@@ -54,24 +54,26 @@ def parsed(text: str) -> Address:
 
     Errors: StoreError.
     """
-    parts = urlsplit(text)
-    login, _, hosts = parts.netloc.rpartition("@")
+    address, _, query = text.partition("?")
+    scheme, _, rest = address.partition("://")
+    network, _, path = rest.partition("/")
+    login, _, hosts = network.rpartition("@")  # not by urlsplit, which refuses a later server with brackets
     user, _, password = login.partition(":")
     if not login:
         user, _, password = os.environ.get("ETCDCTL_USER", "").partition(":")
         password = password or os.environ.get("ETCDCTL_PASSWORD", "")
     servers = tuple(_server(host, text) for host in hosts.split(","))
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    options = dict(parse_qsl(query, keep_blank_values=True))
     if unknown := set(options) - set(_OPTIONS):
         known = "graph, cacert, cert and key"
         raise StoreError(
             f"'{min(unknown)}' is not an option of a store in etcd", where=_safe(text), hint=f"the options are {known}"
         )
-    if options and parts.scheme != "etcds":
+    if options and scheme != "etcds":
         raise StoreError("files for TLS, but not TLS", where=_safe(text), hint="begin the address with etcds://")
-    prefix = "/" + unquote(parts.path).strip("/")
+    prefix = "/" + unquote(path).strip("/")
     return Address(
-        servers, f"{_PREFIX if prefix == '/' else prefix}/", unquote(user), unquote(password), parts.scheme == "etcds", **options
+        servers, f"{_PREFIX if prefix == '/' else prefix}/", unquote(user), unquote(password), scheme == "etcds", **options
     )
 
 

@@ -21,7 +21,7 @@ from fluxres.instance.queue import QueuePolicy
 from fluxres.simulation import Hierarchy, Submission, simulate
 from fluxres.simulation.adaptive import malleable
 from fluxres.simulation.adaptive.adaptive import Adaptive
-from fluxres.simulation.adaptive.malleable import Progress
+from fluxres.simulation.adaptive.malleable import MalleableRun
 from fluxres.simulation.adaptive.speedup import Linear, Table
 from fluxres.simulation.costs.cost import Fitted
 from fluxres.simulation.disturbances.attempts import Checkpoint
@@ -91,7 +91,7 @@ SPEEDS = st.fractions(Fraction(1, 10), 100, max_denominator=50)
 def test_work_is_the_integral_of_the_speed(
     work: Fraction, changes: list[tuple[int, Fraction]], first: Fraction, pause: int
 ) -> None:
-    progress = Progress(work, first, 0, 2**62, pause, 1)
+    progress = MalleableRun(work, first, 0, 2**62, pause, 1)
     now, speed, works_from, done = 0, first, 0, Fraction(0)
     for gap, faster in changes:
         if now + gap >= progress.ends:

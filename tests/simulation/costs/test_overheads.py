@@ -22,11 +22,13 @@ from fluxres.simulation.disturbances.external import Disturbances, ExternalEvent
 from fluxres.simulation.energy.energy import Energy
 from fluxres.simulation.energy.node_power import NodePower
 from fluxres.simulation.energy.power_cap import PowerCap
+from fluxres.simulation.events import EVENT_ORDERS
 from fluxres.simulation.machine import of_number, of_shape
 from fluxres.simulation.nesting.hierarchy import Hierarchy
 from fluxres.simulation.nesting.slots import Slots, SlotStart
 from fluxres.simulation.prediction.prediction import Prediction
-from fluxres.simulation.simulator import EVENT_ORDERS, Result, simulate
+from fluxres.simulation.result import Result
+from fluxres.simulation.simulator import simulate
 from fluxres.simulation.workload.workload import Submission, Workload
 from tests.simulation.nesting.nested_run import differences
 from tests.simulation.nesting.test_nested import starts

@@ -13,7 +13,8 @@ from fluxres.experiments.gantt import Span, Units, blocked, gantt, rectangles
 from fluxres.simulation.disturbances.blocked import OUT_OF_SERVICE, RESERVED, Blocked
 from fluxres.simulation.disturbances.external import AdvanceReservation, Disturbances, ExternalEvent
 from fluxres.simulation.machine import Machine, of_shape
-from fluxres.simulation.simulator import Result, Simulator
+from fluxres.simulation.result import Result
+from fluxres.simulation.simulator import Simulator
 from fluxres.simulation.workload.workload import Submission
 from fluxres.syntax import idset
 

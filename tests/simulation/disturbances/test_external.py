@@ -19,9 +19,10 @@ from fluxres.simulation.disturbances.failures import PoolFailures, parse
 from fluxres.simulation.energy.energy import Energy
 from fluxres.simulation.energy.node_power import NodePower
 from fluxres.simulation.energy.power_cap import PowerCap
+from fluxres.simulation.events import EVENT_ORDERS, SimulatedClock
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.nesting.hierarchy import Hierarchy
-from fluxres.simulation.simulator import EVENT_ORDERS, SimulatedClock, Simulator, simulate
+from fluxres.simulation.simulator import Simulator, simulate
 from fluxres.simulation.workload.workload import Submission
 from tests.simulation.disturbances.disturbed_run import differences
 from tests.simulation.test_simulator import job

@@ -21,9 +21,10 @@ from fluxres.simulation.adaptive.speedup import parse
 from fluxres.simulation.disturbances.external import Disturbances, ExternalEvent
 from fluxres.simulation.energy.energy import CATEGORIES, Energy
 from fluxres.simulation.energy.node_power import NodePower
+from fluxres.simulation.events import EVENT_ORDERS
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.nesting.hierarchy import Hierarchy
-from fluxres.simulation.simulator import EVENT_ORDERS, Simulator
+from fluxres.simulation.simulator import Simulator
 from fluxres.simulation.workload.workload import Submission
 from fluxres.syntax import count
 from tests.simulation.campaigns import campaign

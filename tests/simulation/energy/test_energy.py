@@ -29,8 +29,9 @@ from fluxres.simulation.energy.power_cap import PowerCap
 from fluxres.simulation.energy.power_saving import MinuteLimit, PowerSaving
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.nesting.hierarchy import Hierarchy
+from fluxres.simulation.result import Result
 from fluxres.simulation.results.results import SCHEDULE_COLUMNS, BatsimCsv, schedule_row
-from fluxres.simulation.simulator import Result, Simulator, simulate
+from fluxres.simulation.simulator import Simulator, simulate
 from fluxres.simulation.workload.workload import Submission
 from fluxres.syntax.jobspec import as_request
 from tests.simulation.energy import resized_run

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 from fluxres.clock import FOREVER
 from fluxres.simulation.disturbances.external import Disturbances, ExternalEvent
+from fluxres.simulation.events import EVENT_ORDERS
 from fluxres.simulation.machine import Machine, of_shape
 from fluxres.simulation.nesting.hierarchy import Hierarchy
 from fluxres.simulation.results.numbering import Translated
-from fluxres.simulation.simulator import EVENT_ORDERS, Simulator
+from fluxres.simulation.simulator import Simulator
 from fluxres.simulation.workload.workload import Submission, Workload
 from tests.simulation.campaigns import campaign
 

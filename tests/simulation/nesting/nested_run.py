@@ -20,7 +20,8 @@ from fluxres.simulation.energy.energy import Energy
 from fluxres.simulation.energy.node_power import MICROWATTS, NodePower
 from fluxres.simulation.machine import Machine, _graph, of_number, of_shape
 from fluxres.simulation.nesting.hierarchy import Hierarchy
-from fluxres.simulation.simulator import Result, Simulator
+from fluxres.simulation.result import Result
+from fluxres.simulation.simulator import Simulator
 from fluxres.simulation.workload.workload import Submission, Workload
 from tests.simulation.nesting.nested import Case, Costs, Oracle, Source
 

@@ -11,12 +11,14 @@ from fluxres.clock import FOREVER
 from fluxres.documents.source import Source
 from fluxres.errors import InfeasibleRequest, UsageError
 from fluxres.simulation.disturbances.external import Disturbances, ExternalEvent
+from fluxres.simulation.events import EVENT_ORDERS
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.nesting import balance
 from fluxres.simulation.nesting.hierarchy import Hierarchy
+from fluxres.simulation.result import Result
 from fluxres.simulation.results.numbering import Translated
 from fluxres.simulation.schedule import Finished
-from fluxres.simulation.simulator import EVENT_ORDERS, Result, simulate
+from fluxres.simulation.simulator import simulate
 from fluxres.simulation.workload import jobspecs
 from fluxres.simulation.workload.workload import Submission, Workload
 from fluxres.syntax.jobspec import as_request

@@ -12,7 +12,8 @@ from fluxres.simulation.machine import read
 from fluxres.simulation.prediction.correctors import INCREMENTS_S, Corrector, Increments
 from fluxres.simulation.prediction.prediction import Prediction
 from fluxres.simulation.prediction.predictors import Average, Categories, Predictor, Tsafrir, UsedFraction
-from fluxres.simulation.simulator import Result, Simulator, simulate
+from fluxres.simulation.result import Result
+from fluxres.simulation.simulator import Simulator, simulate
 from fluxres.simulation.workload.models import Lublin
 from fluxres.simulation.workload.workload import Submission
 from tests.simulation.prediction.predicted_run import differences

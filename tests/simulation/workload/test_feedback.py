@@ -10,7 +10,8 @@ from fluxres.clock import TICKS_PER_S
 from fluxres.errors import UsageError
 from fluxres.simulation.disturbances.external import Disturbances, ExternalEvent
 from fluxres.simulation.nesting.hierarchy import Hierarchy
-from fluxres.simulation.simulator import Result, Simulator, simulate
+from fluxres.simulation.result import Result
+from fluxres.simulation.simulator import Simulator, simulate
 from fluxres.simulation.workload.feedback import Feedback
 from fluxres.simulation.workload.workload import Submission
 from tests.simulation.workload.followed_run import differences
