@@ -17,8 +17,10 @@ from contextlib import suppress
 from functools import partial
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, NoReturn
+from weakref import WeakMethod
 
 from fluxres import limits
+from fluxres.allocation.facts import JobFacts
 from fluxres.clock import FOREVER, Clock, Length, Time, length_ticks, seconds, ticks
 from fluxres.errors import (
     FluxresError,
@@ -84,6 +86,12 @@ _NO_JOB: Final = -1
 """In place of the number of a job that waits for its begin time."""
 _READY: Final = states.after(states.after(State.NEW, "validate"), "depend")
 """The state of a new job that waits for no other."""
+
+
+def _label(text: object) -> str | None:
+    """A user or the name of a job as a graph records it; None for what it would refuse, such as a payload that is no text."""
+    is_text = isinstance(text, str) and text.isprintable() and 0 < len(text) <= limits.NAME_LENGTH_MAX
+    return str(text) if is_text else None
 
 
 class Instance(Tabular):
@@ -210,6 +218,7 @@ class Instance(Tabular):
         """A heap of begin times and the numbers of the jobs that wait for them."""
         if graph.records.jobs() or graph.records.stages:
             self._refresh()
+        graph.facts_of_instance = WeakMethod(self._facts_of)
 
     def __repr__(self) -> str:
         return f"<Instance {self.address}: {self.policy.name}, {self.pending} pending, {self.running} running>"
@@ -1348,11 +1357,22 @@ class Instance(Tabular):
             self.announce(self.external_ends[-1] - 1)
 
     def _is_own(self, name: str) -> bool:
+        return self._own(name) is not None
+
+    def _own(self, name: str) -> Job | None:
+        """The active job that has this id in the graph."""
         try:
             number = fluid.decode(name)
         except InputError:
-            return False
-        return number in self._jobs and fluid.encode(number) == name
+            return None
+        return self._jobs.get(number) if fluid.encode(number) == name else None
+
+    def _facts_of(self, name: str) -> JobFacts | None:
+        """The user and the name of a job, for the graph in which it gets its first pools."""
+        job = self._own(name)
+        if job is None or (job.user is None and job.name is None):
+            return None
+        return JobFacts(_label(job.user), _label(job.name), self.time.now)
 
     def reacquire(self) -> None:
         """Let late jobs hold again what others have freed of their resources (rule T1)."""
