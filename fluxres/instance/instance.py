@@ -110,7 +110,8 @@ class Instance(Tabular):
             and records jobs in `graph` only when that is used. specs/instances.md describes the others.
         runner: starts and stops jobs; default: none, and the caller reports their end with `finish`.
         sink: called with each finished job, which is then forgotten; default: the latest ones are kept.
-        events: called with each job and event; default: events are kept with their job. False: no events, which is faster.
+        events: called with each job and event; default: events are kept with their job. False: no events, and the graph does
+                not know the users and names of jobs, which is faster.
         passes: "event": a pass of the policy follows every change; "manual": only `schedule` makes one.
 
     >>> from fluxres.graph import uuids
@@ -218,7 +219,8 @@ class Instance(Tabular):
         """A heap of begin times and the numbers of the jobs that wait for them."""
         if graph.records.jobs() or graph.records.stages:
             self._refresh()
-        graph.facts_of_instance = WeakMethod(self._facts_of)
+        if self._log is not None:
+            graph.facts_of_instance = WeakMethod(self._facts_of)
 
     def __repr__(self) -> str:
         return f"<Instance {self.address}: {self.policy.name}, {self.pending} pending, {self.running} running>"
