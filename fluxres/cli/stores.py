@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fluxres.clock import Clock
     from fluxres.graph.structure import Structure
     from fluxres.model import ResourceGraph
+    from fluxres.service.client.addresses import Address
     from fluxres.service.client.led import Through
     from fluxres.service.client.store import RemoteStore
     from fluxres.store import Holder, Store
@@ -39,7 +40,7 @@ def server(settings: Settings) -> RemoteStore | None:
     _import_numpy()
     from fluxres.service.client.store import RemoteStore
 
-    return RemoteStore(url)
+    return RemoteStore(url, on_silence=_note_silence if sys.stderr.isatty() else None)
 
 
 def source(settings: Settings) -> Store | RemoteStore:
@@ -75,6 +76,10 @@ def _import_numpy() -> None:
 
 def _tell_waiting(holder: Holder) -> None:
     note(f"waiting for {holder}, which is writing to this store")
+
+
+def _note_silence(at: Address) -> None:
+    note(f"waiting for {at}, which has not answered yet (Ctrl-C stops)")
 
 
 def reading(settings: Settings) -> ResourceGraph:

@@ -17,8 +17,10 @@ from contextlib import suppress
 from functools import partial
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, NoReturn
+from weakref import WeakMethod
 
 from fluxres import limits
+from fluxres.allocation.facts import JobFacts
 from fluxres.clock import FOREVER, Clock, Length, Time, length_ticks, seconds, ticks
 from fluxres.errors import (
     FluxresError,
@@ -86,6 +88,12 @@ _READY: Final = states.after(states.after(State.NEW, "validate"), "depend")
 """The state of a new job that waits for no other."""
 
 
+def _label(text: object) -> str | None:
+    """A user or the name of a job as a graph records it; None for what it would refuse, such as a payload that is no text."""
+    is_text = isinstance(text, str) and text.isprintable() and 0 < len(text) <= limits.NAME_LENGTH_MAX
+    return str(text) if is_text else None
+
+
 class Instance(Tabular):
     """A scheduler over one resource graph.
 
@@ -102,7 +110,8 @@ class Instance(Tabular):
             and records jobs in `graph` only when that is used. specs/instances.md describes the others.
         runner: starts and stops jobs; default: none, and the caller reports their end with `finish`.
         sink: called with each finished job, which is then forgotten; default: the latest ones are kept.
-        events: called with each job and event; default: events are kept with their job. False: no events, which is faster.
+        events: called with each job and event; default: events are kept with their job. False: no events, and the graph does
+                not know the users and names of jobs, which is faster.
         passes: "event": a pass of the policy follows every change; "manual": only `schedule` makes one.
 
     >>> from fluxres.graph import uuids
@@ -210,6 +219,8 @@ class Instance(Tabular):
         """A heap of begin times and the numbers of the jobs that wait for them."""
         if graph.records.jobs() or graph.records.stages:
             self._refresh()
+        if self._log is not None:
+            graph.facts_of_instance = WeakMethod(self._facts_of)
 
     def __repr__(self) -> str:
         return f"<Instance {self.address}: {self.policy.name}, {self.pending} pending, {self.running} running>"
@@ -1348,11 +1359,22 @@ class Instance(Tabular):
             self.announce(self.external_ends[-1] - 1)
 
     def _is_own(self, name: str) -> bool:
+        return self._own(name) is not None
+
+    def _own(self, name: str) -> Job | None:
+        """The active job that has this id in the graph."""
         try:
             number = fluid.decode(name)
         except InputError:
-            return False
-        return number in self._jobs and fluid.encode(number) == name
+            return None
+        return self._jobs.get(number) if fluid.encode(number) == name else None
+
+    def _facts_of(self, name: str) -> JobFacts | None:
+        """The user and the name of a job, for the graph in which it gets its first pools."""
+        job = self._own(name)
+        if job is None or (job.user is None and job.name is None):
+            return None
+        return JobFacts(_label(job.user), _label(job.name), self.time.now)
 
     def reacquire(self) -> None:
         """Let late jobs hold again what others have freed of their resources (rule T1)."""

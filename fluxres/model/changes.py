@@ -132,6 +132,7 @@ def _give(
     facts: JobFacts | None = None,
 ) -> None:
     start, end = window
+    facts = _facts_of(graph, job, facts)
     refuse_reservation(graph, job)
     with supply.NamingConsumers(graph, drawn):
         planned = plans.allocate(graph.records, named, job, start, end, implies=implies)
@@ -210,6 +211,7 @@ def record_match(
     window, structure, slots = (found.start, found.end), graph.structure, found.nslots
     chosen = None if found.variant is None else Chosen(found.order, found.variant)
     planned: Batch | list[Change]
+    facts = _facts_of(graph, job, facts)
     if graph.records.reservations:
         refuse_reservation(graph, job)
     if is_moved:
@@ -231,6 +233,14 @@ def record_match(
         graph.records.note_chosen(job, chosen)
     graph.revision += 1
     return chosen
+
+
+def _facts_of(graph: ResourceGraph, job: str, given: JobFacts | None) -> JobFacts | None:
+    """What a job is known by that gets something: what is given, else, for a new job, what its instance knows."""
+    if given is not None or graph.facts_of_instance is None or graph.records.is_holder(job):
+        return given
+    facts_of = graph.facts_of_instance()
+    return None if facts_of is None else facts_of(job)
 
 
 def free(

@@ -16,7 +16,7 @@ from itertools import count
 from threading import RLock
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, Protocol, TypeVar, cast, overload
-from weakref import WeakSet
+from weakref import WeakMethod, WeakSet
 
 import numpy as np
 
@@ -157,6 +157,8 @@ class ResourceGraph(ShownDeep, Tabular):
         self.attachment: Attachment | None = None
         #: Called with the records of jobs before they expire.
         self.keepers: WeakSet[changes.Keeper] = WeakSet()
+        self.facts_of_instance: WeakMethod[Callable[[str], JobFacts | None]] | None = None
+        """Tells the user and the name of a job by its id, if an instance allocates on this graph."""
         self.changed_instances: set[str] = set()
         """The names of kept instances that other processes have changed."""
         self.planner = empty_planner(structure)

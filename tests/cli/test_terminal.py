@@ -10,10 +10,13 @@ import os
 import pty
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
 import termios
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -202,3 +205,20 @@ def test_intervals_and_widths_have_bounds(tiny: Invoke) -> None:
     for seconds in (limits.WATCH_SECONDS_MIN / 2, limits.WATCH_SECONDS_MAX * 2):
         assert "--watch: expected an interval of" in tiny("nodes", f"--watch={seconds:g}", status=2).output
     assert "20000" in tiny("timeline", "--width", str(limits.CHART_WIDTH_MAX + 1), status=2).output
+
+
+def test_a_server_that_does_not_answer_is_named(on_terminal: On) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"http://127.0.0.1:{server.getsockname()[1]}"
+
+        def refuse_late() -> None:
+            connected, _ = server.accept()
+            with connected:
+                connected.recv(65536)
+                time.sleep(4)
+                connected.sendall(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n")
+
+        threading.Thread(target=refuse_late, daemon=True).start()
+        notice, error = on_terminal(120, "--store", address, "jobs", status=4)
+    assert notice == f"fluxres: waiting for {address}, which has not answered yet (Ctrl-C stops)"
+    assert error.startswith("fluxres: ERROR ")

@@ -291,7 +291,7 @@ def test_named_pipe_is_read_and_without_a_writer_refused(tmp_path: Path, monkeyp
     assert isinstance(values, dict)
     assert len(values["b"]) == 200_000
     monkeypatch.setattr(limits, "PIPE_WAIT_S", 0.05)
-    assert "nobody writes" in refusal(path).message
+    assert "no process writes" in refusal(path).message
 
 
 def test_an_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

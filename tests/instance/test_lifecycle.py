@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from fluxres.instance import states as table
 from fluxres.instance.job import Failure
 from fluxres.instance.runner import NOT_STARTED
 from fluxres.instance.states import LEADS_TO
+from fluxres.store import open_store
 from tests.instance.machines import ManualClock, nodes, on_nodes, racks
 
 
@@ -51,6 +53,29 @@ def test_the_graph_shows_what_jobs_hold() -> None:
     instance.finish(job, status=256)
     assert graph.jobs() == []
     assert job.result == "failed"
+
+
+def test_the_graph_knows_the_user_and_the_name_of_a_job(tmp_path: Path) -> None:
+    store = str(tmp_path / "site.db")
+    fluxres.save(nodes(3), store)
+    with fluxres.open(store) as graph:
+        instance = Instance(graph)
+        first = instance.submit("slot=2/node", duration_s=10, user="ada", name="my job")
+        nameless = instance.submit("slot=1/node", duration_s=10)
+        later = instance.submit("slot=2/node", duration_s=10, user="bob")
+        unprintable = instance.submit("slot=3/node", duration_s=10, user="a\nb")
+        instance.finish(first)
+        assert (later.state, graph.facts(str(later.id)).user) == (State.RUN, "bob")
+        instance.finish(later)
+        instance.finish(nameless)
+        assert (unprintable.state, graph.facts(str(unprintable.id)).user) == (State.RUN, None)
+    events = [entry.event for entry in open_store(store).log() if entry.event["event"] == "allocate"]
+    assert [(event.get("user"), event.get("name")) for event in events] == [
+        ("ada", "my job"),
+        (None, None),
+        ("bob", None),
+        (None, None),
+    ]
 
 
 def test_infeasible_requests_are_refused_and_leave_nothing() -> None:

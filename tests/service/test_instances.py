@@ -442,6 +442,7 @@ def test_a_killed_server_is_succeeded_by_one_that_goes_on(tmp_path: Path) -> Non
         top.finish(second.id)
         assert top.job(third.id).state is State.RUN
         assert top.job(third.id).user == "ada"
+        assert open_store(store).open()[0].facts(third.id).user == "ada"
         assert top.job(done.id).result == "failed"
         numbers = [job.id for job in top.jobs()]
         assert len(set(numbers)) == len(numbers) == 5

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 import fluxres
 from fluxres import clock
+from fluxres.allocation.facts import Launch
 from fluxres.cli.program import program, run
 from fluxres.errors import RevisionConflict, StoreError
 from fluxres.launch import identity
@@ -178,12 +179,13 @@ def test_a_command_decides_again_if_the_graph_changed_meanwhile(led_store: Serve
 def test_jobs_that_live_by_processes_are_seen_to_by_the_command_itself(led_store: Server, posts: list[str]) -> None:
     assert run(["--store", led_store.store, "run", "-c1", "--", "true"]) == 0
     with fluxres.open(led_store.store, name="demo") as graph:
-        from fluxres.allocation.facts import Launch
-
-        launch = Launch(identity.host(), identity.boot(), ((os.getpid(), 1),), "0" * 24)
-        graph.allocate("/demo", job="dead", launch=launch)
+        mine = Launch(identity.host(), identity.boot(), (identity.of(os.getpid()),), "0" * 24)
+        graph.allocate("/demo/rack0/node0/core0", job="alive", launch=mine)
+        dead = Launch(identity.host(), identity.boot(), ((os.getpid(), 1),), "1" * 24)
+        graph.allocate("/demo/rack1", job="dead", launch=dead)
     assert run(["--store", led_store.store, "allocate", "-N8", "--job", "j1"]) == 0
     assert posts == []
+    assert fluxres.load(f"{led_store.store}?graph=demo").jobs() == ["alive", "j1"]
 
 
 Cut = Callable[[], None]

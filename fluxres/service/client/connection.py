@@ -7,10 +7,10 @@ is in ``$FLUXRES_TOKEN`` unless it is given.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from fluxres import clock
 from fluxres.errors import FluxresError, Unavailable
@@ -19,6 +19,9 @@ from fluxres.service.client.requests import Call, Reply, Request, common_headers
 from fluxres.service.client.servers import Attempts, Servers, unreachable
 
 T = TypeVar("T")
+
+_SILENCE_S: Final = 3.0
+"""How long a server may take to answer until `on_silence` is called."""
 
 
 class Connection:
@@ -32,6 +35,7 @@ class Connection:
         keep: whether the connection stays open for the next request.
         follows: whether it goes to the server that leads, and waits for one.
         headers: further ones of each request.
+        on_silence: called, in another thread, with the server that has not answered a request for 3 s.
     """
 
     def __init__(
@@ -44,8 +48,10 @@ class Connection:
         keep: bool = True,
         follows: bool = True,
         headers: Mapping[str, str] | None = None,
+        on_silence: Callable[[Address], None] | None = None,
     ) -> None:
         self.servers = Servers(at, follows=follows)
+        self._on_silence = on_silence
         self._keep = keep
         self._timeout_s = timeout_s
         self._thread = threading.local()
@@ -131,16 +137,30 @@ class Connection:
 
     def _once(self, at: Address, request: Request) -> Reply:
         opened = self._of_thread(at)
-        # A server refuses a body that is too long before all of it is sent; its answer says so.
-        with suppress(BrokenPipeError):
-            opened.request(request.method, request.path, request.body, {**self._headers, **request.headers})
-        answer: HTTPResponse = opened.getresponse()
-        content = answer.read()
+        with self._noticing(at):
+            # A server refuses a body that is too long before all of it is sent; its answer says so.
+            with suppress(BrokenPipeError):
+                opened.request(request.method, request.path, request.body, {**self._headers, **request.headers})
+            answer: HTTPResponse = opened.getresponse()
+            content = answer.read()
         if not self._keep:
             self.close()
         if answer.status >= 400:
             raise error_of(answer.status, content, answer.headers.get("retry-after"))
         return Reply(content, answer.headers.get("etag"))
+
+    @contextmanager
+    def _noticing(self, at: Address) -> Iterator[None]:
+        if self._on_silence is None:
+            yield
+            return
+        timer = threading.Timer(_SILENCE_S, self._on_silence, (at,))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def _of_thread(self, at: Address) -> HTTPConnection:
         opened: HTTPConnection | None = getattr(self._thread, "opened", None)

@@ -8,7 +8,7 @@ there now. An event with another machine in it, which is merged or applied, is s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from secrets import token_hex
 from typing import Any, Final, TypeVar
@@ -30,7 +30,7 @@ from fluxres.errors import (
 )
 from fluxres.model import ResourceGraph
 from fluxres.model.changes import expire_stages
-from fluxres.service.client.addresses import addresses
+from fluxres.service.client.addresses import Address, addresses
 from fluxres.service.client.child_calls import ChildCalls
 from fluxres.service.client.connection import Connection
 from fluxres.service.client.requests import Call, Reply, Request, of_graph, post, send
@@ -59,12 +59,13 @@ class RemoteStore:
 
     Args:
         url: its address, with ``?graph=NAME`` or without; several with commas in between.
+        on_silence: as for Connection.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, on_silence: Callable[[Address], None] | None = None) -> None:
         servers = addresses(url)
         self.url, self._chosen = ",".join(map(str, servers)), servers[0].graph
-        self.connection = Connection(servers, keep=False)
+        self.connection = Connection(servers, keep=False, on_silence=on_silence)
 
     def graphs(self) -> list[GraphRow]:
         """The graphs, without reading their content."""
