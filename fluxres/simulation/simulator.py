@@ -503,7 +503,7 @@ class Simulator:
             unit, sizes = shares(site.machine.graph, number, site.instance.address, by=by, finest=finest)
         site.children_left = number
         if what.level == self.hierarchy.levels - 2:
-            self.families.found(site, number)
+            self.families.expect(site, number)
         any_partition = {"system": {"queue": None}}
         requests = {size: Request(parse_shape(f"slot={size}/{unit}"), attributes=any_partition) for size in set(sizes)}
         for child, size in enumerate(sizes):

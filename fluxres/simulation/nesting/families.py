@@ -32,7 +32,7 @@ class Families:
         self.periods = 0
         """Ends of periods that are scheduled."""
 
-    def found(self, parent: Site, number: int) -> None:
+    def expect(self, parent: Site, number: int) -> None:
         """Expect the innermost instances below a parent."""
         if self.balance.is_needed or self.elastic.is_needed:
             self.by_parent[parent] = Family(parent, number)
