@@ -11,7 +11,7 @@ from fluxres.launch.plan import Facts, Planned
 from fluxres.render.text import PLAIN, Column, Style, table
 
 if TYPE_CHECKING:
-    from fluxres.launch.hierarchy import JobSet, Outcome
+    from fluxres.launch.hierarchy import EqualJobs, Outcome
     from fluxres.launch.protocol import Row
     from fluxres.simulation.nesting.hierarchy import Hierarchy
 
@@ -116,7 +116,7 @@ def _trouble(row: Row) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def document(outcomes: Sequence[Outcome], ensemble: JobSet) -> dict[str, Any]:
+def document(outcomes: Sequence[Outcome], ensemble: EqualJobs) -> dict[str, Any]:
     flat = _flat(outcomes)
     return {
         "job": ensemble.job,
@@ -173,7 +173,7 @@ def _planned(one: Planned) -> tuple[str | int, ...]:
     return one.tree_id, one.jobs, one.has.nodes, one.has.cores_per_node, one.has.gpus_per_node, one.children
 
 
-def planned_document(wanted: Sequence[Hierarchy], planned: Sequence[Sequence[Planned]], ensemble: JobSet) -> dict[str, Any]:
+def planned_document(wanted: Sequence[Hierarchy], planned: Sequence[Sequence[Planned]], ensemble: EqualJobs) -> dict[str, Any]:
     keys = ("tree_id", "jobs", "nodes", "cores_per_node", "gpus_per_node", "children")
     return {
         "job": ensemble.job,

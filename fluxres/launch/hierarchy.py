@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class JobSet:
+class EqualJobs:
     """A set of equal jobs.
 
     Args:
@@ -124,7 +124,7 @@ class Outcome:
 
 def begin(
     hierarchy: Hierarchy,
-    ensemble: JobSet,
+    ensemble: EqualJobs,
     patience: Patience | None = None,
     *,
     inventory: str = "graph",
@@ -160,7 +160,7 @@ def begin(
 def check(
     machine: ResourceGraph,
     hierarchy: Hierarchy,
-    ensemble: JobSet,
+    ensemble: EqualJobs,
     patience: Patience | None = None,
     *,
     inventory: str = "graph",
@@ -175,7 +175,7 @@ def check(
 def run(
     machine: ResourceGraph,
     hierarchy: Hierarchy,
-    ensemble: JobSet,
+    ensemble: EqualJobs,
     patience: Patience | None = None,
     *,
     inventory: str = "graph",

@@ -14,7 +14,7 @@ import sys
 import time
 
 from fluxres.launch.branch import Branch
-from fluxres.launch.hierarchy import JobSet, Patience, run
+from fluxres.launch.hierarchy import EqualJobs, Patience, run
 from fluxres.simulation.nesting.hierarchy import Hierarchy
 from tests.launch.machines import marked, of_shape
 
@@ -50,7 +50,7 @@ def once(seed: int) -> str:
     began = time.monotonic()
     try:
         # A job that was stopped ends with its limit.
-        ensemble = JobSet(jobs, job, duration_s=3.0)
+        ensemble = EqualJobs(jobs, job, duration_s=3.0)
         outcome = run(of_shape("node=4/core=2"), Hierarchy(fan_outs), ensemble, Patience(grace_s=0.5, silence_s=4.0))
     finally:
         Branch.boot = boot  # type: ignore[method-assign]  # as above

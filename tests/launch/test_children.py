@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.launch import children, protocol, work
-from fluxres.launch.hierarchy import JobSet, Patience, begin, run
+from fluxres.launch.hierarchy import EqualJobs, Patience, begin, run
 from fluxres.launch.loop import Loop
 from fluxres.launch.protocol import Go, Lines, Row, Working
 from fluxres.simulation.nesting.hierarchy import Hierarchy
@@ -48,7 +48,7 @@ def test_messages_of_a_child_arrive(message: Any) -> None:
 
 
 def test_messages_of_a_parent_arrive() -> None:
-    said = begin(Hierarchy((2, 4), ("easy", "fcfs")), JobSet(10, "sleep:1", duration_s=3.0), Patience())
+    said = begin(Hierarchy((2, 4), ("easy", "fcfs")), EqualJobs(10, "sleep:1", duration_s=3.0), Patience())
     assert protocol.to_child(protocol.line(said)) == said
     assert isinstance(protocol.to_child(protocol.line(Go())), Go)
     assert (said.grace_s, said.silence_s) == (limits.GRACE_SECONDS_DEFAULT, limits.SILENCE_SECONDS_DEFAULT)
@@ -94,7 +94,7 @@ def test_line_without_end_is_refused() -> None:
 def test_process_that_is_not_a_child_is_lost(program: str, note: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(children, "_ARGV", (sys.executable, "-S", "-c", program))
     patience = Patience(grace_s=0.5, silence_s=2.0)
-    outcome = run(of_shape("node=2"), Hierarchy((1,)), JobSet(5, request="slot=1/node"), patience)
+    outcome = run(of_shape("node=2"), Hierarchy((1,)), EqualJobs(5, request="slot=1/node"), patience)
     assert (outcome.completed, outcome.lost) == (0, 5)
     assert note in outcome.notes["tree.1"]
     assert outcome.rows[1].status

@@ -14,7 +14,7 @@ import pytest
 from fluxres.launch import lifeline, nursery
 from fluxres.launch.branch import Branch
 from fluxres.launch.fork import Forked
-from fluxres.launch.hierarchy import JobSet, Outcome, Patience, run
+from fluxres.launch.hierarchy import EqualJobs, Outcome, Patience, run
 from fluxres.simulation.nesting.hierarchy import Hierarchy
 from tests.launch.machines import eventually, is_alive, marked, of_shape
 
@@ -28,7 +28,7 @@ def run_watched(act: Callable[[Branch], None], *fan_outs: int, job: str = "sleep
             seen.append(branch)
             act(branch)
 
-    outcome = run(of_shape("node=4/core=2"), Hierarchy(fan_outs), JobSet(16, job), Patience(grace_s=0.5), watched=watched)
+    outcome = run(of_shape("node=4/core=2"), Hierarchy(fan_outs), EqualJobs(16, job), Patience(grace_s=0.5), watched=watched)
     assert seen[0].instance.graph.jobs() == []
     assert marked(seen[0].begin.mark) == {}
     return outcome
@@ -145,5 +145,5 @@ def test_nursery_that_hangs_is_killed() -> None:
 
 def test_nursery_that_does_not_start_fails_the_children(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nursery, "_ARGV", ("false",))
-    outcome = run(of_shape("node=4/core=2"), Hierarchy((2,)), JobSet(16))
+    outcome = run(of_shape("node=4/core=2"), Hierarchy((2,)), EqualJobs(16))
     assert (outcome.completed, outcome.lost) == (0, 16)

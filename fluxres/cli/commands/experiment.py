@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fluxres.experiments.comparison import Checked, Comparison, Estimate
     from fluxres.experiments.real import Pair, Wanted
     from fluxres.experiments.study import Study
-    from fluxres.launch.hierarchy import JobSet
+    from fluxres.launch.hierarchy import EqualJobs
     from fluxres.render.text import Cells, Style
 
 NOT_AS_EXPECTED = 1
@@ -155,10 +155,10 @@ def _run_really(study: Study, out: Path) -> None:
                     real.write(place, measured, found.starts_s)
 
 
-def _ensemble(wanted: Wanted) -> JobSet:
-    from fluxres.launch.hierarchy import JobSet
+def _ensemble(wanted: Wanted) -> EqualJobs:
+    from fluxres.launch.hierarchy import EqualJobs
 
-    return JobSet(wanted.jobs, wanted.job, wanted.request, wanted.limit_s)
+    return EqualJobs(wanted.jobs, wanted.job, wanted.request, wanted.limit_s)
 
 
 @experiment_command.command("report")

@@ -20,7 +20,7 @@ from fluxres.render.text import Style
 if TYPE_CHECKING:
     from fluxres.cli.progress import Progress
     from fluxres.launch.branch import Branch
-    from fluxres.launch.hierarchy import JobSet, Outcome, Patience
+    from fluxres.launch.hierarchy import EqualJobs, Outcome, Patience
     from fluxres.model import ResourceGraph
     from fluxres.simulation.nesting.hierarchy import Hierarchy
 
@@ -132,7 +132,7 @@ def hierarchy_command(settings: Settings, /, **options: Any) -> None:
 
 
 def _run(
-    machine: ResourceGraph, wanted: list[Hierarchy], ensemble: JobSet, patience: Patience, options: dict[str, Any]
+    machine: ResourceGraph, wanted: list[Hierarchy], ensemble: EqualJobs, patience: Patience, options: dict[str, Any]
 ) -> list[Outcome]:
     from fluxres.launch.hierarchy import run
 
@@ -166,7 +166,9 @@ def _tell_failures(outcomes: list[Outcome]) -> None:
         raise RunFailed(f"{failed} jobs failed, {lost} were lost or never ran{worst}", where="hierarchy")
 
 
-def _planned(machine: ResourceGraph, one: Hierarchy, ensemble: JobSet, patience: Patience, options: dict[str, Any]) -> list[Any]:
+def _planned(
+    machine: ResourceGraph, one: Hierarchy, ensemble: EqualJobs, patience: Patience, options: dict[str, Any]
+) -> list[Any]:
     from fluxres.launch.hierarchy import check
 
     return list(check(machine, one, ensemble, patience, inventory=options["inventory"]))
@@ -188,9 +190,9 @@ def _machine(settings: Settings, options: dict[str, Any]) -> ResourceGraph:
     return machine.of_shape(f"node={numbers['nodes']}" + (f"/[{';'.join(parts)}]" if parts else ""))
 
 
-def _ensemble(machine: ResourceGraph, options: dict[str, Any]) -> JobSet:
+def _ensemble(machine: ResourceGraph, options: dict[str, Any]) -> EqualJobs:
     from fluxres.launch import work
-    from fluxres.launch.hierarchy import JobSet
+    from fluxres.launch.hierarchy import EqualJobs
     from fluxres.syntax.jobspec import as_request
 
     request = options["request"]
@@ -200,7 +202,7 @@ def _ensemble(machine: ResourceGraph, options: dict[str, Any]) -> JobSet:
         request = f"slot=1/{unit}"
     as_request(request)
     work.parse(options["job"])
-    return JobSet(options["jobs"], options["job"], request, options["duration"])
+    return EqualJobs(options["jobs"], options["job"], request, options["duration"])
 
 
 def _patience(options: dict[str, Any]) -> Patience:
