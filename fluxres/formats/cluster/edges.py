@@ -13,6 +13,7 @@ from msgspec import UNSET
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int64
 from fluxres.documents.document import Document, Key, shown
 from fluxres.documents.mistakes import Mistakes
 from fluxres.errors import ErrorPlace, InputError, LimitExceeded
@@ -27,8 +28,6 @@ from fluxres.graph.structure import OUTSIDE, Structure
 
 #: the default relation
 LINK = "link"
-
-Int64 = NDArray[np.int64]
 
 
 @dataclass(slots=True)

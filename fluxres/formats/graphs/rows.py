@@ -15,12 +15,13 @@ import numpy as np
 from msgspec import UNSET
 
 from fluxres import limits
+from fluxres.arrays import Int32
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.format import Fail
 from fluxres.formats.pool_uuids import give_uuids
 from fluxres.graph.assemble import assemble
 from fluxres.graph.audit import require_valid
-from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.identity import repeated
 from fluxres.graph.kinds import STATES, WAY, Kind, KindTable, properties_tuple, require_draws
 from fluxres.graph.structure import Structure
