@@ -219,12 +219,12 @@ def edges(structure: Structure, subsystem: Subsystem, *, at: int | None = None, 
             fold_all(structure, targets.tolist()),
             edge_text(structure, subsystem, row),
         ]
-        for sources, arrow, targets, row in edge_groups(structure, subsystem, at)
+        for sources, arrow, targets, row in edge_groups(subsystem, at)
     ]
     return table([Column("FROM"), Column(""), Column("TO"), Column("EDGE")], rows, style=style)
 
 
-def edge_groups(structure: Structure, subsystem: Subsystem, at: int | None = None) -> Iterator[tuple[Int32, str, Int32, int]]:
+def edge_groups(subsystem: Subsystem, at: int | None = None) -> Iterator[tuple[Int32, str, Int32, int]]:
     """(sources, arrow, targets, row): every source has an edge like that row to every target.
 
     Args:

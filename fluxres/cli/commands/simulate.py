@@ -246,7 +246,7 @@ def _simulate(settings: Settings, workload: str, given: dict[str, Any]) -> None:
                 _document(jobs, machine, result)
                 | {"fitted_cost": fitted, "fit": None if quality is None else quality._asdict(), "made": made}
             ),
-            lines=lambda style: [*_lines(jobs, result, made, style), *_measured(fitted, quality)],
+            lines=lambda style: [*_lines(result, made, style), *_measured(fitted, quality)],
         )
     if result.errors:
         raise PolicyError("; ".join(result.errors[:3]), hint="the metrics cover what ran until then")
@@ -520,7 +520,7 @@ def _head(made: dict[str, str]) -> list[str]:
     return [f"{key:22} {made[key]}" for key in ("workload", "machine", "scheduler", "conditions") if key in made]
 
 
-def _lines(jobs: Workload, result: Result, made: dict[str, str], style: Style) -> Iterator[str]:
+def _lines(result: Result, made: dict[str, str], style: Style) -> Iterator[str]:
     from fluxres.experiments.figures import energy_figures, of_predictions
 
     metrics = result.metrics

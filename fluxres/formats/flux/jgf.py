@@ -253,7 +253,7 @@ class _Builder:
         parent = np.full(n, -1, np.int32)
         parent[dst] = src
         if (count > 1).any():
-            self._two_parents(rows, parent, int(np.flatnonzero(count > 1)[0]))
+            self._two_parents(rows, int(np.flatnonzero(count > 1)[0]))
         is_inside = np.array([p is not None for p in path]) if self.nodes.auxiliary or None in path else np.ones(n, np.bool_)
         stray = np.flatnonzero(~(is_inside[src] & is_inside[dst]))
         if len(stray):
@@ -299,7 +299,7 @@ class _Builder:
             self.fail(["edges", int(wrong[0])], f"an edge from {source} to {target}, which is not its child")
         return down
 
-    def _two_parents(self, rows: Int64, parent: Int32, row: int) -> NoReturn:
+    def _two_parents(self, rows: Int64, row: int) -> NoReturn:
         first, second = rows[self._dst[rows] == row][:2].tolist()
         path = self.nodes.path[row]
         if self._src[first] == self._src[second]:

@@ -126,7 +126,7 @@ class GraphRows:
         if any(text is not None for text in self.uuids):
             given = [UNSET if text is None else text for text in self.uuids]
             give_uuids(structure, vertex, given, None, lambda path, message, hint="": fail(path, message, hint))
-        self._connect(structure, vertex, fail)
+        self._connect(structure, vertex)
         return structure, vertex
 
     def _parent(self, fail: Fail) -> Int32:
@@ -174,7 +174,7 @@ class GraphRows:
                 explicit[row] = name
         return found, explicit
 
-    def _connect(self, structure: Structure, vertex: Int32, fail: Fail) -> None:
+    def _connect(self, structure: Structure, vertex: Int32) -> None:
         own = self.own or {}
         graphs = {**{name: list[Edge]() for name in own}, **self.edges.graphs}
         if len(graphs) > limits.SUBSYSTEMS_MAX:
