@@ -20,7 +20,7 @@ from msgspec import UNSET
 from numpy.typing import NDArray
 
 from fluxres import limits
-from fluxres.arrays import Int32, Int64
+from fluxres.arrays import Int32, Int64, Mask
 from fluxres.documents import json_typed
 from fluxres.documents.document import Key, plural, shown
 from fluxres.documents.source import Source
@@ -553,7 +553,7 @@ def part_of(structure: Structure, *, shorthand: bool) -> GraphPart:
     return GraphPart(vertices, structure.size[kept], exclusive[kept], ways[kept])
 
 
-def hidden_in(structure: Structure, part: GraphPart) -> losses.Mask:
+def hidden_in(structure: Structure, part: GraphPart) -> Mask:
     """Pools outside a part, as a bool per vertex."""
     hidden = np.ones(structure.n, np.bool_)
     hidden[part.vertices] = False

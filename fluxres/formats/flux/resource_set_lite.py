@@ -28,7 +28,6 @@ from fluxres.formats.flux.ranks import (
     NO_IDS,
     Block,
     BlockRows,
-    Ids,
     Spans,
     count_of,
     fill,
@@ -86,7 +85,7 @@ class Topologies:
     def fail(self, path: Sequence[Key], message: str, hint: str = "") -> NoReturn:
         raise InputError(message, where=self.where(path), hint=hint)
 
-    def add_to(self, rows: BlockRows, kinds: KindTable, entry: int, children: Mapping[str, Ids]) -> None:
+    def add_to(self, rows: BlockRows, kinds: KindTable, entry: int, children: Mapping[str, Int64]) -> None:
         """Add the content of a node with the topology of an entry and these children in R_lite."""
         node = _NodeRows(rows, kinds, children, self.where, self.fail)
         node.add(0, self._pool.children[entry].topo, [entry, "topo"], 0)
@@ -102,7 +101,7 @@ class _NodeRows:
         self,
         rows: BlockRows,
         kinds: KindTable,
-        children: Mapping[str, Ids],
+        children: Mapping[str, Int64],
         where: Callable[[Sequence[Key]], str],
         fail: Fail,
     ) -> None:
@@ -161,7 +160,7 @@ class _NodeRows:
                     todo += [each for each in value if isinstance(each, dict)]
         return not is_named
 
-    def _taken(self, value: Any, path: list[Key], type_: str) -> Ids:
+    def _taken(self, value: Any, path: list[Key], type_: str) -> Int64:
         """The ids of an idset that R_lite has, which must not be in another domain."""
         if not isinstance(value, str) and type(value) is not int:
             self._fail(path, f"expected an idset, got {shown(value)}")
@@ -173,7 +172,7 @@ class _NodeRows:
             if not self.left[type_][at].all():
                 self._fail(path, f"{type_} {ids[at][~self.left[type_][at]][0]} is in two domains")
             self.left[type_][at] = False
-        taken: Ids = ids[at]
+        taken: Int64 = ids[at]
         return taken
 
     def _add_storage(self, value: Any, path: list[Key]) -> None:
@@ -236,10 +235,10 @@ class Lite:
     def fail(self, path: Sequence[Key], message: str, *, hint: str = "", limit: bool = False) -> NoReturn:
         raise (LimitExceeded if limit else InputError)(message, where=json_typed.where(self._source, path), hint=hint)
 
-    def _entries(self) -> tuple[list[Ids], list[dict[str, Spans]]]:
+    def _entries(self) -> tuple[list[Int64], list[dict[str, Spans]]]:
         """The ranks of each entry, and ranges of ids by type."""
         path: list[Key] = ["execution", "R_lite"]
-        ranks: list[Ids] = []
+        ranks: list[Int64] = []
         total = pools = 0
         found: list[dict[str, Spans]] = []
         for i, entry in enumerate(self._execution.R_lite):
@@ -508,7 +507,7 @@ class Lite:
         structure.kind[nodes] = np.array(kinds, np.int32)[at.reshape(-1)]
 
 
-def _alone(structure: Structure, pools: Int64, taken: Ids) -> Int64:
+def _alone(structure: Structure, pools: Int64, taken: Int64) -> Int64:
     """Which of these pools are subtrees of one rank that no other pool has."""
     rank, end = structure.rank, structure.end
     above = structure.parent[pools]
