@@ -116,10 +116,13 @@ def is_misspelt(text: str) -> bool:
 def same_but_case(unit: str) -> list[str]:
     """The known units that differ from a unit only in upper and lower case.
 
-    >>> same_but_case("GIB"), same_but_case("GiB"), same_but_case("seats")
-    (['GiB'], [], [])
+    >>> same_but_case("GIB"), same_but_case("kw"), same_but_case("GiB"), same_but_case("seats")
+    (['GiB'], ['kW'], [], [])
     """
-    return [] if unit in _UNITS else [known for known in _UNITS if known.lower() == unit.lower()]
+    if unit in _UNITS:
+        return []
+    close = [known for known in _UNITS if known.lower() == unit.lower()]
+    return [known for known in close if f"k{known[1:]}" not in close or known[0] != "K"]  # KB is another word for kB
 
 
 def parse(text: str) -> tuple[int, str]:
