@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from functools import reduce
+from functools import partial, reduce
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -257,7 +257,7 @@ class _CriteriaSearch:
         for own in {kind.unit for kind in self.structure.kinds if kind.unit is not None}:
             for amount in node.amounts:
                 if unit.dimension(own) == unit.dimension(amount.unit):
-                    found |= _sizes(column, node.op, amount, own) & self._by_kind(lambda kind, own=own: kind.unit == own)
+                    found |= _sizes(column, node.op, amount, own) & self._by_kind(partial(_is_in, own))
         return found
 
     def _job(self, node: Compare) -> Mask:
@@ -316,6 +316,10 @@ def _numbers(column: NDArray[Any], node: Compare) -> Mask:
     lows, highs = np.array(node.ranges, np.int64).T
     at = np.searchsorted(lows, column, side="right") - 1
     return np.asarray((at >= 0) & (column <= highs[at]))
+
+
+def _is_in(own: str, kind: Kind) -> bool:
+    return kind.unit == own
 
 
 def _sizes(column: NDArray[Any], op: str, amount: Amount, own: str) -> Mask:
