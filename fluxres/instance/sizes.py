@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import structs
 
 from fluxres.clock import FOREVER
+from fluxres.documents.suggestion import choose_from
 from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded, UsageError
 from fluxres.syntax.count import exactly
 
@@ -269,4 +270,4 @@ def parse(text: str) -> SizePolicy:
         )
     if text in _PLAIN:
         return _PLAIN[text]()
-    raise UsageError(f"no size policy {text!r:.80}", hint=f"choose from {', '.join(NAMES)}")
+    raise UsageError(f"no size policy {text!r:.80}", hint=choose_from(NAMES))

@@ -28,6 +28,7 @@ from fluxres.graph.kinds import PropertyValue
 from fluxres.graph.recipe import Recipe, expand, regular_names
 from fluxres.graph.structure import Structure
 from fluxres.syntax import variants
+from fluxres.syntax.name import is_name
 
 #: prefix of the key of a property that is about the file and not about the pool
 OF_FILE: Final = "file:"
@@ -108,7 +109,7 @@ def entries(run: Run, type_name: str, taken: set[str], stems: set[str]) -> list[
         is_number = _DECIMAL.fullmatch(label) is not None
         name = f"{type_name}{label}" if is_number else label
         looks_numbered = not is_number and label.rstrip(DIGITS) in stems and label[-1:] in DIGITS
-        if name in taken or looks_numbered or not is_name(name):
+        if name in taken or looks_numbered or not is_name(name, without="/"):
             close()
             name = free(lambda at: f"{type_name}~{at}", at, taken)
             made.append(replace(base, names=[name], ids=None, word_for_word=True, properties={**base.properties, LABEL: label}))
@@ -143,10 +144,6 @@ def _are_plain_names(labels: Sequence[str], taken: set[str], stems: set[str]) ->
 def shares(run: Run) -> tuple[Recipe, ...]:
     """The child that makes each pool of a run divisible."""
     return (Recipe(variants.SHARE, ids=None, size=FRACTIONS, unit=FRACTION_UNIT),) if run.fractions else ()
-
-
-def is_name(text: str) -> bool:
-    return 0 < len(text) <= limits.NAME_LENGTH_MAX and text.isprintable() and "/" not in text
 
 
 def free(name: Callable[[int], str], start: int, seen: set[str]) -> str:
@@ -294,7 +291,7 @@ class _Site:
         """The name of a host, and its properties."""
         name = f"node{number}" if host.name is None else host.name
         properties = dict(host.properties)
-        if name in self.names or not is_name(name):
+        if name in self.names or not is_name(name, without="/"):
             properties[LABEL] = name
             name = free(lambda at: f"node~{at}", number, self.names)
         self.names.add(name)
@@ -349,7 +346,7 @@ class _Site:
             self.places[id(finished[-1])] = self.places[id(child)]
         for number, (type_name, part) in enumerate(host.inner):
             name, properties = part.name or f"{type_name}{number}", dict(part.properties)
-            if name in taken or not is_name(name):
+            if name in taken or not is_name(name, without="/"):
                 properties[LABEL] = name
                 name = free(lambda at, stem=type_name: f"{stem}~{at}", number, taken)  # type: ignore[misc]  # the stem of this turn
             taken.add(name)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fluxres import limits
 from fluxres.documents.document import excerpt, shown
+from fluxres.documents.suggestion import choose_from
 from fluxres.errors import InputError, UsageError
 from fluxres.formats.peers import grants, instances
 from fluxres.formats.peers.grants import Granted
@@ -62,7 +63,7 @@ class Booking(Chooser):
         known = pollers(situation_or_graph.structure).by_queue
         name = self.queue if self.queue is not None or len(known) != 1 else next(iter(known))
         if name is None or name not in known:
-            hint = f"choose from {', '.join(known)}"[:200] if known else "the machine has no resource managers"
+            hint = choose_from(known, otherwise="the machine has no resource managers")
             raise UsageError(f"no queue {shown(name)}" if name is not None else "the request names no queue", hint=hint)
         return known[name]
 
