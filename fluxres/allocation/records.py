@@ -51,6 +51,9 @@ class Upstream(Protocol):
     def refresh(self) -> None:
         """Update the records of what other instances hold."""
 
+    def require_open(self, vertices: Iterable[int]) -> None:
+        """Refuse units of the parent for a child that has ended. Errors: StaleHandle."""
+
     def take(self, vertices: Sequence[int] | Int32, amounts: Sequence[int] | NDArray[np.int64], start: int, end: int) -> None:
         """Get those of these units that come from the parent.
 
