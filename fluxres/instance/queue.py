@@ -203,9 +203,9 @@ class Queue:
         self._due: list[tuple[int, int, Job]] = []
         self.actions = 0
         """Attempted starts and reservations in this round of the policy."""
-        self.asked = 0
-        """The units that their jobs request together, if somebody asks for it."""
-        self.is_asking = False
+        self.units_requested = 0
+        """The units that their jobs request together, if `counts_units`."""
+        self.counts_units = False
         self._actions_max = 0
         self._starts_left = -1
         self._started = 0
@@ -606,8 +606,8 @@ class Queue:
 
     def _count_action(self, job: Job) -> None:
         self.actions += 1
-        if self.is_asking:
-            self.asked += job.size
+        if self.counts_units:
+            self.units_requested += job.size
         if self.actions > self._actions_max:
             raise PolicyError(
                 f"{self._actions_max} starts and reservations in one pass over {self._count} jobs: the pass does not end",
@@ -755,7 +755,7 @@ class Queue:
 
     def _begin_round(self) -> None:
         self.rounds += 1
-        self.actions = self.asked = 0
+        self.actions = self.units_requested = 0
         self._actions_max = limits.PASS_ACTIONS_MAX * (self._count + 1)
         if self._delayed:
             self._restore_delayed()
@@ -839,7 +839,7 @@ class Queue:
     def _not_decided(self, job: Job, error: FluxresError) -> None:
         """Note on a waiting job that the inventory could not answer.
 
-        Errors: what concerns not this job, but the store or the policy.
+        Errors: StoreError and PolicyError, which are not about this job.
         """
         if isinstance(error, StoreError | PolicyError):
             raise error

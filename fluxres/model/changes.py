@@ -488,7 +488,7 @@ def lasting(graph: ResourceGraph, now: int) -> Records:
     """
     records = graph.records
     left = Records(graph.structure, empty_planner(graph.structure))
-    left.take_all(records)
+    left.carry_over_all(records)
     for stage in left.stages_over(now):
         left.release(stage)
     for job, pieces in left.ended(now):

@@ -93,7 +93,7 @@ def _for_queue(request: Request, name: str) -> Request:
 
 
 def require_accepted(graph: ResourceGraph, request: Request, length: int) -> None:
-    """Refuse a job that its partition does not accept for its queue (rule P1).
+    """Refuse a job that its partition does not accept for its queue (rule P2).
 
     Args:
         length: ticks.

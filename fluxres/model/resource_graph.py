@@ -1207,7 +1207,7 @@ class ResourceGraph(ShownDeep, Tabular):
     ) -> None:
         """Set the state of pools (RFC 4 State).
 
-        A partition, such as ``partitions:batch``, is up, down, drain or inactive (rule P1).
+        A partition, such as ``partitions:batch``, is up, down, drain or inactive (rule P2).
 
         Args:
             reason: why; :attr:`Pool.state_note` gives it until the state is set again.
@@ -1577,6 +1577,6 @@ def _revived(
     before.held.update(recorded)
     before.pools_of = {owner: set() for owner in owners}
     before.slots_of = slots_of
-    graph.records.take_all(before)
+    graph.records.carry_over_all(before)
     graph.generation, graph.revision, graph.records.stages_made = counters
     return graph
