@@ -15,7 +15,7 @@ import numpy as np
 from fluxres.graph.accounts import Pools
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.feeds import Feeds
-from fluxres.graph.forest import Mask, in_slices, slice_of, topmost
+from fluxres.graph.forest import Mask, are_in, in_slices, topmost
 from fluxres.graph.kinds import UNAVAILABLE_CODES
 
 Dead = dict[int, Mask]
@@ -64,7 +64,7 @@ class Outage:
         return self._are_in(self.roots, vertices) & ~self.is_stated(vertices)
 
     def _are_in(self, tops: Int32, vertices: Int32) -> Mask:
-        return slice_of(tops, self._pools.end[tops], vertices) >= 0
+        return are_in(self._pools.end, tops, vertices)
 
     def _all_roots(self) -> Int32:
         pools = self._pools

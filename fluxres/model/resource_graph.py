@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
     from fluxres.graph.views import StructureRef
     from fluxres.match import Matcher, Placement, Policy
-    from fluxres.match.reasons import Refusal
+    from fluxres.match.refusal import Refusal
     from fluxres.model.difference import Difference
     from fluxres.model.match import Match
     from fluxres.model.node_states import NodeStates

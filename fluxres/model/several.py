@@ -31,7 +31,7 @@ from fluxres.syntax.jobspec import Request, Wanted, as_request, joined
 from fluxres.syntax.vertex import Vertex
 
 if TYPE_CHECKING:
-    from fluxres.match.reasons import Refusal
+    from fluxres.match.refusal import Refusal
     from fluxres.model.match import Match
     from fluxres.model.resource_graph import ResourceGraph
 

@@ -24,6 +24,7 @@ from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats import losses
 from fluxres.formats.format import Fact, Hold
 from fluxres.graph import uuids
+from fluxres.graph.forest import topmost
 from fluxres.graph.kinds import PropertyValue
 from fluxres.graph.recipe import Recipe, expand, regular_names
 from fluxres.graph.structure import Structure
@@ -480,7 +481,7 @@ class Inventory:
         nodes = s.of_type("node").astype(np.int64)
         nodes = nodes[nodes < s.tree_end]
         #: the nodes that are not in another node; the root of a machine without nodes
-        self.hosts: Vertices = nodes[_topmost(s, nodes)] if len(nodes) else np.zeros(1, np.int64)
+        self.hosts: Vertices = topmost(s.end, nodes) if len(nodes) else np.zeros(1, np.int64)
         number = np.arange(s.n)
         at = np.searchsorted(self.hosts, number, side="right") - 1
         inside = (at >= 0) & (number < s.end[self.hosts[at]]) & (number < s.tree_end)
@@ -491,7 +492,7 @@ class Inventory:
         tops = np.flatnonzero(inside & (counted | (s.end == number + 1)))
         #: pools that are written: a counted type or a leaf, on a host, and not within another written pool
         self.written: Mask = np.zeros(s.n, np.bool_)
-        self.written[tops[_topmost(s, tops)]] = True
+        self.written[topmost(s.end, tops)] = True
         #: the pools that lose each fact
         self._lost: dict[Fact, Mask] = {}
         #: pools that are not written but are read back all the same
@@ -674,11 +675,3 @@ class Inventory:
             lost[v] = s.id.item(v) != (number if regular is None else int(regular[1][0]))
         lost[0] = s.id.item(0) >= 0 and self.hosts[0] != 0
         return lost
-
-
-def _topmost(s: Structure, vertices: Vertices) -> Mask:
-    """Which of these vertices, ascending, are not below another of them."""
-    if not len(vertices):
-        return np.zeros(0, np.bool_)
-    reach = np.maximum.accumulate(s.end[vertices])
-    return np.concatenate([[True], vertices[1:] >= reach[:-1]])

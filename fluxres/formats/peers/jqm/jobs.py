@@ -23,7 +23,7 @@ from fluxres.formats.peers.grants import Granted
 from fluxres.formats.peers.jqm import managers as jqm
 from fluxres.formats.peers.jqm.managers import Discrete, Highlander, Rules
 from fluxres.formats.peers.jqm.pollers import Manager, Poller, pollers
-from fluxres.match.chooser import Choice, Chooser, Offer, Picked, Way
+from fluxres.match.chooser import Alternative, Choice, Chooser, Offer, Picked
 from fluxres.syntax import count
 from fluxres.syntax.jobspec import Request
 from fluxres.syntax.vertex import Vertex, settled
@@ -77,8 +77,8 @@ class Booking(Chooser):
                 return Choice(picked)
         return None
 
-    def ways(self, request: Request, offer: Offer) -> list[Way]:
-        return [Way(partial(self._lacks, offer.situation), request)]
+    def alternatives(self, request: Request, offer: Offer) -> list[Alternative]:
+        return [Alternative(partial(self._lacks, offer.situation), request)]
 
     def _lacks(self, situation: Situation) -> list[str]:
         found = []
