@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property, partial
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 from msgspec import structs
@@ -82,6 +82,22 @@ def _each_once(targets: Iterable[Target]) -> tuple[Target, ...]:
     for v, amount in targets:
         total[v] += amount
     return tuple(total.items())
+
+
+class RecordsState(NamedTuple):
+    """All that records state themselves, by the names of `Records`; what is derived, such as the shared lists, is built again."""
+
+    held: dict[int, dict[str, Steps]]
+    implied: dict[str, dict[int, Steps]]
+    owners: list[str]
+    stages: dict[str, Staged]
+    slots_of: dict[str, int]
+    drawn: DrawRecords
+    facts: dict[str, JobFacts]
+    reservations: dict[str, Reservation]
+    chosen: dict[str, Chosen]
+    returns: Returns
+    stages_made: int
 
 
 class Records:
@@ -249,11 +265,16 @@ class Records:
 
     def inside(self, v: int, start: int, end: int) -> Iterator[tuple[int, str]]:
         """(pool, owner) of the records below a pool that overlap a window."""
-        stop = self.accounts.end.item(v)
         for owner in self.shared.get(v, ()):
-            for u in self.pools_of[owner]:
-                if v < u < stop and steps.touches(self.held[u][owner], start, end):
+            for u in self._pools_below(v, owner):
+                if steps.touches(self.held[u][owner], start, end):
                     yield u, owner
+
+    def _pools_below(self, v: int, owner: str) -> Iterator[int]:
+        """The pools below `v` with records of an owner.  Cost: the pools below, or those of the owner, whichever are fewer."""
+        pools, below = self.pools_of[owner], range(v + 1, self.accounts.end.item(v))
+        few, many = (below, pools) if len(below) < len(pools) else (pools, below)
+        return (u for u in few if u in many)
 
     def exclusive_holder(self, v: int, moment: int) -> tuple[int, str] | None:
         """`v` or the nearest pool above it that is held exclusively at a moment, and the job of its owner."""
@@ -268,16 +289,13 @@ class Records:
     def shared_jobs(self, v: int, start: int, end: int) -> list[str]:
         """Jobs that hold something below `v` at some moment of the window (RFC 4 `shared`).
 
-        Cost: the pools those jobs hold below `v`.
+        Cost: for each of these jobs, the pools below `v`, or those of the job, whichever are fewer.
         """
-        stop = self.accounts.end.item(v)
-        found = []
-        for job in self.shared.get(v, ()):
-            if job.startswith(HIDDEN):
-                continue
-            if any(v < u < stop and steps.touches(self.held[u][job], start, end) for u in self.pools_of[job]):
-                found.append(job)
-        return found
+        return [
+            job
+            for job in self.shared.get(v, ())
+            if not job.startswith(HIDDEN) and any(steps.touches(self.held[u][job], start, end) for u in self._pools_below(v, job))
+        ]
 
     def is_staged(self, v: int) -> bool:
         """Whether a stage locks units of `v`."""
@@ -778,6 +796,37 @@ class Records:
         for job, facts in other.facts.items():
             if self.is_holder(job) or job in self.reservations:
                 self.facts.setdefault(job, facts)
+
+    def state(self) -> RecordsState:
+        """What :meth:`restore` needs, for pickle; it shares values with these records."""
+        return RecordsState(
+            self.held,
+            self.implied,
+            list(self.pools_of),
+            self.stages,
+            self.slots_of,
+            self.drawn,
+            self.facts,
+            self.reservations,
+            self.chosen,
+            self.returns,
+            self.stages_made,
+        )
+
+    def restore(self, state: RecordsState) -> None:
+        """Record everything of a state, in records that have nothing yet."""
+        before = Records(self.structure, self.planner)
+        before._held.update(state.held)
+        before._pools_of = {owner: set() for owner in state.owners}
+        before.implied, before.stages, before.slots_of, before.drawn = state.implied, state.stages, state.slots_of, state.drawn
+        before.facts, before.reservations, before.chosen, before.returns = (
+            state.facts,
+            state.reservations,
+            state.chosen,
+            state.returns,
+        )
+        self.carry_over_all(before)
+        self.stages_made = state.stages_made
 
     def carry_over_all(self, other: Records) -> None:
         """Carry over all records of another structure with the same pools; there must be none yet."""

@@ -440,6 +440,7 @@ class Matcher:
     def _refused(
         self, query: Query, start: int, end: int, how: str | Policy, holders: Holders | None, *, undecided: bool
     ) -> Refusal:
+        from fluxres.match.refusal import Refusal  # most requests are not refused
 
         request, partition = query.plan.request, self.partition_for(query.plan.request)
         name = None if partition is None else partition.name
