@@ -140,7 +140,7 @@ class Survey:
 
     def report(self, demand: Demand, asked: int) -> PartReport:
         typology = self.situation.typology
-        pools = typology.vertices(typology.node if demand.is_slot else demand.kind)
+        pools = self.situation.eligible.candidates(typology.node if demand.is_slot else demand.kind)
         causes: list[Cause] = []
         left = np.ones(len(pools), np.bool_)
         for code, out in self.ruled_out(demand, pools):

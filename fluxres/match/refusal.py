@@ -118,7 +118,7 @@ class PartReport:
         place: such as ``resources[0].with[1]``.
         type: resource type; ``slot`` if instances of a slot are counted in nodes.
         asked: requested pools, units or instances, over all repetitions.
-        candidates: pools of the type in the machine (for a slot, nodes).
+        candidates: pools of the type in the machine, or in the part of it that the request is about (for a slot, nodes).
         left: candidates that nothing rules out.
         room: what those have: pools, free units or instances.
         causes: what ruled out the others and, if too few are left, the holders of a part of the remaining ones.
@@ -216,6 +216,7 @@ class Refusal(Shown):
         objections: what the partition of the request does not allow; then there are no parts.
         partition: the partition that the request goes to; None for the whole machine.
         notes: why the rule of another system (`Chooser`) refuses the request beyond what the parts say, as sentences.
+        is_of_part: whether the request is about a part of the machine only.
     """
 
     parts: tuple[PartReport, ...]
@@ -226,6 +227,7 @@ class Refusal(Shown):
     objections: tuple[Objection, ...] = ()
     partition: str | None = None
     notes: tuple[str, ...] = ()
+    is_of_part: bool = False
 
     def sentences(self) -> list[str]:
         """The refusal as a terminal shows it, one sentence per item."""
@@ -252,7 +254,9 @@ class Refusal(Shown):
     @property
     def bound(self) -> str:
         """What the request is matched in, as the subject of a sentence."""
-        return "this machine" if self.partition is None else f"partition '{self.partition}'"
+        if self.partition is not None:
+            return f"partition '{self.partition}'"
+        return "this part of the machine" if self.is_of_part else "this machine"
 
     def outlook(self) -> str:
         """When a request that its partition does not allow can start, as a sentence."""

@@ -96,7 +96,7 @@ class Supplies:
     def _drawn(self, demand: Demand, times: int, candidates: Callable[[Demand], Sequence[int]]) -> SupplyShortage:
         """The shortage for what pools draw on their own: pools that draw least are supplied first."""
         above = self._around[demand.number][0]
-        every = self._situation.typology.vertices(above.kind).tolist()
+        every = self._situation.eligible.candidates(above.kind).tolist()
         draws = self._situation.typology.draws.total(demand.type)
         pools = sorted(candidates(above) or every, key=draws.item)
         loads: list[PoolDraw] = []
@@ -254,7 +254,7 @@ class Supplies:
 
     def _of_type(self, kind: int) -> list[int]:
         """Pools to supply; if none is free, all of them, to show how much could be supplied."""
-        pools: list[int] = self._situation.typology.vertices(kind).tolist()
+        pools: list[int] = self._situation.eligible.candidates(kind).tolist()
         return [v for v in pools if self._situation.free(v)] or pools
 
     def _beside(self, demand: Demand) -> int:
