@@ -472,7 +472,7 @@ SERVICE_KEY_LENGTH_MAX: Final = 255
 """Characters of an idempotency key."""
 
 SERVICE_LOG_LINES_MAX: Final = 10_000
-"""Lines of the log that wait for who reads standard error: some MB. More are dropped, and counted."""
+"""Lines of the log that wait until standard error is read: some MB. More are dropped, and counted."""
 
 SERVICE_DRAIN_SECONDS: Final = 10.0
 """Seconds in which the service ends what it is doing after SIGTERM; event streams end at once."""

@@ -227,7 +227,7 @@ class Answer:
             if not _is_closed(error):
                 raise
             self._is_gone = True
-            await asyncio.sleep(0)  # the server learns it, too
+            await asyncio.sleep(0)  # so that the server notices as well
 
     async def problem(self, error: FluxresError) -> None:
         """Answer with a problem, unless an answer has begun."""

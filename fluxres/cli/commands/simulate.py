@@ -12,6 +12,7 @@ import click
 from fluxres.cli import completing
 from fluxres.cli.estimates import estimates_options
 from fluxres.cli.output import answer, note
+from fluxres.cli.policy_options import match_policy_option, queue_policy_option
 from fluxres.cli.program import Command
 from fluxres.cli.progress import progress
 from fluxres.cli.settings import JOB_OUTPUTS, PLAIN_OUTPUTS, Duration, Settings
@@ -40,22 +41,12 @@ if TYPE_CHECKING:
 @click.option(
     "--unit", metavar="TYPE", help="Pool type of a processor in the workload. Default: node, else the pool of several units."
 )
-@click.option(
-    "-Q",
-    "--queue-policy",
+@queue_policy_option(
+    "fcfs, easy (default), hybrid, conservative, jqm-poller, …; by level: easy:fcfs. Several are compared.",
     "queue_policies",
-    metavar="P",
     multiple=True,
-    shell_complete=completing.queue_policy,
-    help="fcfs, easy (default), hybrid, conservative, jqm-poller, …; by level: easy:fcfs. Several are compared.",
 )
-@click.option(
-    "-M",
-    "--match-policy",
-    metavar="P",
-    shell_complete=completing.match_policy,
-    help="first (default), low, high, …; by level: low:high.",
-)
+@match_policy_option("first (default), low, high, …; by level: low:high.")
 @click.option(
     "--size-policy",
     metavar="P",
@@ -255,7 +246,7 @@ def _simulate(settings: Settings, workload: str, given: dict[str, Any]) -> None:
                 _document(jobs, machine, result)
                 | {"fitted_cost": fitted, "fit": None if quality is None else quality._asdict(), "made": made}
             ),
-            lines=lambda style: [*_lines(jobs, result, made, style), *_measured(fitted, quality)],
+            lines=lambda style: [*_lines(result, made, style), *_measured(fitted, quality)],
         )
     if result.errors:
         raise PolicyError("; ".join(result.errors[:3]), hint="the metrics cover what ran until then")
@@ -529,7 +520,7 @@ def _head(made: dict[str, str]) -> list[str]:
     return [f"{key:22} {made[key]}" for key in ("workload", "machine", "scheduler", "conditions") if key in made]
 
 
-def _lines(jobs: Workload, result: Result, made: dict[str, str], style: Style) -> Iterator[str]:
+def _lines(result: Result, made: dict[str, str], style: Style) -> Iterator[str]:
     from fluxres.experiments.figures import energy_figures, of_predictions
 
     metrics = result.metrics

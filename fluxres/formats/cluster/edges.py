@@ -13,6 +13,7 @@ from msgspec import UNSET
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int64
 from fluxres.documents.document import Document, Key, shown
 from fluxres.documents.mistakes import Mistakes
 from fluxres.documents.suggestion import choose_from
@@ -29,8 +30,6 @@ from fluxres.syntax.name import is_name
 
 #: the default relation
 LINK = "link"
-
-Int64 = NDArray[np.int64]
 
 
 @dataclass(slots=True)
@@ -165,7 +164,7 @@ class Edges:
             _columns(keys, blocks, lengths),
         )
         if hierarchy:
-            self._require_forest(subsystem, blocks, lengths, path)
+            self._require_forest(subsystem, blocks, lengths)
         return subsystem
 
     def _convert(self, blocks: list[_Block]) -> None:
@@ -224,7 +223,7 @@ class Edges:
         is_inside = named[0] < self._structure.tree_end
         return f"write {self._structure.path(named[0]) if is_inside else f'{path[1]}:{text}'}"
 
-    def _require_forest(self, subsystem: Subsystem, blocks: list[_Block], lengths: list[int], path: tuple[Key, ...]) -> None:
+    def _require_forest(self, subsystem: Subsystem, blocks: list[_Block], lengths: list[int]) -> None:
         order = np.argsort(subsystem.dst, kind="stable")
         twice = np.flatnonzero(subsystem.dst[order][1:] == subsystem.dst[order][:-1])
         if len(twice):

@@ -15,13 +15,14 @@ import numpy as np
 from msgspec import UNSET
 
 from fluxres import limits
+from fluxres.arrays import Int32
 from fluxres.documents.document import Document, Key, shown
 from fluxres.documents.mistakes import Mistakes
 from fluxres.documents.suggestion import nearest
 from fluxres.errors import ErrorPlace, InputError, LimitExceeded
 from fluxres.formats.cluster.schema import Cluster, PartitionEntry
 from fluxres.formats.selector import Selectors
-from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import STATES, PropertyValue
 from fluxres.graph.partitions import PARTITION, PARTITION_STATES, PARTITIONS, SCHEDULES, SETTINGS
 from fluxres.graph.recipe import Recipe

@@ -16,9 +16,9 @@ from itertools import groupby
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int64, Mask
 from fluxres.documents.document import excerpt
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats import losses
@@ -437,9 +437,6 @@ def _json(value: object, key: str, where: Callable[[], str]) -> str:
         raise InputError(message, where=where(), hint="write it as text") from None
 
 
-Mask = NDArray[np.bool_]
-Vertices = NDArray[np.int64]
-
 #: types that are counted although they have children
 COUNTED: Final = ("core", "gpu")
 #: properties that concern these formats and not the pool
@@ -452,10 +449,10 @@ class Share:
     """The pools of one type in a host: vertices ascending, and their parents."""
 
     type: str
-    vertices: Vertices
-    above: Vertices
+    vertices: Int64
+    above: Int64
 
-    def groups(self) -> list[Vertices]:
+    def groups(self) -> list[Int64]:
         """The vertices by parent, in the order of the first vertex of each."""
         if self.above[0] == self.above[-1] and not np.count_nonzero(self.above != self.above[0]):
             return [self.vertices]
@@ -481,13 +478,13 @@ class Inventory:
         nodes = s.of_type("node").astype(np.int64)
         nodes = nodes[nodes < s.tree_end]
         #: the nodes that are not in another node; the root of a machine without nodes
-        self.hosts: Vertices = topmost(s.end, nodes) if len(nodes) else np.zeros(1, np.int64)
+        self.hosts: Int64 = topmost(s.end, nodes) if len(nodes) else np.zeros(1, np.int64)
         number = np.arange(s.n)
         at = np.searchsorted(self.hosts, number, side="right") - 1
         inside = (at >= 0) & (number < s.end[self.hosts[at]]) & (number < s.tree_end)
         inside[self.hosts] = False
         #: number of the host of each pool, -1 for none
-        self.host: Vertices = np.where(inside, at, -1)
+        self.host: Int64 = np.where(inside, at, -1)
         counted = np.isin(s.type, [s.types.index(name) for name in COUNTED if name in s.types])
         tops = np.flatnonzero(inside & (counted | (s.end == number + 1)))
         #: pools that are written: a counted type or a leaf, on a host, and not within another written pool
@@ -500,12 +497,12 @@ class Inventory:
         #: pools that are read back in another place
         self.moved: Mask = np.zeros(s.n, np.bool_)
 
-    def mark(self, fact: Fact, vertices: Vertices) -> None:
+    def mark(self, fact: Fact, vertices: Int64) -> None:
         """Record that these pools lose this fact."""
         if len(vertices):
             self._lost.setdefault(fact, np.zeros(self.structure.n, np.bool_))[vertices] = True
 
-    def mark_units(self, vertices: Vertices) -> None:
+    def mark_units(self, vertices: Int64) -> None:
         """Record that pools lose their unit, those that have one."""
         self.mark("units", vertices[self._has_unit[self.structure.kind[vertices]]])
 
@@ -567,7 +564,7 @@ class Inventory:
         plain[np.fromiter(s.names, np.int64, len(s.names))] = False
         return plain
 
-    def labels(self, vertices: Vertices) -> list[str] | range:
+    def labels(self, vertices: Int64) -> list[str] | range:
         """The labels of pools: the label kept for it, its id, or else its name; a range if they are consecutive numbers."""
         ids, plain = self.structure.id[vertices], self._plain[vertices]
         if plain.all():
@@ -588,7 +585,7 @@ class Inventory:
             return is_bare or s.size.item(first) != 1
         return any(s.kinds[number].unit is not None for number in np.unique(s.kind[share.vertices]).tolist())
 
-    def distinct(self, vertices: Vertices) -> list[str] | range:
+    def distinct(self, vertices: Int64) -> list[str] | range:
         """The labels of pools on one host, renumbered where one occurs twice."""
         labels = self.labels(vertices)
         if isinstance(labels, range) or len(set(labels)) == len(labels):
@@ -596,7 +593,7 @@ class Inventory:
         self.relabelled("ids", vertices)
         return range(len(vertices))
 
-    def relabelled(self, fact: Fact, vertices: Vertices) -> None:
+    def relabelled(self, fact: Fact, vertices: Int64) -> None:
         """Record that pools are read back with other labels; for a label kept besides a name, both change."""
         self.mark(fact, vertices)
         keeps = np.array([any(key == LABEL for key, _ in kind.properties) for kind in self.structure.kinds])

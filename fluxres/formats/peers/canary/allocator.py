@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fluxres.arrays import Int32
 from fluxres.documents.document import shown
 from fluxres.errors import InfeasibleRequest, InputError, InsufficientResources, LimitExceeded, NotHeld, UsageError
 from fluxres.formats.peers import instances
 from fluxres.formats.peers.canary import language
 from fluxres.formats.peers.canary.language import NODES, NodeRequest, Slots, plural
 from fluxres.formats.peers.inventory import EMPTY, FRACTIONS, NESTED
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
 from fluxres.match.chooser import COMBINATIONS_MAX, Alternative, Choice, Chooser, Offer, Picked
 from fluxres.syntax.variants import type_of
