@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fluxres.arrays import Floats
 from fluxres.errors import UsageError
 from fluxres.experiments import charts, job_charts, real, style
 from fluxres.experiments.charts import Bar, Course, Quantity
@@ -142,7 +142,7 @@ def _course(row: Row) -> Course:
         _WAITING: _coarser(over["waiting"]),
         _STARTS: _coarser(over.get("starts_per_s", [0.0] * len(over["used"]))),
     }
-    limits: dict[str, NDArray[np.float64]] = {}
+    limits: dict[str, Floats] = {}
     for supply in over.get("supplies", ()):
         factor, unit = (1000.0, "kW") if supply["unit"] == "W" and supply["capacity"] >= 2000 else (1.0, supply["unit"])
         title = f"{supply['name']} ({unit or 'units'})"
@@ -157,11 +157,11 @@ def _course(row: Row) -> Course:
     return Course(row.label or document["workload"]["name"], np.arange(count + 1) * step_s, values, limits)
 
 
-def _coarser(given: Sequence[float]) -> NDArray[np.float64]:
+def _coarser(given: Sequence[float]) -> Floats:
     """Means of adjacent values: with every peak in it, a curve is hard to follow."""
     values = np.array(given, float)
     step = max(len(values) // CURVE_POINTS, 1)
-    found: NDArray[np.float64] = values[: len(values) // step * step].reshape(-1, step).mean(1)
+    found: Floats = values[: len(values) // step * step].reshape(-1, step).mean(1)
     return found
 
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from fluxres import limits
 from fluxres.allocation import steps
 from fluxres.clock import FOREVER, seconds, ticks
-from fluxres.documents.suggestion import suggest
+from fluxres.documents.suggestion import choose_from, suggest
 from fluxres.errors import StaleHandle, UnknownType, UsageError
 from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import STATES, Kind
@@ -406,8 +406,7 @@ def _instead(text: str, known: Iterable[str]) -> str:
     some = list(islice(known, _COMPARED_MAX))
     if hint := suggest(text, some, most=3, cutoff=0.7):
         return f" ({hint})"
-    shown = ", ".join(some[: limits.WHY_NAMES_MAX])
-    return f" (choose from {shown}{' …' * (len(some) > limits.WHY_NAMES_MAX)})" if some else " (there is none)"
+    return f" ({choose_from(some, most=limits.WHY_NAMES_MAX)})"
 
 
 def _kinds(graph: ResourceGraph) -> Iterator[Kind]:
