@@ -25,11 +25,12 @@ from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.documents.mistakes import Mistakes
-from fluxres.documents.suggestion import did_you_mean, near
+from fluxres.documents.suggestion import choose_from, did_you_mean, near
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.graph.kinds import EXCLUSIVE, STATES, WAY, Kind, KindTable, PropertyValue, properties_tuple, require_draws
 from fluxres.graph.structure import COLUMNS, Structure
 from fluxres.syntax import template
+from fluxres.syntax.name import is_name
 
 NO_RANK: Final = -1
 _INHERITED: Final = -2
@@ -593,14 +594,14 @@ class Check:
                 continue
             if key not in above:
                 known = [*_OWN, "id", "rank", *recipe.properties, *above]
-                hint = did_you_mean([repr(one) for one in near(key, known)]) or f"choose from {', '.join(known)}"
+                hint = did_you_mean([repr(one) for one in near(key, known)]) or choose_from(known)
                 message = f"name {measure.kind.name!r} uses {key!r}, which neither the pool nor one above it has"
                 self._fail(recipe, message, hint, key="name")
             if not above[key]:
                 message = f"name {measure.kind.name!r} uses the id of a {key} that has none"
                 self._fail(recipe, message, f"give the {key} an id", key="name")
         if recipe.uuid is not None:
-            if not recipe.uuid.isprintable() or not 0 < len(recipe.uuid) <= limits.NAME_LENGTH_MAX:
+            if not is_name(recipe.uuid):
                 self._fail(recipe, f"expected a UUID, got {recipe.uuid!r}", key="uuid")
             if math.prod(counts) != 1:
                 self._fail(recipe, "one uuid for several pools", "give it to an entry that makes one pool", key="uuid")

@@ -951,7 +951,7 @@ class Simulator:
         queue = instance.queue
         queued, free, held = len(queue), 0, 0
         if cost.sees_load:
-            queue.is_asking = True
+            queue.counts_units = True
             free, held = queue.free, len(instance.inventory.running.holds) + queue.reserved
         if cost.measures:
             with _without_collection():
@@ -963,7 +963,7 @@ class Simulator:
         units = sum(job.size for job in starting)
         pools = sum(len(instance.inventory.vertices(job.claim)) for job in starting) if cost.sees_pools else 0
         size, is_first = site.machine.count, queue.actions > 0 and not site.has_tried
-        load = (queue.asked, free, held, self.machine.cores)
+        load = (queue.units_requested, free, held, self.machine.cores)
         spent = ticks(cost.decide(Decision(queue.actions, started, queued, size, took, units, is_first, pools, *load)))
         site.has_tried |= is_first
         site.decisions += 1

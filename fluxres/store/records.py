@@ -96,8 +96,8 @@ def _restore_held(records: Records, stored: RecordColumns) -> None:
     before.stages = {staged.stage: staged for staged in stored.stages}
     # Jobs are listed in the order they first held something, and not in that of their pools.
     records.pools_of = {owner: set() for owner in stored.owners}
-    records.take(before, np.arange(structure.n, dtype=np.int32))
-    records.take_batches(batches)
+    records.carry_over(before, np.arange(structure.n, dtype=np.int32))
+    records.add_batches(batches)
     records.slots_of = dict(stored.slots_of)
 
 

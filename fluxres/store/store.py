@@ -33,6 +33,7 @@ from fluxres.store.tickets import Ticket, Tickets
 from fluxres.store.url import ServerUrl, StoreUrl, parse
 from fluxres.store.url import default as default_url
 from fluxres.store.writing import Change
+from fluxres.syntax.name import is_name
 
 _RECREATED: Final = "was dropped and created again"
 """Another graph has the name of one that was read."""
@@ -754,7 +755,7 @@ def _moved(row: GraphRow, base: Position) -> str:
 
 
 def _check_name(name: str) -> None:
-    if not name or not name.isprintable() or len(name) > limits.NAME_LENGTH_MAX:
+    if not is_name(name):
         raise UsageError(f"the name of a graph has 1 to {limits.NAME_LENGTH_MAX} printable characters, got {name!r}")
 
 

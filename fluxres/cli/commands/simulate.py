@@ -220,7 +220,7 @@ def _simulate(settings: Settings, workload: str, given: dict[str, Any]) -> None:
     with progress(None, "jobs") as shown:
         shown.text = f"reading {workload}"
         jobs, machine = _read(workload, given)
-        _require_levels(given, jobs)
+        _require_policies(given, jobs)
         shown.text, shown.total = "simulating", jobs.count
         costs = _costs(given)
         if workload != "-":  # standard input can be read once
@@ -458,13 +458,13 @@ def _hierarchy(given: dict[str, Any]) -> Any:
     )
 
 
-def _require_levels(given: dict[str, Any], jobs: Workload) -> None:
+def _require_policies(given: dict[str, Any], jobs: Workload) -> None:
     """Refuse policies of levels that no instance has; jobs with instances of their own add levels."""
-    from fluxres.simulation.nesting.hierarchy import by_level, require_levels
+    from fluxres.simulation.nesting.hierarchy import by_level, require_policies
 
     if (hierarchy := _hierarchy(given)) is not None and not jobs.has_instances:
-        require_levels(hierarchy.queue_policies, hierarchy.levels, "queue policy")
-        require_levels(by_level(given["match_policy"] or "first"), hierarchy.levels, "match policy")
+        require_policies(hierarchy.queue_policies, hierarchy.levels, "queue policy")
+        require_policies(by_level(given["match_policy"] or "first"), hierarchy.levels, "match policy")
 
 
 def _sinks(settings: Settings, jobs: Workload, machine: Any, *, is_nested: bool) -> list[Sink]:
@@ -611,7 +611,7 @@ def _compare(settings: Settings, workload: str, given: dict[str, Any]) -> int:
         raise UsageError("standard input can be read for one run only", hint="give a file")
     jobs, machine = _read(workload, given)
     for each in policies:
-        _require_levels({**given, "queue_policies": [each]}, jobs)
+        _require_policies({**given, "queue_policies": [each]}, jobs)
     source = given["machine"] or str(machine.count)
     made = study_of(
         workload, policies, machine=source, unit=machine.unit, options=given, repeats=given["repeats"], seed=given["seed"]

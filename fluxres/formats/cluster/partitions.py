@@ -28,6 +28,7 @@ from fluxres.graph.partitions import PARTITION, PARTITION_STATES, PARTITIONS, SC
 from fluxres.graph.recipe import Recipe
 from fluxres.graph.structure import Structure
 from fluxres.syntax import duration, hostlist
+from fluxres.syntax.name import is_name
 
 Values = dict[str, Any]
 ALL = "all"
@@ -69,7 +70,7 @@ def recipes(document: Document, cluster: Cluster, mistakes: Mistakes) -> list[Re
 
 def _recipe(document: Document, name: str, entry: PartitionEntry) -> Recipe:
     path = (PARTITIONS, name)
-    if not name or not name.isprintable() or any(mark in name for mark in "/:,") or len(name) > limits.NAME_LENGTH_MAX:
+    if not is_name(name, without="/:,"):
         hint = "names have no '/', ':', ',' and no control characters"
         raise InputError(f"{name!r:.80} is not a valid name of a partition", where=document.where(path, key=True), hint=hint)
     seconds = {key: _seconds(document, getattr(entry, key), (*path, key)) for key in ("default_time", "max_time")}

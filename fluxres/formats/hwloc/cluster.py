@@ -28,6 +28,7 @@ from fluxres.formats.hwloc.pools import Keep, Row
 from fluxres.formats.losses import Notes
 from fluxres.graph.assemble import assemble
 from fluxres.graph.kinds import Kind, KindTable
+from fluxres.syntax.name import is_name
 
 #: attributes that do not affect any pool
 _IGNORED: Final = frozenset({b"gp_index", b"id", b"os_index", b"pci_busid", b"pci_link_speed", b"count", b"size"})
@@ -183,7 +184,7 @@ class _Nodes:
         hosts = self._hosts()
         top = 1 if cluster is not None or len(self.nodes) > 1 else 0
         name = (cluster if cluster is not None else "cluster") if top else hosts[0]
-        if top and (not name or not name.isprintable() or "/" in name or len(name) > limits.NAME_LENGTH_MAX):
+        if top and not is_name(name, without="/"):
             raise UsageError(f"expected a name for the cluster, got {name[:40]!r}", hint="a name has no '/'")
         lengths = np.array([len(self.shapes[node.shape].parent) for node in self.nodes], np.int64)
         starts = top + np.cumsum(lengths) - lengths
