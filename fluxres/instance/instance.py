@@ -39,10 +39,10 @@ from fluxres.instance import audit, parts, pool_states, recording, states
 from fluxres.instance import dependencies as deps
 from fluxres.instance.charged import NOBODY, Charged
 from fluxres.instance.choice import fastest, make_inventory
-from fluxres.instance.counted import CountedInventory
 from fluxres.instance.dependencies import AnyDependency, Dependencies, Verdict
 from fluxres.instance.graph_inventory import GraphInventory
 from fluxres.instance.holding import KEPT_TICKS, OVERTIME_S, Holdings
+from fluxres.instance.interchangeable import InterchangeableInventory
 from fluxres.instance.inventory import Ask, Hold, Inventory, NotUniform
 from fluxres.instance.job import (
     BEGIN,
@@ -517,14 +517,14 @@ class Instance(Tabular):
             moment: at which that was due; limits after it are still to be handled.
         """
         self._free_lapsed(moment)
-        claim = self.inventory.begin_ahead(job.number, self.now)
+        claim = self.inventory.begin_ahead(job.number)
         if claim is None:
             self._wait_until(self.now + ticks(OVERTIME_S), job)
             return
         self.queue.reservations_dropped()
         self._post(job, "depend")
         self._post(job, "priority")
-        self.queue.admit(job)
+        self.queue.admit()
         self.start_job(job, claim, claim.end)
 
     def _ask(self, request: Request) -> Ask:
@@ -1681,11 +1681,8 @@ class Instance(Tabular):
 
     def _inventory_for_child(self) -> str:
         """The same kind, and for a counting or naming one also the type, since a child may have one unit of it."""
-        kind = self.inventory_kind
-        fixed = self.inventory
-        return (
-            f"{fixed.kind}:{fixed.type}" if kind == fixed.kind and isinstance(fixed, CountedInventory | NamedInventory) else kind
-        )
+        kind, fixed = self.inventory_kind, self.inventory
+        return f"{kind}:{fixed.type}" if kind == fixed.kind and isinstance(fixed, InterchangeableInventory) else kind
 
     def _policy_for_child(self) -> str | QueuePolicy | type[QueuePolicy]:
         given = self._queue_policy
