@@ -370,14 +370,14 @@ class Measure:
     units of one type.
 
     Args:
-        type_name: default: core, else node, else the last type of the machine.
+        type_name: None for core, else node, else the last type of the machine.
 
     Cost: O(pools), once.
     """
 
     __slots__ = ("_before", "_ends", "_sizes", "_units_before", "has_numbers", "inside", "size", "type")
 
-    def __init__(self, structure: Structure, type_name: str | None = None) -> None:
+    def __init__(self, structure: Structure, type_name: str | None) -> None:
         types = structure.types
         self.type = type_name or next((name for name in _DEFAULT_TYPES if name in types), types[-1])
         found = structure.of_type(self.type)
