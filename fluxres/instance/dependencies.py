@@ -13,6 +13,8 @@ from typing import Any, Final
 
 from fluxres import limits
 from fluxres.clock import ticks
+from fluxres.documents import arguments
+from fluxres.documents.document import shown
 from fluxres.errors import InputError, UsageError
 from fluxres.instance.job import AFTER, ANY, BEGIN, OK, SCHEMES, SINGLETON, Dependency, Job
 from fluxres.instance.states import RUNNING, State
@@ -20,11 +22,14 @@ from fluxres.syntax import fluid
 
 AnyDependency = Dependency | str | Mapping[str, Any]
 _ALIASES: Final = {"afterstart": AFTER}
+_SUCH_AS: Final = "such as 'afterok:ƒA' or 'begin-time:3600'"
 
 
-def listed(given: AnyDependency | Iterable[AnyDependency]) -> Iterable[AnyDependency]:
-    """Dependencies as a list; one alone is a list of one."""
-    return (given,) if isinstance(given, Dependency | str | Mapping) else given
+def listed(given: AnyDependency | Iterable[AnyDependency] | None) -> tuple[AnyDependency, ...]:
+    """Dependencies as a list; one alone is a list of one. Errors: UsageError."""
+    if isinstance(given, Dependency | str | Mapping):
+        return (given,)
+    return () if given is None else tuple(arguments.items(given, "dependencies", "dependencies", hint=_SUCH_AS))
 
 
 class Verdict(Enum):
@@ -38,21 +43,22 @@ class Verdict(Enum):
 def parse(given: Dependency | str | Mapping[str, Any]) -> Dependency:
     """Parse a dependency: `scheme:value`, or ``{"scheme": …, "value": …}`` as in a jobspec.
 
-    Errors: InputError for an unknown scheme, and for a value that is not a job id or a time.
+    Errors: InputError for an unknown scheme, and for a value that is not a job id or a time; UsageError for another type.
 
     >>> parse("afterok:ƒNH"), parse({"scheme": "begin-time", "value": "1.5"})
     (Dependency(scheme='afterok', value=1234), Dependency(scheme='begin-time', value=1500000))
     """
     if isinstance(given, Dependency):
+        arguments.whole(given.value, f"dependency {_scheme(given.scheme)}")
         return given
     if isinstance(given, str):
         scheme, _, value = given.partition(":")
         value = value.partition("?")[0]
-    else:
+    elif isinstance(given, Mapping):
         scheme, value = str(given.get("scheme", "")), str(given.get("value", ""))
-    scheme = _ALIASES.get(scheme, scheme)
-    if scheme not in SCHEMES:
-        raise InputError(f"expected {', '.join(SCHEMES)}, got {scheme!r:.80}", where="dependency")
+    else:
+        raise UsageError(f"dependency: expected text or a mapping, got {shown(given)}", hint=_SUCH_AS)
+    scheme = _scheme(_ALIASES.get(scheme, scheme))
     if scheme == SINGLETON:
         return Dependency(scheme)
     if scheme == BEGIN:
@@ -61,6 +67,12 @@ def parse(given: Dependency | str | Mapping[str, Any]) -> Dependency:
         except (ValueError, UsageError):
             raise InputError(f"expected seconds since 1970, got {value!r:.80}", where=f"dependency {scheme}") from None
     return Dependency(scheme, fluid.decode(value))
+
+
+def _scheme(scheme: object) -> str:
+    if not isinstance(scheme, str) or scheme not in SCHEMES:
+        raise InputError(f"expected {', '.join(SCHEMES)}, got {scheme!r:.80}", where="dependency")
+    return scheme
 
 
 class Dependencies:
@@ -93,6 +105,18 @@ class Dependencies:
         if job.name is not None:
             self._named.setdefault((job.user, job.name), {})[job.number] = job
 
+    def require(self, dependency: Dependency, name: str | None, jobs: Mapping[int, Job], where: str = "") -> None:
+        """Check that a job of this name, which may be a new one, can have a dependency.
+
+        Errors: UsageError for an unknown job, and singleton for a job without a name.
+        """
+        scheme, value = dependency
+        if scheme == SINGLETON:
+            if name is None:
+                raise UsageError("a singleton needs a name: it waits for earlier jobs of that name", where=where)
+        elif scheme != BEGIN and value not in jobs and value not in self._outcomes:
+            raise UsageError(f"{dependency}: no such job, or it ended too long ago to be remembered", where=where)
+
     def add(self, job: Job, dependency: Dependency, jobs: Mapping[int, Job], now: int) -> Verdict:
         """Add a dependency to a job.
 
@@ -111,12 +135,11 @@ class Dependencies:
         return verdict
 
     def _verdict(self, job: Job, dependency: Dependency, jobs: Mapping[int, Job], now: int) -> Verdict:
+        self.require(dependency, job.name, jobs, str(job.id))
         scheme, value = dependency
         if scheme == BEGIN:
             return Verdict.MET if value <= now else Verdict.OPEN
         if scheme == SINGLETON:
-            if job.name is None:
-                raise UsageError("a singleton needs a name: it waits for earlier jobs of that name", where=str(job.id))
             return Verdict.OPEN if next(self._earlier(job), None) is not None else Verdict.MET
         other = jobs.get(value)
         if other is not None:
@@ -124,9 +147,7 @@ class Dependencies:
                 return Verdict.MET
             self._refuse_cycle(job, other, jobs)
             return Verdict.OPEN
-        outcome = self._outcomes.get(value)
-        if outcome is None:
-            raise UsageError(f"{dependency}: no such job, or it ended too long ago to be remembered", where=str(job.id))
+        outcome = self._outcomes[value]
         return Verdict.MET if _is_met(scheme, bool(outcome & 1), bool(outcome & 2)) else Verdict.NEVER
 
     def _earlier(self, job: Job) -> Iterator[Job]:

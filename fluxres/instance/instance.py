@@ -22,6 +22,7 @@ from weakref import WeakMethod
 from fluxres import limits
 from fluxres.allocation.facts import JobFacts
 from fluxres.clock import FOREVER, Clock, Length, Time, length_ticks, seconds, ticks
+from fluxres.documents import arguments
 from fluxres.errors import (
     FluxresError,
     InfeasibleRequest,
@@ -64,7 +65,7 @@ from fluxres.instance.options import AnyQueuePolicy, InstanceOptions, Listener, 
 from fluxres.instance.policy import policy as require_queue_policy
 from fluxres.instance.queue import Guard, Queue, QueuePolicy, hooks_of
 from fluxres.instance.runner import NOT_STARTED, Runner, Unattended
-from fluxres.instance.sizes import Option, SizePolicy, Sizes, of_limits
+from fluxres.instance.sizes import SUCH_SIZES, Option, SizePolicy, Sizes, of_limits
 from fluxres.instance.sizes import parse as require_size_policy
 from fluxres.instance.states import State
 from fluxres.instance.timekeeper import Timekeeper
@@ -89,10 +90,10 @@ _READY: Final = states.after(states.after(State.NEW, "validate"), "depend")
 """The state of a new job that waits for no other."""
 
 
-def _label(text: object) -> str | None:
-    """A user or the name of a job as a graph records it; None for what it would refuse, such as a payload that is no text."""
-    is_text = isinstance(text, str) and text.isprintable() and 0 < len(text) <= limits.NAME_LENGTH_MAX
-    return str(text) if is_text else None
+def _label(text: str | None) -> str | None:
+    """A user or the name of a job as a graph records it; None for what it would refuse, such as more than one line."""
+    is_label = text is not None and text.isprintable() and 0 < len(text) <= limits.NAME_LENGTH_MAX
+    return str(text) if is_label else None
 
 
 class Instance(Tabular):
@@ -342,12 +343,15 @@ class Instance(Tabular):
         no job is made then.
         """
         now = self.enter()
+        arguments.texts_or_none(name=name, user=user, account=account, qos=qos, partition=partition)
+        arguments.flag(is_malleable, "is_malleable")
         request = wanted if isinstance(wanted, Request) else as_request(wanted)
         length = matching.length(self._graph, request) if duration_s is None else _duration(duration_s)
         charged = Charged(user, account, qos, partition if partition is not None else request.queue)
         chosen = None
         if sizes is not None:
-            chosen = of_limits(request, {size: _duration(each) for size, each in sizes.items()}, is_malleable=is_malleable)
+            limits_of = arguments.mapping(sizes, "sizes", "limits by size", SUCH_SIZES)
+            chosen = of_limits(request, {size: _duration(each) for size, each in limits_of.items()}, is_malleable=is_malleable)
         waits_for = deps.listed(dependencies)
         return self.submit_request(request, length, now, urgency, name, user, waits_for, payload, charged, sizes=chosen)
 
@@ -367,6 +371,8 @@ class Instance(Tabular):
     ) -> Job:
         """`submit` after `enter`, for callers that have a Request and a duration in ticks.
 
+        Everything that may be refused is checked before there is a job.
+
         Args:
             charged: None for the user alone.
             sizes: those of a moldable job, with their requests and durations, which are then the only ones.
@@ -384,12 +390,10 @@ class Instance(Tabular):
             ask = self._ask(request)
         else:
             charged, request, duration, ask = self._admitted(charged, request, duration)
-        given: Iterable[Dependency] = ()
-        if wanted or request.attributes:
-            given = [deps.parse(one) for one in (*wanted, *request.system.get("dependencies", ()))]
+        given = self._waits_for(request, wanted, name) if wanted or request.attributes else ()
         job = Job(self, self._new_id(now), request, duration, now, require_urgency(urgency), name, user, payload, charged)
         job.ask, job.sizes, job.planned = ask, sizes, min(planned, duration)
-        job.dependencies = tuple(given)
+        job.dependencies = given
         if "take_in" in self.hooks:
             with Guard(self.policy):
                 waiting = self.policy.take_in(job)
@@ -465,6 +469,7 @@ class Instance(Tabular):
         the past; those of `submit`.
         """
         now = self.enter()
+        arguments.texts_or_none(name=name, user=user)
         start, length = ticks(start_s, "start_s", now), _duration(duration_s)
         if start <= now:
             raise UsageError(f"start_s: expected a time after {seconds(now)}, got {seconds(start)}", where=self.address)
@@ -586,24 +591,24 @@ class Instance(Tabular):
         except UsageError as error:
             raise UsageError(error.message, where=self.address, hint=error.hint) from None
 
+    def _waits_for(self, request: Request, wanted: Iterable[AnyDependency], name: str | None) -> tuple[Dependency, ...]:
+        """The dependencies of a new job and of its request, checked."""
+        given = tuple(deps.parse(one) for one in (*wanted, *deps.listed(request.system.get("dependencies"))))
+        for dependency in given:
+            self.dependencies.require(dependency, name, self._jobs)
+        return given
+
     def _add_dependencies(self, job: Job, given: Iterable[Dependency], now: int) -> bool:
-        """Add the dependencies of a new job; returns whether it waits for none of them."""
+        """Add the dependencies of a new job, which were checked; returns whether it waits for none of them."""
         never = None
-        try:
-            for dependency in given:
-                verdict = self.dependencies.add(job, dependency, self._jobs, now)
-                if verdict is Verdict.NEVER:
-                    never = dependency
-                elif verdict is Verdict.OPEN and dependency.scheme == BEGIN:
-                    self._wait_until(dependency.value, job)
-                if self._log:
-                    self._log_event(job, "dependency-add", description=str(dependency))
-        except FluxresError:
-            self.dependencies.ended(job, False, False)
-            del self._jobs[job.number]
-            if self.ledger is not None:
-                self.ledger.left(job)
-            raise
+        for dependency in given:
+            verdict = self.dependencies.add(job, dependency, self._jobs, now)
+            if verdict is Verdict.NEVER:
+                never = dependency
+            elif verdict is Verdict.OPEN and dependency.scheme == BEGIN:
+                self._wait_until(dependency.value, job)
+            if self._log:
+                self._log_event(job, "dependency-add", description=str(dependency))
         if never is not None:
             self.raise_exception(job, "dependency", states.FATAL, f"{never} can never be satisfied")
             return False

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import structs
 
 from fluxres.clock import FOREVER
+from fluxres.documents import arguments
 from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded, UsageError
 from fluxres.syntax.count import exactly
 
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from fluxres.instance.charged import Charged
     from fluxres.instance.inventory import Inventory
     from fluxres.syntax.jobspec import Request
+
+
+SUCH_SIZES: Final = "such as sizes={2: '4h', 4: '2h'}"
 
 
 class Option:
@@ -141,11 +145,11 @@ def with_count(request: Request, size: int) -> Request:
 def of_limits(request: Request, limits: Mapping[int, int], *, is_malleable: bool = False) -> Sizes:
     """The sizes of a job by its limit at each, in ticks; it is as much faster as its limit is shorter.
 
-    Errors: UsageError without sizes.
+    Errors: UsageError without sizes, and for one that is not a whole number from 1 on.
     """
     if not limits:
-        raise UsageError("expected at least one size", where="sizes", hint="such as sizes={2: '4h', 4: '2h'}")
-    first = min(limits)
+        raise UsageError("expected at least one size", where="sizes", hint=SUCH_SIZES)
+    first = min(arguments.whole(size, "sizes") for size in limits)
     if first < 1:
         raise UsageError(f"expected sizes from 1 on, got {first}", where="sizes")
     options = [

@@ -450,7 +450,9 @@ class Matcher:
             parts, notes = idle._explained(query, start, end, None)
             with idle._explaining(query.plan):
                 less, given_up = idle._enough(query, start, end)
-            return reasons.Refusal(parts, less, True, undecided=given_up, partition=name, notes=notes)
+            return reasons.Refusal(
+                parts, less, True, undecided=given_up, partition=name, notes=notes, is_of_part=query.eligible.part is not None
+            )
         less, given_up = self._enough(query, start, end)
         first = None
         try:
@@ -465,6 +467,7 @@ class Matcher:
             undecided=undecided or given_up,
             partition=name,
             notes=notes,
+            is_of_part=query.eligible.part is not None,
         )
 
     def _explained(

@@ -27,7 +27,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.errors import UsageError
+from fluxres.errors import FluxresError, PolicyError, UsageError
 
 if TYPE_CHECKING:
     from fluxres.match.situation import Situation
@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 
 Ints = NDArray[np.int64]
 Score = Callable[["Situation", NDArray[np.int32]], NDArray[Any]]
-"""Scores of ascending vertices of one type, low first. A score must depend on its own vertex only."""
+"""Scores of ascending vertices of one type, low first. A score must depend on its own vertex only.
+
+The vertices are the graph's own array, which cannot be written to: a score makes a new one.
+"""
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -62,16 +65,27 @@ class Policy(msgspec.Struct, frozen=True):
     def order(self, situation: Situation, vertices: NDArray[np.int32]) -> NDArray[np.int32]:
         """Candidates (ascending vertices of one type) in the order in which to try them.
 
-        Errors: UsageError for a score that is not one number per candidate.
+        Errors: those of :meth:`scores`.
         """
         if self.score is None:
             return vertices[::-1] if self.descending else vertices
         return vertices[np.argsort(self.scores(situation, vertices), kind="stable")]
 
     def scores(self, situation: Situation, vertices: NDArray[np.int32]) -> NDArray[Any]:
-        """The checked result of the score function."""
+        """The checked result of the score function.
+
+        Errors: UsageError for a score that is not one number per candidate; PolicyError for a function that fails.
+        """
         assert self.score is not None  # callers check this
-        found = np.asarray(self.score(situation, vertices))
+        given = vertices.view()
+        given.flags.writeable = False
+        try:
+            found = np.asarray(self.score(situation, given))
+        except FluxresError:
+            raise
+        except Exception as error:
+            hint = "a score is a new array; the vertices that it gets can only be read"
+            raise PolicyError(f"{type(error).__name__}: {error}", where=f"policy {self.name}", hint=hint) from error
         if found.shape != vertices.shape or found.dtype.kind not in "biuf":
             raise UsageError(
                 f"expected one number for each of {len(vertices)} candidates, got {found.dtype} of shape {found.shape}",

@@ -148,7 +148,7 @@ class PartReport:
         place: such as ``resources[0].with[1]``.
         type: resource type; ``slot`` if instances of a slot are counted in nodes.
         asked: requested pools, units or instances, over all repetitions.
-        candidates: pools of the type in the machine (for a slot, nodes).
+        candidates: pools of the type in the machine, or in the part of it that the request is about (for a slot, nodes).
         left: candidates that nothing rules out.
         room: what those have: pools, free units or instances.
         causes: what ruled out the others and, if too few are left, the holders of a part of the remaining ones.
@@ -246,6 +246,7 @@ class Refusal(Shown):
         objections: what the partition of the request does not allow; then there are no parts.
         partition: the partition that the request goes to; None for the whole machine.
         notes: why the rule of another system (`Chooser`) refuses the request beyond what the parts say, as sentences.
+        is_of_part: whether the request is about a part of the machine only.
     """
 
     parts: tuple[PartReport, ...]
@@ -256,6 +257,7 @@ class Refusal(Shown):
     objections: tuple[Objection, ...] = ()
     partition: str | None = None
     notes: tuple[str, ...] = ()
+    is_of_part: bool = False
 
     def sentences(self) -> list[str]:
         """The refusal as a terminal shows it, one sentence per item."""
@@ -282,7 +284,9 @@ class Refusal(Shown):
     @property
     def bound(self) -> str:
         """What the request is matched in, as the subject of a sentence."""
-        return "this machine" if self.partition is None else f"partition '{self.partition}'"
+        if self.partition is not None:
+            return f"partition '{self.partition}'"
+        return "this part of the machine" if self.is_of_part else "this machine"
 
     def outlook(self) -> str:
         """When a request that its partition does not allow can start, as a sentence."""
@@ -446,7 +450,7 @@ class _Writer:
 
     def report(self, demand: Demand, asked: int) -> PartReport:
         typology = self.situation.typology
-        pools = typology.vertices(typology.node if demand.is_slot else demand.kind)
+        pools = self.situation.eligible.candidates(typology.node if demand.is_slot else demand.kind)
         causes: list[Cause] = []
         left = np.ones(len(pools), np.bool_)
         for code, out in self.ruled_out(demand, pools):
@@ -807,7 +811,7 @@ class Supplies:
     def _drawn(self, demand: Demand, times: int, candidates: Callable[[Demand], Sequence[int]]) -> SupplyShortage:
         """The shortage for what pools draw on their own: pools that draw least are supplied first."""
         above = self._around[demand.number][0]
-        every = self._situation.typology.vertices(above.kind).tolist()
+        every = self._situation.eligible.candidates(above.kind).tolist()
         draws = self._situation.typology.draws.total(demand.type)
         pools = sorted(candidates(above) or every, key=draws.item)
         loads: list[PoolDraw] = []
@@ -965,7 +969,7 @@ class Supplies:
 
     def _of_type(self, kind: int) -> list[int]:
         """Pools to supply; if none is free, all of them, to show how much could be supplied."""
-        pools: list[int] = self._situation.typology.vertices(kind).tolist()
+        pools: list[int] = self._situation.eligible.candidates(kind).tolist()
         return [v for v in pools if self._situation.free(v)] or pools
 
     def _beside(self, demand: Demand) -> int:

@@ -336,10 +336,13 @@ class Store:
             at: the graph and the number of the event.
             limit: at most this number, the first ones.
 
-        Errors: as :meth:`log`; StoreConflict if there is another graph of this name.  Cost: reads these events only.
+        Errors: as :meth:`log`; StoreConflict if it was dropped, also if there is another graph of this name.  Cost: reads these
+        events only.
         """
         with self.reading(name) as rows:
-            row = rows.graph(name)
+            row = rows.find(name)
+            if row is None:
+                raise StoreConflict(f"graph '{name}' was dropped", where=self.url)
             if row.uid != at.uid:
                 raise StoreConflict(f"graph '{name}' was dropped and created again", where=self.url, hint="read it again")
             return list(islice(rows.entries(row, after=at.seq), limit))

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fluxres.errors import UsageError
+from fluxres.errors import PolicyError, UsageError
 from fluxres.graph.recipe import Recipe
 from fluxres.match import Matcher, Placement, Policy, vector
-from fluxres.match.policy import POLICIES, nearest
+from fluxres.match.policy import POLICIES, Score, nearest
 from fluxres.match.situation import Situation
+from fluxres.simulation.machine import of_shape
 from tests.match.machines import matcher, names, request
 from tests.traceability import ROOT
 
@@ -175,3 +176,31 @@ def test_nearest_takes_the_fewest_parents_then_the_closest(racks: list[list[int]
     assert span[tuple(chosen)] == closest
     within = [subset for subset in enough if parents_of(subset) == parents_of(chosen)]
     assert nodes[chosen[-1]] - nodes[chosen[0]] == min(nodes[subset[-1]] - nodes[subset[0]] for subset in within)
+
+
+def _turn(situation: Situation, vertices: np.ndarray) -> np.ndarray:
+    vertices %= 5
+    return vertices
+
+
+def _clear(situation: Situation, vertices: np.ndarray) -> np.ndarray:
+    vertices.sort()
+    vertices.fill(0)
+    return vertices
+
+
+@pytest.mark.parametrize("wanted", ["slot/node", "slot=2/core", "slot=2/node/core=2", "slot=2/socket{x}", "-N2 -c2"])
+@pytest.mark.parametrize("score", [_turn, _clear])
+def test_a_policy_that_writes_into_the_vertices_is_refused_and_changes_nothing(score: Score, wanted: str) -> None:
+    graph = of_shape("rack=2/node=2/socket=2/core=2")
+    with pytest.raises(PolicyError, match=r"policy own: ValueError: .*read-only"):
+        graph.allocate(wanted, job="x", policy=Policy("own", score=score))
+    assert (graph.jobs(), graph.check()) == ([], [])
+    untouched = of_shape("rack=2/node=2/socket=2/core=2")
+    after, expected = ([pool.path for pool in each.allocate(wanted, job="y").pools] for each in (graph, untouched))
+    assert after == expected
+
+
+def test_a_policy_that_fails_is_named(eight: Matcher) -> None:
+    with pytest.raises(PolicyError, match="policy short: IndexError"):
+        eight.match(request("slot=1/node"), 0, 10, Policy("short", score=lambda situation, vertices: vertices[100]))

@@ -9,6 +9,7 @@ import re
 import resource
 import threading
 import time
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,8 +18,8 @@ import pytest
 
 import fluxres
 from fluxres import limits
-from fluxres.clock import system
-from fluxres.errors import StaleHandle
+from fluxres.clock import stopwatch, system
+from fluxres.errors import StaleHandle, UnknownGraph
 from fluxres.service import feed
 from fluxres.service.feed import Feed
 from fluxres.store import open_store, upkeep
@@ -145,6 +146,32 @@ def test_a_stream_does_not_go_on_with_another_graph_of_the_same_name(server: Ser
     anew = Reader(server, last_event_id="1")  # a number alone is one of the present graph
     assert anew.take(1)[0]["data"]["context"]["job"] == "anew"
     anew.close()
+
+
+def test_a_stream_ends_when_another_process_drops_its_graph(server: Server) -> None:
+    """As it does when the server drops it: a reader learns at once that there is no such graph any more."""
+    guard = threading.Timer(30, server.process.kill)
+    guard.start()
+    reader, until_s = Reader(server, "?after=0"), stopwatch() + 30
+
+    async def follow() -> None:
+        async with fluxres.aconnect(server.url, graph="demo") as other, aclosing(other.events(after=0)) as events:
+            assert (await anext(events))["number"] == 1
+            await asyncio.to_thread(open_store(server.store).drop, "demo")
+            begun_s = stopwatch()
+            with pytest.raises(UnknownGraph):
+                await anext(events)
+            assert stopwatch() - begun_s < 10
+
+    with fluxres.connect(server.url) as graph:
+        news = graph.news(after=0, until_s=until_s)
+        assert [next(news) is None for _ in range(2)] == [True, False]
+        asyncio.run(follow())
+        with pytest.raises(UnknownGraph):
+            next(news)
+        assert b"event: " not in reader.rest().partition(b"\n\n")[2].partition(b"\n\n")[2]
+    reader.close()
+    guard.cancel()
 
 
 def test_changes_of_other_processes_are_told_too(server: Server) -> None:

@@ -1,0 +1,74 @@
+"""Arguments of public methods, checked by their type before anything is done with them.
+
+Python would find a wrong one only where it is used: too late, if something has changed before, and in a message about the code
+instead of the argument.  Names, ids and amounts are checked in `fluxres.model.targets`, times in `fluxres.clock`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fluxres.documents.document import shown
+from fluxres.errors import UsageError
+
+
+def text(value: object, what: str, hint: str = "") -> str:
+    """A text. Errors: UsageError.
+
+    >>> text("yaml", "format")
+    'yaml'
+    """
+    if not isinstance(value, str):
+        raise _expected("text", value, what, hint)
+    return value
+
+
+def texts_or_none(**given: object) -> None:
+    """Check that each is a text, or None where nothing is given. Errors: UsageError.
+
+    >>> texts_or_none(name="j1", user=None)
+    """
+    for what, value in given.items():
+        if value is not None:
+            text(value, what)
+
+
+def flag(value: object, what: str) -> bool:
+    """True or False. Errors: UsageError."""
+    if not isinstance(value, bool):
+        raise _expected("True or False", value, what)
+    return value
+
+
+def whole(value: object, what: str) -> int:
+    """A whole number, which True is not. Errors: UsageError.
+
+    >>> whole(4, "size")
+    4
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _expected("a whole number", value, what)
+    return value
+
+
+def items(value: object, what: str, of: str, hint: str = "") -> Iterable[Any]:
+    """Several of something: a list or the like, but not one text. Errors: UsageError.
+
+    >>> list(items((1, 2), "sizes", "numbers"))
+    [1, 2]
+    """
+    if not isinstance(value, Iterable) or isinstance(value, str | bytes | bytearray | memoryview):
+        raise _expected(f"a list of {of}", value, what, hint)
+    return value
+
+
+def mapping(value: object, what: str, of: str, hint: str = "") -> Mapping[Any, Any]:
+    """A mapping. Errors: UsageError."""
+    if not isinstance(value, Mapping):
+        raise _expected(f"a mapping of {of}", value, what, hint)
+    return value
+
+
+def _expected(kind: str, value: object, what: str, hint: str = "") -> UsageError:
+    return UsageError(f"{what}: expected {kind}, got {shown(value)}", hint=hint)
