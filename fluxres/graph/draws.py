@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.documents.suggestion import choose_from
 from fluxres.graph.kinds import DRAW, WAY, units_drawn
 
 if TYPE_CHECKING:
@@ -56,8 +57,7 @@ class Draws:
     def fault(self, name: str) -> Fault | None:
         """What is wrong with drawing units under a name: no graph distributes it, or it is counted in several units."""
         if name not in self.supplied:
-            there = ", ".join(sorted(self.supplied))
-            hint = f"choose from {there}" if there else "no graph distributes anything"
+            hint = choose_from(sorted(self.supplied), otherwise="no graph distributes anything")
             return Fault(f"draws units of '{name}', which no graph distributes", hint)
         units = self._units_of(name)
         if len(units) < 2:

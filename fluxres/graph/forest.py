@@ -50,6 +50,16 @@ def slice_of(first: Numbers, stop: Numbers, numbers: Numbers) -> Int64:
     return found
 
 
+def are_in(end: Int32, tops: Numbers, vertices: Numbers) -> Mask:
+    """Whether each pool is one of `tops` or below one.
+
+    Args:
+        end: one past the last descendant of every pool.
+        tops: ascending; they may be nested.
+    """
+    return slice_of(tops, np.maximum.accumulate(end[tops]), vertices) >= 0
+
+
 def topmost(end: Int32, vertices: NDArray[Number]) -> NDArray[Number]:
     """Pools in ascending order, without those below another one.
 

@@ -7,8 +7,10 @@ generation at 44 bytes per pool, and lets a search test each kind once before it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 import msgspec
+import numpy as np
 
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded
@@ -20,6 +22,7 @@ PropertyValue = str | int | float | bool | None
 STATES: tuple[str, ...] = ("up", "down", "drain", "degraded", "failing", "unknown", "null", "inactive")
 #: states in which a pool takes no new work (rule A7)
 UNAVAILABLE_STATES: frozenset[str] = frozenset({"down", "drain", "failing", "unknown", "inactive"})
+UNAVAILABLE_CODES: Final = np.array([code for code, state in enumerate(STATES) if state in UNAVAILABLE_STATES], np.uint8)
 
 
 def is_state(state: str) -> str:

@@ -78,6 +78,7 @@ from fluxres.model.targets import Targets
 from fluxres.shown import Tabular
 from fluxres.syntax import fluid
 from fluxres.syntax.jobspec import Request, Wanted, as_request, parse_shape
+from fluxres.syntax.name import is_name
 
 if TYPE_CHECKING:
     from fluxres.instance.accounting import Accounting
@@ -92,8 +93,7 @@ _READY: Final = states.after(states.after(State.NEW, "validate"), "depend")
 
 def _label(text: str | None) -> str | None:
     """A user or the name of a job as a graph records it; None for what it would refuse, such as more than one line."""
-    is_label = text is not None and text.isprintable() and 0 < len(text) <= limits.NAME_LENGTH_MAX
-    return str(text) if is_label else None
+    return str(text) if is_name(text) else None
 
 
 class Instance(Tabular):

@@ -18,6 +18,7 @@ import numpy as np
 
 from fluxres.allocation.drawn import NO_ROWS
 from fluxres.clock import FOREVER
+from fluxres.documents.suggestion import choose_from
 from fluxres.errors import UnknownPool, UsageError
 from fluxres.graph.kinds import STATES
 from fluxres.instance import pool_states, recording
@@ -111,7 +112,7 @@ class SavedInstance(msgspec.Struct, frozen=True, omit_defaults=True):
 def require_policy(name: str) -> str:
     """A queue policy that a kept instance may have. Errors: UsageError."""
     if name.partition(":")[0] not in POLICIES:
-        raise UsageError(f"no queue policy '{name:.80}' for an instance in a store", hint=f"choose from {', '.join(POLICIES)}")
+        raise UsageError(f"no queue policy '{name:.80}' for an instance in a store", hint=choose_from(POLICIES))
     return name
 
 

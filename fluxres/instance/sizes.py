@@ -25,6 +25,7 @@ from msgspec import structs
 
 from fluxres.clock import FOREVER
 from fluxres.documents import arguments
+from fluxres.documents.suggestion import choose_from
 from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded, UsageError
 from fluxres.syntax.count import exactly
 
@@ -275,4 +276,4 @@ def parse(text: str | SizePolicy) -> SizePolicy:
         )
     if text in _PLAIN:
         return _PLAIN[text]()
-    raise UsageError(f"no size policy {text!r:.80}", hint=f"choose from {', '.join(NAMES)}")
+    raise UsageError(f"no size policy {text!r:.80}", hint=choose_from(NAMES))

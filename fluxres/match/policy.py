@@ -27,6 +27,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.documents.suggestion import choose_from
 from fluxres.errors import FluxresError, PolicyError, UsageError
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def policy(given: str | Policy) -> Policy:
         return given
     found = POLICIES.get(given) if isinstance(given, str) else None
     if found is None:
-        raise UsageError(f"no match policy {given!r}", hint=f"choose from {', '.join(POLICIES)}, and in Python any Policy")
+        raise UsageError(f"no match policy {given!r}", hint=f"{choose_from(POLICIES)}, and in Python any Policy")
     return found
 
 

@@ -27,6 +27,7 @@ from fluxres.errors import InputError, UsageError
 from fluxres.graph.kinds import STATES
 from fluxres.graph.structure import Structure
 from fluxres.model import extending, targets
+from fluxres.syntax.name import is_name
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
@@ -245,7 +246,7 @@ def check_tag(key: str, value: str | None) -> dict[str, Any]:
 
     Errors: UsageError for a key or value that is empty, too long or not printable.
     """
-    if not isinstance(key, str) or not key or not key.isprintable() or "=" in key or len(key) > limits.NAME_LENGTH_MAX:
+    if not is_name(key, without="="):
         raise UsageError(f"tag: expected a key of 1 to {limits.NAME_LENGTH_MAX} printable characters without '=', got {key!r}")
     if value is not None and (not isinstance(value, str) or len(value) > limits.VALUE_LENGTH_MAX or "\x00" in value):
         raise UsageError(f"tag {key}: expected a text of at most {limits.VALUE_LENGTH_MAX} characters, got {value!r:.80}")

@@ -249,7 +249,7 @@ def duplicate(graph: ResourceGraph, v: int = 0) -> ResourceGraph:
     if v:
         return _subtree(graph, v)
     made = _made(graph, surgery.duplicate(surgery.by_itself(graph.structure)))
-    made.records.take_all(graph.records)
+    made.records.carry_over_all(graph.records)
     return made
 
 
@@ -284,7 +284,7 @@ def _subtree(graph: ResourceGraph, v: int) -> ResourceGraph:
     # Suppliers are copied as ways; what is held of them is not held here.
     old_to_new = np.full(structure.n, -1, np.int32)
     old_to_new[vertices[: part.tree_end]] = np.arange(part.tree_end, dtype=np.int32)
-    made.records.take(records, old_to_new)
+    made.records.carry_over(records, old_to_new)
     made.records.pools_of = {owner: made.records.pools_of[owner] for owner in records.pools_of if made.records.is_holder(owner)}
     made.records.slots_of = {job: slots for job, slots in records.slots_of.items() if inside[job]}
     return made
@@ -298,7 +298,7 @@ def taken(graph: ResourceGraph, structure: Structure, own: Records, numbers: Int
         numbers: new numbers of the pools, by old number.
     """
     records = Records(structure, empty_planner(structure))
-    records.take(own, numbers)
+    records.carry_over(own, numbers)
     return records
 
 
@@ -345,7 +345,7 @@ def _joined(graph: ResourceGraph, structure: Structure, *parts: tuple[Records, I
     _require_fit(structure, *parts)
     (own, from_own), (theirs, from_theirs) = parts
     records = taken(graph, structure, own, from_own)
-    records.take(theirs, from_theirs)
+    records.carry_over(theirs, from_theirs)
     for part, numbers in parts:
         _require_whole(part, records, numbers)
         _require_recorded(part, records, numbers)

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from fluxres.arrays import Int32
 from fluxres.errors import Forbidden
-from fluxres.graph.auxiliary import Int32
 from fluxres.model import ResourceGraph, Selection, targets
 from fluxres.model.node_states import nodes_of
 from fluxres.service.access import Caller

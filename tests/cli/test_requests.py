@@ -16,7 +16,7 @@ import pytest
 from fluxres import clock
 from fluxres.cli.arguments import names_pool
 from fluxres.errors import InfeasibleRequest, InsufficientResources
-from fluxres.match.reasons import Cause, PartReport, Refusal
+from fluxres.match.refusal import Cause, PartReport, Refusal
 from fluxres.render import refusals
 from fluxres.store import open_store
 from fluxres.syntax import moment

@@ -72,6 +72,8 @@ def examine(known: Format, data: bytes, *, by_content: bool) -> str:
             loaded: Loaded = registry.read(data, format=None if by_content else known.name, file="f", origin=ORIGIN)
     except FluxresError as error:
         require_message(error)
+        if error.message.startswith("cannot be read in format"):
+            raise Finding(error.message) from error
         for mistake in error.mistakes if isinstance(error, InputError) else ():
             if not mistake.where.startswith("f"):
                 raise Finding(f"no place: {mistake}") from None

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -90,6 +91,7 @@ def test_numbers_of_a_graph_are_for_those_who_may_see_it(guarded: Server, ask: S
     assert all("fluxres_requests_total" in text for text in texts.values())
 
 
+@cache
 def routes_with_roles() -> list[tuple[str, str, Role | None]]:
     """Every route that OpenAPI lists, with the role that its handler asks for."""
     from fluxres.service.app import routes

@@ -7,9 +7,10 @@ import http.client
 import json
 import re
 import resource
+import signal
 import threading
 import time
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,6 +22,9 @@ from fluxres import limits
 from fluxres.clock import stopwatch, system
 from fluxres.errors import StaleHandle, UnknownGraph
 from fluxres.service import feed
+from fluxres.service.client import connection
+from fluxres.service.client.addresses import Address, address
+from fluxres.service.client.store import RemoteStore
 from fluxres.service.feed import Feed
 from fluxres.store import open_store, upkeep
 from fluxres.store.attached import Attached
@@ -146,6 +150,29 @@ def test_a_stream_does_not_go_on_with_another_graph_of_the_same_name(server: Ser
     anew = Reader(server, last_event_id="1")  # a number alone is one of the present graph
     assert anew.take(1)[0]["data"]["context"]["job"] == "anew"
     anew.close()
+
+
+def test_a_server_that_does_not_begin_a_stream_is_noticed(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is silent while it does not begin; afterwards, nothing has to come for a while."""
+    monkeypatch.setattr(connection, "_SILENCE_S", 0.5)
+    silent = list[Address]()
+    store = RemoteStore(server.url, on_silence=silent.append)
+    with closing(store.changes("demo")) as changes:
+        next(changes)
+        later = threading.Timer(1.5, open_store(server.store).drop, ("demo",))
+        later.start()
+        while next(changes, True) is None:
+            pass
+        later.join()
+    assert silent == []
+    fluxres.save(fluxres.load(DEMO), server.store)
+    server.process.send_signal(signal.SIGSTOP)
+    later = threading.Timer(1.5, server.process.send_signal, (signal.SIGCONT,))
+    later.start()
+    with closing(store.changes("demo")) as changes:
+        next(changes)
+    later.join()
+    assert silent == [address(server.url)]
 
 
 def test_a_stream_ends_when_another_process_drops_its_graph(server: Server) -> None:

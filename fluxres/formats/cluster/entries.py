@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 from msgspec import UNSET
-from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int64
 from fluxres.documents import suggestion, typed, yaml_document
 from fluxres.documents.document import Document, Key, excerpt
 from fluxres.documents.mistakes import Mistakes
@@ -443,7 +443,7 @@ class Entries:
 
     def _names_and_ids(
         self, entry: Entry, defaults: DefaultIds, chain: Chain
-    ) -> tuple[str | None, Sequence[str] | None, int | NDArray[np.int64] | None, int]:
+    ) -> tuple[str | None, Sequence[str] | None, int | Int64 | None, int]:
         type_name, basename, named = self._identity(entry)
         count = entry.get("count")
         given = [key for key in ("name", "hosts", "names") if entry.get(key) is not UNSET]
@@ -451,7 +451,7 @@ class Entries:
             raise InputError(f"both {given[0]!r} and {given[1]!r}", where=entry.where(given[1]), hint="give one of them")
         name: str | None = entry.get("name") if given == ["name"] else None
         names: Sequence[str] | None = None
-        ids: int | NDArray[np.int64] | None
+        ids: int | Int64 | None
         if given == ["hosts"] and entry.get("id") is UNSET:
             name, names, ids = self._hosts(entry)
             if count is UNSET:
@@ -473,7 +473,7 @@ class Entries:
             defaults.took(type_name, basename, int(ids.max()))
         return name, names, ids, count
 
-    def _hosts(self, entry: Entry) -> tuple[str | None, Sequence[str] | None, int | NDArray[np.int64] | None]:
+    def _hosts(self, entry: Entry) -> tuple[str | None, Sequence[str] | None, int | Int64 | None]:
         """Template and ids of a plain range, without making the names; otherwise a list of names."""
         text = entry.get("hosts")
         plain = hostlist.regular(text)
@@ -499,7 +499,7 @@ class Entries:
         names: Sequence[str] = value
         return names
 
-    def _ids(self, entry: Entry, count: int, chain: Chain) -> int | NDArray[np.int64] | None:
+    def _ids(self, entry: Entry, count: int, chain: Chain) -> int | Int64 | None:
         value = entry.get("id")
         if isinstance(value, IdStart):
             return self._running(entry, value, count, chain)
@@ -514,7 +514,7 @@ class Entries:
         return None if value is None or value is UNSET else self._numbers(entry, "id", value)
 
     @staticmethod
-    def _running(entry: Entry, value: IdStart, count: int, chain: Chain) -> int | NDArray[np.int64]:
+    def _running(entry: Entry, value: IdStart, count: int, chain: Chain) -> int | Int64:
         if value.within is UNSET:
             return value.start
         types = [type_name for type_name, _ in chain]
@@ -529,9 +529,9 @@ class Entries:
         return np.arange(value.start, value.start + total)
 
     @staticmethod
-    def _numbers(entry: Entry, key: str, value: str | list[int | str]) -> NDArray[np.int64]:
+    def _numbers(entry: Entry, key: str, value: str | list[int | str]) -> Int64:
         """Numbers of an idset, or of a list of numbers and idsets, in the order written."""
-        blocks: list[NDArray[np.int64]] = []
+        blocks: list[Int64] = []
         total = 0
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, int):
@@ -551,7 +551,7 @@ class Entries:
             raise InputError("expected at least one number, got none", where=entry.where(key))
         return np.concatenate(blocks)
 
-    def _rank(self, entry: Entry) -> int | NDArray[np.int64] | None:
+    def _rank(self, entry: Entry) -> int | Int64 | None:
         value = entry.get("rank")
         if value is UNSET or value is None:
             return None if value is UNSET else NO_RANK

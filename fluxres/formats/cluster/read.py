@@ -32,6 +32,7 @@ from fluxres.graph.identity import repeated, uuid_keys
 from fluxres.graph.partitions import PARTITIONS
 from fluxres.graph.recipe import Check, Recipe, expand
 from fluxres.graph.structure import OUTSIDE, Structure
+from fluxres.syntax.name import is_name
 
 #: a single top entry of one of these types is the root itself
 ROOT_TYPES = ("cluster", "center")
@@ -244,7 +245,7 @@ def _homes(structure: Structure, roots: dict[str, int]) -> dict[str, list[int]]:
 
 def _check_graph_name(document: Document, structure: Structure, name: str) -> None:
     hint = "choose another name for the graph"
-    if not name or not name.isprintable() or "/" in name or ":" in name or len(name) > limits.NAME_LENGTH_MAX:
+    if not is_name(name, without="/:"):
         message, hint = f"{name!r} is not a valid graph name", "names have no '/', no ':' and no control characters"
     elif name == structure.hierarchy:
         message = f"'{name}:/' denotes the machine itself"

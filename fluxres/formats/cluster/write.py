@@ -22,6 +22,7 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int64, UInt64
 from fluxres.documents import yaml_document
 from fluxres.documents.document import Document
 from fluxres.errors import InputError, LimitExceeded
@@ -403,8 +404,6 @@ def uuid_runs(structure: Structure) -> str | list[str | list[str | int]]:
     return [run if run[1] > 1 else run[0] for run in runs]
 
 
-UInt64 = NDArray[np.uint64]
-
 #: odd, so that it has an inverse modulo 2**64
 _BASE = 0x9E3779B97F4A7C15
 _INVERSE = pow(_BASE, -1, 1 << 64)
@@ -428,7 +427,7 @@ class Group:
     at: int
     count: int
     length: int
-    positions: NDArray[np.int64]
+    positions: Int64
     counts: tuple[int, ...]
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fluxres import limits
+from fluxres.arrays import Int32
 from fluxres.documents import json_typed, typed
 from fluxres.documents.document import Key, plural, shown
 from fluxres.documents.source import Source
@@ -28,7 +29,7 @@ from fluxres.formats.format import ALL, Hold, Loaded, Output
 from fluxres.formats.graphs.rows import CONTAINMENT, GraphEdges, GraphRows
 from fluxres.formats.pool_texts import PoolTexts, blocks, by_kind, edge_rows, kind_values, node_rows, odd_values, tree_edges
 from fluxres.graph.accounts import LARGER_UNIT, is_countable
-from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import Kind
 from fluxres.graph.structure import Structure
 

@@ -35,7 +35,8 @@ class Connection:
         keep: whether the connection stays open for the next request.
         follows: whether it goes to the server that leads, and waits for one.
         headers: further ones of each request.
-        on_silence: called, in another thread, with the server that has not answered a request for 3 s.
+        on_silence: called, in another thread, with the server that has not answered a request for 3 s; of a stream, until it
+            begins.
     """
 
     def __init__(
@@ -118,7 +119,8 @@ class Connection:
             at = self.servers.at
             opened = self._open(at)
             try:
-                answer = self._ask(opened, request)
+                with self._noticing(at):
+                    answer = self._ask(opened, request)
                 if answer.status != 200:
                     raise error_of(answer.status, answer.read(), answer.headers.get("retry-after"))
                 while line := self._line(opened, answer, until_s):
