@@ -25,11 +25,11 @@ from fluxres.allocation import steps
 from fluxres.allocation.facts import JobFacts, Launch, Reservation
 from fluxres.allocation.planned import Batch
 from fluxres.allocation.records import Records, RecordsState, empty_planner
+from fluxres.arrays import Int32
 from fluxres.clock import FOREVER, Clock, Length, Time, fixed, now_ticks, positive_ticks, seconds, ticks
 from fluxres.documents.document import plural
 from fluxres.errors import StaleHandle, UsageError
 from fluxres.graph import state_notes, surgery
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.edges import Value
 from fluxres.graph.partitions import Partition, require_state
 from fluxres.graph.state_notes import StateNote
