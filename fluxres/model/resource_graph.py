@@ -775,7 +775,7 @@ class ResourceGraph(ShownDeep, Tabular):
             end, duration_s: the end, or the length; by default the duration in the request, or no end. An allocation that begins
                 later than now needs an end (RFC 16).
             policy: for a request, which pools to prefer.
-            user, name: whom a new job belongs to, and what it is called there; :meth:`facts` gives them.
+            user, name: the owner of a new job, and what it is called there; :meth:`facts` gives them.
             launch: the processes that a new job lives by, as `fluxres run` records them.
 
         Errors: InsufficientResources with the earliest time, InfeasibleRequest, UnknownPool, UsageError; nothing changes then.
