@@ -19,6 +19,7 @@ from fluxres.experiments.gantt import Rectangles, Span, Units, blocked, gantt, r
 from fluxres.experiments.page import REPORT, page
 from fluxres.experiments.study import Run, Study, in_words, label, readable
 from fluxres.experiments.style import Chart
+from fluxres.store.disk import write_whole
 
 GANTTS_MAX: Final = 12
 """Maximum number of Gantt charts in a report; each takes seconds to draw."""
@@ -43,17 +44,16 @@ def write(study: Study, folder: ResultsFolder) -> tuple[Comparison, list[str]]:
     asides: list[str] = []
     drawn, notes = _charts(found, folder, asides)
     with translated(folder.path):
-        (folder.path / "metrics.csv").write_text(runs_csv(found), encoding="utf-8")
-        (folder.path / "comparison.csv").write_text(comparison_csv(found), encoding="utf-8")
-        (folder.path / "pairs.csv").write_text(pairs_csv(found), encoding="utf-8")
-        (folder.path / REPORT).write_text(
-            page(found, check(found), drawn, [*notes, *asides, *remarks(found)], folder.history()), encoding="utf-8"
-        )
+        write_whole(folder.path / "metrics.csv", runs_csv(found).encode())
+        write_whole(folder.path / "comparison.csv", comparison_csv(found).encode())
+        write_whole(folder.path / "pairs.csv", pairs_csv(found).encode())
+        report = page(found, check(found), drawn, [*notes, *asides, *remarks(found)], folder.history())
+        write_whole(folder.path / REPORT, report.encode())
         if drawn:
             (folder.path / FIGURES_FOLDER).mkdir(exist_ok=True)
         for chart in drawn:
-            (folder.path / FIGURES_FOLDER / f"{chart.name}.svg").write_bytes(chart.svg)
-            (folder.path / FIGURES_FOLDER / f"{chart.name}.png").write_bytes(chart.png)
+            write_whole(folder.path / FIGURES_FOLDER / f"{chart.name}.svg", chart.svg)
+            write_whole(folder.path / FIGURES_FOLDER / f"{chart.name}.png", chart.png)
     return found, notes
 
 

@@ -7,7 +7,7 @@ them, so a command pays only for the format it uses. Formats of other packages a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -18,13 +18,14 @@ import orjson
 
 from fluxres.clock import FOREVER, seconds
 from fluxres.documents import compression
+from fluxres.documents.document import plural
 from fluxres.documents.json_typed import collector_paused
 from fluxres.documents.source import Source
 from fluxres.documents.suggestion import nearest
 from fluxres.errors import FluxresError, InputError, UsageError
 from fluxres.formats import cluster, flux, graphs, hwloc, machine, peers, plain_values, slurm, tables
 from fluxres.formats.detection import is_toml
-from fluxres.formats.format import Format, Hold, Loaded, Output
+from fluxres.formats.format import Format, Hold, Loaded, Output, Reserved
 from fluxres.syntax.registry import Registry
 
 if TYPE_CHECKING:
@@ -288,6 +289,7 @@ def write(
     structure: Structure,
     allocations: Sequence[Hold] = (),
     *,
+    reservations: Sequence[Reserved] = (),
     name: str | None = None,
     format: str = "cluster",
     **options: Any,
@@ -300,8 +302,11 @@ def write(
     chosen = named(format)
     if chosen.writer is None:
         raise UsageError(f"format '{chosen.name}' can be read but not written", hint="'fluxres formats' lists the formats")
+    known, left_out = _known(chosen, options), _lost(reservations)
+    if "reservations" in chosen.carries:
+        known, left_out = known | {"reservations": reservations}, []
     try:
-        output: Output = _function(chosen.writer)(structure, allocations, name=name, **_known(chosen, options))
+        output: Output = _function(chosen.writer)(structure, allocations, name=name, **known)
     except FluxresError as error:
         message = f"cannot be written in format '{chosen.name}': {error.message}"
         raise UsageError(
@@ -310,26 +315,24 @@ def write(
     except _DEFECTS as error:
         message = f"cannot be written in format '{chosen.name}': {type(error).__name__}: {error}"
         raise UsageError(message, hint="this is a defect of the writer: report it") from error
-    return Written(chosen.name, output.data, output.left_out, output.note)
+    return Written(chosen.name, output.data, [*output.left_out, *left_out], output.note)
+
+
+def _lost(reservations: Sequence[Reserved]) -> list[str]:
+    """The line for reservations in a format that does not carry them."""
+    if not reservations:
+        return []
+    such = "such as " * (len(reservations) > 1)
+    return [f"reservations: {plural(len(reservations), 'maintenance reservation')}, {such}{reservations[0].name}"]
 
 
 def holds(graph: ResourceGraph) -> list[Hold]:
     """The allocations of a graph, by job and window, without windows that cannot be expressed in seconds.
 
-    Cost O(spans).
+    Maintenance reservations are not among them: :func:`reserved` has these. Cost O(spans).
     """
-    windows: dict[tuple[str, int, int], dict[int, int]] = {}
+    windows = _windows(graph, set(graph.records.jobs()) - graph.records.reservations.keys())
     slots = dict(graph.records.slots_of)
-    jobs = set(graph.records.jobs())
-    for v, holders in graph.records.held.items():
-        for job, held in holders.items():
-            if job in jobs:
-                for start, end, amount in held:
-                    windows.setdefault((job, start, end), {})[v] = amount
-    for job, implied in graph.records.implied.items():
-        for v, held in implied.items() if job in jobs else ():
-            for start, end, amount in held:
-                windows.setdefault((job, start, end), {})[v] = amount
     drawn: dict[tuple[str, int, int], list[tuple[int, int, int]]] = {}
     for job, consumers, account, held in graph.records.drawn.rows():
         for start, end, units in held:
@@ -342,6 +345,46 @@ def holds(graph: ResourceGraph) -> list[Hold]:
             pools, rows = dict(sorted(windows.get(window, {}).items())), tuple(sorted(drawn.get(window, ())))
             end_s = None if end >= FOREVER else seconds(end)
             found.append(Hold(job, seconds(start), end_s, pools, slots.pop(job, 0) if pools else 0, rows))
+    return found
+
+
+def reserved(graph: ResourceGraph) -> list[Reserved]:
+    """The maintenance reservations of a graph, without windows that cannot be expressed in seconds.
+
+    Cost O(spans).
+    """
+    records, found = graph.records, []
+    spans = _windows(graph, set(records.reservations)) if records.reservations else {}
+    held: dict[str, list[tuple[int, int, dict[int, int]]]] = {}
+    for name, start, end in sorted(spans):
+        held.setdefault(name, []).append((start, end, dict(sorted(spans[name, start, end].items()))))
+    size, units = graph.structure.size.item, records.accounts.units.item
+    for name, one in records.reservations.items():
+        windows = tuple((seconds(start), seconds(end)) for start, end in one.windows if seconds(start) < seconds(end))
+        everything = {v: size(v) for v in one.pools if units(v)}
+        parts = held.get(name, [])
+        is_whole = parts == [(start, end, everything) for start, end in one.windows if everything]
+        listed = tuple((seconds(start), seconds(end), pools) for start, end, pools in parts if seconds(start) < seconds(end))
+        facts = records.facts.get(name)
+        user, submitted = (None, None) if facts is None else (facts.user, facts.submitted)
+        made_s = None if submitted is None else seconds(submitted)
+        if windows:
+            found.append(Reserved(name, one.pools, windows, one.ignores_jobs, user, made_s, None if is_whole else listed))
+    return found
+
+
+def _windows(graph: ResourceGraph, owners: Set[str]) -> dict[tuple[str, int, int], dict[int, int]]:
+    """Units by pool that these hold, by owner and window in ticks."""
+    found: dict[tuple[str, int, int], dict[int, int]] = {}
+    for v, holders in graph.records.held.items():
+        for owner, held in holders.items():
+            if owner in owners:
+                for start, end, amount in held:
+                    found.setdefault((owner, start, end), {})[v] = amount
+    for owner, implied in graph.records.implied.items():
+        for v, held in implied.items() if owner in owners else ():
+            for start, end, amount in held:
+                found.setdefault((owner, start, end), {})[v] = amount
     return found
 
 

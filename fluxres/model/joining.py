@@ -281,6 +281,11 @@ def _subtree(graph: ResourceGraph, v: int) -> ResourceGraph:
             had = records.implied.get(owner, {}).get(v, ())
             for s, e, units in steps.excess(tuple((s, e, size) for s, e in whole), had):
                 made.records.allocate(plans.allocate(made.records, [(0, units)], owner, s, e), owner, s, e)
+    # A reservation of a pool above is one of everything here.
+    above = set(records.accounts.ancestors(v))
+    for name, one in records.reservations.items():
+        if not above.isdisjoint(one.pools):
+            made.records.reservations[name] = structs.replace(one, pools=(0,))
     # Suppliers are copied as ways; what is held of them is not held here.
     old_to_new = np.full(structure.n, -1, np.int32)
     old_to_new[vertices[: part.tree_end]] = np.arange(part.tree_end, dtype=np.int32)

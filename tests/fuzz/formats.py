@@ -96,7 +96,13 @@ def _require_same(known: Format, loaded: Loaded) -> None:
     """The machine can be written, and is read back equal except for what was left out."""
     try:
         with watched("write"):
-            written = registry.write(loaded.structure, loaded.allocations, name=loaded.name, format=known.name)
+            written = registry.write(
+                loaded.structure,
+                loaded.allocations,
+                reservations=loaded.reservations,
+                name=loaded.name,
+                format=known.name,
+            )
         again = registry.read(written.data, format=known.name, origin=ORIGIN)
     except FluxresError as error:
         raise Finding(f"read and not written again: {error}") from error

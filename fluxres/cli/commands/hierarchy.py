@@ -93,6 +93,7 @@ def hierarchy_command(settings: Settings, /, **options: Any) -> None:
     on this machine. Ends with status 5 if a job failed or an instance was lost.
     """
     from fluxres.cli import hierarchies
+    from fluxres.store.disk import write_whole
 
     machine = _machine(settings, options)
     ensemble, patience = _ensemble(machine, options), _patience(options)
@@ -112,7 +113,7 @@ def hierarchy_command(settings: Settings, /, **options: Any) -> None:
 
     answer(settings, document=lambda: hierarchies.document(outcomes, ensemble), lines=lines)
     if options["csv"]:
-        Path(options["csv"]).write_text("".join(hierarchies.csv_lines(outcomes)), encoding="utf-8")
+        write_whole(Path(options["csv"]), "".join(hierarchies.csv_lines(outcomes)).encode())
     _tell_failures(outcomes)
 
 

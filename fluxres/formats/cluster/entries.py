@@ -120,7 +120,7 @@ class Parts:
         inner = yaml_document.load(path, file=str(self._folder(document) / name))
         parts, wrong = typed.convert_partly(inner, Cluster, self._mistakes)
         self._wrong |= {(inner, entry_at(path)) for path in wrong}
-        for key in ("resources", "root", "partitions", "pools", "graphs", "allocations", "uuids"):
+        for key in ("resources", "root", "partitions", "pools", "graphs", "allocations", "reservations", "uuids"):
             if getattr(parts, key) is not UNSET:
                 message = f"an included file may only have parts, but this one has {key!r}"
                 where = inner.where([key], key=True)
@@ -186,6 +186,10 @@ class Parts:
         return bool(self._wrong) and any((layer.document, layer.path) in self._wrong for layer in entry.layers)
 
 
+#: keys whose value is a list of entries
+_LISTS = ("resources", "with", "pools", "edges", "allocations", "reservations")
+
+
 def entry_at(path: tuple[Key, ...]) -> tuple[Key, ...]:
     """The path of the entry that a path leads into.
 
@@ -193,7 +197,7 @@ def entry_at(path: tuple[Key, ...]) -> tuple[Key, ...]:
     (('resources', 0, 'with', 1), ('parts', 'cpu'))
     """
     for end in range(len(path), 1, -1):
-        if isinstance(path[end - 1], int) and path[end - 2] in ("resources", "with", "pools", "edges", "allocations"):
+        if isinstance(path[end - 1], int) and path[end - 2] in _LISTS:
             return path[:end]
     return path[:2] if path[:1] == ("parts",) else path[:1]
 
