@@ -121,9 +121,6 @@ class Subsystem:
     def successors(self, v: int) -> Int32:
         return self.dst[self.out_rows(v)]
 
-    def predecessors(self, v: int) -> Int32:
-        return self.src[self.in_rows(v)]
-
     def edge_data(self, row: int) -> dict[str, Any]:
         """The attributes of one edge as a networkx edge dictionary: subsystem, type and its own attributes."""
         data: dict[str, Any] = {"subsystem": self.name, "type": self.relations[self.relation[row]]}

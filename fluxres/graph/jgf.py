@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -188,12 +188,6 @@ class GraphPart:
     sizes: NDArray[np.int64]
     exclusive: NDArray[np.bool_]
     ways: NDArray[np.bool_]
-
-    @classmethod
-    def whole(cls, structure: Structure) -> Self:
-        """Every pool with all its units, held by no job."""
-        ways = (structure.flags & WAY) != 0
-        return cls(np.arange(structure.n, dtype=np.int32), structure.size, np.zeros(structure.n, np.bool_), ways)
 
 
 def held(

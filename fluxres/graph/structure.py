@@ -628,11 +628,6 @@ class Structure:
         made.counts = self.counts
         return made
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the columns."""
-        return sum(column.nbytes for column in self.columns().values())
-
 
 OUTSIDE: Final = "pools"
 """The graph name, also in cluster.yaml, for pools outside the containment tree that no auxiliary graph touches."""

@@ -24,6 +24,7 @@ from fluxres.clock import FOREVER, seconds, ticks
 from fluxres.errors import FluxresError, PolicyError, StoreError
 from fluxres.instance import states
 from fluxres.instance.graph_inventory import GraphHold, GraphInventory
+from fluxres.instance.interchangeable import InterchangeableInventory
 from fluxres.instance.inventory import Ask, ReservedPlace
 from fluxres.instance.job import PRIORITY_MAX, PRIORITY_MIN, Job, Scheduler, fixed_priority
 from fluxres.instance.lanes import Lanes
@@ -441,17 +442,16 @@ class Queue:
         the same as `reserve`.
         """
         inventory = self._instance.inventory
-        reserve = getattr(inventory, "reserve_count", None)
-        if reserve is None or inventory.ahead:
+        if not isinstance(inventory, InterchangeableInventory) or inventory.ahead:
             return self.reserve(job)
         self._require_waiting(job, "reserved")
         self._count_action(job)
         if self._is_barred(job):
             return None
         self._forget_reservations()
-        if job.sizes is not None and not self._take_size_to_reserve(job, _by_count(reserve)):
+        if job.sizes is not None and not self._take_size_to_reserve(job, _by_count(inventory.reserve_count)):
             return None
-        return self._add_reservation(job, reserve(job.number, job.ask, self._instance.now))
+        return self._add_reservation(job, inventory.reserve_count(job.number, job.ask, self._instance.now))
 
     # -- jobs of several sizes ---------------------------------------------------------------------------------------
 
@@ -689,7 +689,7 @@ class Queue:
 
     # -- passes ------------------------------------------------------------------------------------------------------
 
-    def admit(self, job: Job) -> None:
+    def admit(self) -> None:
         """Count a job that starts at once and never waits, until `leave`."""
         self._count += 1
 

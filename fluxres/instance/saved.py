@@ -28,6 +28,7 @@ from fluxres.instance.fair_share import Account, Used
 from fluxres.instance.instance import Instance
 from fluxres.instance.inventory import Hold
 from fluxres.instance.job import Dependency, Failure, Job, JobEvent
+from fluxres.instance.options import InstanceOptions
 from fluxres.instance.policy import Multifactor
 from fluxres.instance.preemption import Preempted
 from fluxres.instance.states import RUNNING, State
@@ -262,14 +263,8 @@ def _resume(
     for child in kept.children:
         job = made.running_job(child.job)
         _return_draws(made, job, child.supplies)
-        below = made.make_child(
-            job,
-            kept.now,
-            queue_policy=child.queue_policy,
-            match_policy=child.match_policy,
-            name=child.name,
-            is_again=True,
-        )
+        given = InstanceOptions(child.queue_policy, child.match_policy)
+        below = made.make_child(job, kept.now, given, child.name, is_again=True)
         _set_states(below, child.states)
         with in_service(below.inventory.graph):
             _resume(below, child, jobs, usage, (*way, child.job))

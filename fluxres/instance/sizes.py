@@ -253,14 +253,16 @@ _PLAIN: Final[dict[str, type[SizePolicy]]] = {each.name: each for each in (Reque
 NAMES: Final = (*_PLAIN, "efficiency:X")
 
 
-def parse(text: str) -> SizePolicy:
-    """A size policy from its name.
+def parse(text: str | SizePolicy) -> SizePolicy:
+    """A size policy by its name; a policy itself is returned as it is.
 
     Errors: UsageError.
 
     >>> parse("greedy").name, float(parse("efficiency:0.5").at_least)
     ('greedy', 0.5)
     """
+    if isinstance(text, SizePolicy):
+        return text
     name, _, rest = text.partition(":")
     if name == Efficiency.name:
         try:

@@ -124,9 +124,9 @@ class Marks(Breakpoints):
         i, j = self.window(start, end)
         return self.rows[i] if j - i == 1 else reduce(or_, self.rows[i:j])
 
-    def runs(self, ordinal: int, start: int = BEGINNING, end: int = FOREVER) -> list[tuple[int, int]]:
-        """(start, end) where one pool is marked within a window, by default at any time; adjacent ones are merged."""
-        return self._where(ordinal, True, start, end)
+    def runs(self, ordinal: int) -> list[tuple[int, int]]:
+        """(start, end) where one pool is marked; adjacent ones are merged."""
+        return self._where(ordinal, True, BEGINNING, FOREVER)
 
     def gaps(self, ordinal: int, start: int, end: int) -> list[tuple[int, int]]:
         """(start, end) where one pool is not marked within a window; adjacent ones are merged."""

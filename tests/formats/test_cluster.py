@@ -791,7 +791,7 @@ def test_demo_has_power_and_network() -> None:
     node = structure.vertex("/demo/rack1/node6")
     assert structure.uris(node) == ["demo:/rack1/node6", "power:/pdu1/rack1/node6"]
     network = structure.subsystems["network"]
-    leaf = structure.subsystems["network"].predecessors(node).tolist()
+    leaf = network.src[network.in_rows(node)].tolist()
     assert [structure.name(v) for v in leaf] == ["leaf1"]
     assert network.edge_data(int(network.in_rows(node)[0]))["capacity"] == 100
 
