@@ -110,7 +110,7 @@ def require_picks(found: Placement) -> None:
     if not len(found.vertices):
         raise UsageError(
             "the request only asks for shared pools, for which nothing is recorded",
-            hint="put them in a slot (slot/core) or ask for them exclusively (core{x})",
+            hint="put them in a slot, such as slot/node, or ask for them exclusively, such as node{x}",
         )
 
 
