@@ -32,10 +32,10 @@ from fluxres.allocation.facts import ID_OF_JOB, JobFacts, Reservation
 from fluxres.allocation.job_draws import JobDraws, OwnDraws
 from fluxres.allocation.planned import Batch, Change, Piece, Planned, Staged, Target, freed
 from fluxres.allocation.steps import Steps
+from fluxres.arrays import Int32
 from fluxres.clock import FOREVER
 from fluxres.documents.suggestion import suggest
 from fluxres.errors import FluxresError, StaleHandle, UnknownJob, UsageError
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
 from fluxres.planner.planner import Planner
 from fluxres.syntax.variants import SHARE

@@ -24,16 +24,16 @@ from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.allocation import steps
+from fluxres.arrays import Int32, Mask
 from fluxres.clock import FOREVER, seconds, ticks
 from fluxres.documents.suggestion import choose_from, suggest
 from fluxres.errors import StaleHandle, UnknownType, UsageError
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import STATES, Kind, instead_of
 from fluxres.graph.structure import CONTAINMENT
 from fluxres.model import targets
 from fluxres.model.pool import Pool
 from fluxres.model.targets import Place
-from fluxres.model.totals import Mask, available_units, considered
+from fluxres.model.totals import available_units, considered
 from fluxres.syntax import unit
 from fluxres.syntax.criteria import All, Amount, And, Compare, Criteria, Not, Or
 
