@@ -54,6 +54,10 @@ class Upstream(Protocol):
     def refresh(self) -> None:
         """Update the records of what other instances hold."""
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the child has ended and gets nothing more."""
+
     def require_open(self, vertices: Iterable[int]) -> None:
         """Refuse units of the parent for a child that has ended. Errors: StaleHandle."""
 

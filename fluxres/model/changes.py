@@ -64,8 +64,9 @@ def require_room(graph: ResourceGraph, *planned: tuple[Batch | Sequence[Change],
 
     Errors: LimitExceeded; StaleHandle for units of the parent of a child instance that has ended.
     """
-    if graph.records.upstream is not None:
-        graph.records.upstream.require_open(v for changed, _ in planned for v in _vertices(changed))
+    upstream = graph.records.upstream
+    if upstream is not None and upstream.is_closed:
+        upstream.require_open(v for changed, _ in planned for v in _vertices(changed))
     number = 0
     for changed, _ in planned:
         if isinstance(changed, Batch):
