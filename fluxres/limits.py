@@ -286,6 +286,9 @@ WHY_POOLS_MAX: Final = 256
 WHY_NAMES_MAX: Final = 4
 """Jobs and pools that a sentence about a refusal names; the values have all that were found."""
 
+COMPARED_MAX: Final = 1000
+"""Known values that a wrong one is compared with: with more of them a hint takes too long."""
+
 CHOICES_MAX: Final = 50
 """Names that a hint lists for one that does not exist: a store may have thousands of graphs."""
 

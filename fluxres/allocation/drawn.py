@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fluxres.allocation import steps
 from fluxres.allocation.steps import Steps
-from fluxres.graph.auxiliary import Int32
+from fluxres.arrays import Int32
 
 Rows = NDArray[np.int64]
 """(pool, account, units): units of an account drawn for a pool.  A row with 0 units adds a pool to those that share the units of

@@ -17,10 +17,10 @@ from fluxres.allocation.drawn import NO_ROWS
 from fluxres.allocation.planned import Batch, Change, Piece, Planned, Staged, StagedWindow, Target
 from fluxres.allocation.records import STAGE_OWNER, Records
 from fluxres.allocation.steps import Steps
+from fluxres.arrays import Int32
 from fluxres.clock import FOREVER, seconds
 from fluxres.documents.document import listed, plural
 from fluxres.errors import InfeasibleRequest, InsufficientResources, NotHeld, UsageError
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import EXCLUSIVE, is_state
 from fluxres.planner.planner import FEW_POOLS_MAX
 from fluxres.syntax.moment import in_message

@@ -17,12 +17,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property, partial
+from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
+from fluxres import limits
 from fluxres.allocation import steps
 from fluxres.allocation.chosen import Chosen, Returns
 from fluxres.allocation.drawn import NO_ROWS, Consumers, DrawRecords, Rows
@@ -30,9 +32,10 @@ from fluxres.allocation.facts import ID_OF_JOB, JobFacts, Reservation
 from fluxres.allocation.job_draws import JobDraws, OwnDraws
 from fluxres.allocation.planned import Batch, Change, Piece, Planned, Staged, Target, freed
 from fluxres.allocation.steps import Steps
+from fluxres.arrays import Int32
 from fluxres.clock import FOREVER
+from fluxres.documents.suggestion import suggest
 from fluxres.errors import FluxresError, StaleHandle, UnknownJob, UsageError
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
 from fluxres.planner.planner import Planner
 from fluxres.syntax.variants import SHARE
@@ -50,6 +53,10 @@ class Upstream(Protocol):
 
     def refresh(self) -> None:
         """Update the records of what other instances hold."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the child has ended and gets nothing more."""
 
     def require_open(self, vertices: Iterable[int]) -> None:
         """Refuse units of the parent for a child that has ended. Errors: StaleHandle."""
@@ -235,7 +242,8 @@ class Records:
             raise UsageError(f"job: expected an id, got {job!r}", hint=ID_OF_JOB)
         pools = self.pools_of.get(job)
         if pools is None:
-            raise UnknownJob(f"no job '{job}' holds anything", hint="`jobs` lists those that do")
+            hint = suggest(job, islice(self.jobs(), limits.COMPARED_MAX), most=3, cutoff=0.7) or "`jobs` lists those that do"
+            raise UnknownJob(f"no job '{job}' holds anything", hint=hint)
         return pools
 
     def steps_of(self, v: int, job: str) -> Steps:

@@ -14,11 +14,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.arrays import Int32
 from fluxres.errors import InputError
 
 CONTAINS: Final = "contains"
 """Relation of edges between the pools that a hierarchy contains outside the containment tree."""
-Int32 = NDArray[np.int32]
 
 
 def underived(value: object) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fluxres.arrays import Int64
 from fluxres.documents.suggestion import choose_from
 from fluxres.graph.kinds import DRAW, WAY, units_drawn
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from fluxres.graph.feeds import Feeds
     from fluxres.graph.structure import Structure
 
-Int64 = NDArray[np.int64]
 
 ONLY_A_WAY: Final = "which is only a pass-through in this part of the machine"
 """Part of a message about a supplier of which a copy of a part of the machine has no units, because other parts draw from it."""

@@ -15,8 +15,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.arrays import Int32
 from fluxres.graph.accounts import Accounts, Pools
-from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.forest import are_in
 
 SUPPLY: Final = "supply"

@@ -12,10 +12,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.arrays import Int32, Int64, Mask
+from fluxres.graph.auxiliary import Subsystem
 
-Int64 = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 Numbers = NDArray[np.integer[Any]]
 Number = TypeVar("Number", bound=np.integer[Any])
 

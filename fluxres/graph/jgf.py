@@ -26,10 +26,11 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from fluxres.arrays import Int32
 from fluxres.errors import FluxresError
 from fluxres.graph import surgery, uuids
 from fluxres.graph.accounts import cut
-from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import EXCLUSIVE, UNAVAILABLE_STATES, WAY, Kind, PropertyValue
 from fluxres.graph.recipe import hand_down
 from fluxres.graph.structure import Structure

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from fluxres import limits
+from fluxres.documents.suggestion import suggest
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.syntax import template
 
@@ -32,6 +33,15 @@ def is_state(state: str) -> str:
     ('down', 'drained', 'in state unknown')
     """
     return {"drain": "drained", "unknown": "in state unknown", "null": "in state null"}.get(state, state)
+
+
+def instead_of(state: str) -> str:
+    """A hint in place of a state that does not exist.
+
+    >>> instead_of("dwon"), instead_of("x")
+    ('did you mean down?', 'states are up, down, drain, degraded, failing, unknown, null, inactive')
+    """
+    return suggest(state, STATES) or f"states are {', '.join(STATES)}"
 
 
 DRAW = "draw."

@@ -12,10 +12,10 @@ from typing import Final
 
 import numpy as np
 
+from fluxres.arrays import Int32, Mask
 from fluxres.graph.accounts import Pools
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.feeds import Feeds
-from fluxres.graph.forest import Mask, are_in, in_slices, topmost
+from fluxres.graph.forest import are_in, in_slices, topmost
 from fluxres.graph.kinds import UNAVAILABLE_CODES
 
 Dead = dict[int, Mask]

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.arrays import Int32
 from fluxres.errors import InputError, UsageError
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.forest import are_in
 from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES, PropertyValue
 from fluxres.syntax import duration

@@ -27,7 +27,17 @@ from fluxres import limits
 from fluxres.documents.mistakes import Mistakes
 from fluxres.documents.suggestion import choose_from, did_you_mean, near
 from fluxres.errors import FluxresError, InputError, LimitExceeded
-from fluxres.graph.kinds import EXCLUSIVE, STATES, WAY, Kind, KindTable, PropertyValue, properties_tuple, require_draws
+from fluxres.graph.kinds import (
+    EXCLUSIVE,
+    STATES,
+    WAY,
+    Kind,
+    KindTable,
+    PropertyValue,
+    instead_of,
+    properties_tuple,
+    require_draws,
+)
 from fluxres.graph.structure import COLUMNS, Structure
 from fluxres.syntax import template
 from fluxres.syntax.name import is_name
@@ -486,7 +496,7 @@ class Check:
             if size > limits.SIZE_MAX:
                 self._fail(recipe, f"{size} units, at most {limits.SIZE_MAX}", "use a larger unit", limit=True, key=what)
         if recipe.state not in STATES:
-            self._fail(recipe, f"no state {recipe.state!r}", hint=f"states are {', '.join(STATES)}", key="state")
+            self._fail(recipe, f"no state {recipe.state!r}", hint=instead_of(str(recipe.state)), key="state")
         for what, place, pairs in (("property", "properties", recipe.properties), ("tag", "tags", recipe.tags)):
             for key, value in pairs.items():
                 self._word(recipe, what, key, slash=True)
@@ -505,7 +515,7 @@ class Check:
         if len(text) > limits.NAME_LENGTH_MAX:
             self._fail(recipe, f"{len(text)} characters, at most {limits.NAME_LENGTH_MAX}", limit=True, key=what)
         if not text.isprintable() or (not slash and "/" in text):
-            self._fail(recipe, f"{text!r} has a character not allowed in a path", "no '/', no control characters", key=what)
+            self._fail(recipe, f"{text!r} has a character not allowed in a path", _in_no_path(text), key=what)
 
     def _names(self, recipe: Recipe, names: Sequence[str]) -> None:
         if recipe.name is not None:
@@ -542,7 +552,7 @@ class Check:
             if isinstance(part, str):
                 text = part
                 if "/" in part or not part.isprintable():
-                    self._fail(recipe, f"name {kind.name!r} has a character not allowed in a path", "no '/'", key="name")
+                    self._fail(recipe, f"name {kind.name!r} has a character not allowed in a path", _in_no_path(part), key="name")
             elif part.key == "id":
                 if ids is None:
                     self._fail(recipe, f"name {kind.name!r} uses the id of pools that have none", "give them ids", key="name")
@@ -554,7 +564,7 @@ class Check:
                 text = part.text(values[part.key])
                 if "/" in text or not text.isprintable():
                     message = f"name {kind.name!r}: the value of {part.key!r} has a character not allowed in a path"
-                    self._fail(recipe, message, key="name")
+                    self._fail(recipe, message, _in_no_path(text), key="name")
             else:
                 text = f"\0{part.key}:{part.width}\0"
                 by_rank |= part.key in ("rank", "uuid")
@@ -802,3 +812,10 @@ def regular_names(names: Sequence[str]) -> tuple[str, NDArray[np.int64]] | None:
     if any(number is None for number in ids):
         return None
     return text, np.array(ids, np.int64)
+
+
+def _in_no_path(text: str) -> str:
+    """Which character of a text a path cannot have, as a hint."""
+    if "/" in text:
+        return "leave out '/'"
+    return "leave out " + ", ".join(f"U+{ord(each):04X}" for each in dict.fromkeys(text) if not each.isprintable())

@@ -22,14 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int32
 from fluxres.documents.suggestion import choose_from, suggest
 from fluxres.errors import UnknownGraph, UnknownPool, UsageError
 from fluxres.graph import uuids
 from fluxres.graph.accounts import Accounts
-from fluxres.graph.auxiliary import Int32, Subsystem, underived
+from fluxres.graph.auxiliary import Subsystem, underived
 from fluxres.graph.feeds import Feeds
 from fluxres.graph.forest import Forest
-from fluxres.graph.kinds import EXCLUSIVE, STATES, WAY, Kind, KindTable
+from fluxres.graph.kinds import EXCLUSIVE, STATES, WAY, Kind, KindTable, instead_of
 from fluxres.graph.outage import Outage
 from fluxres.graph.partitions import PARTITIONS, Partition, partitions_of
 from fluxres.graph.short_names import ShortNames
@@ -588,7 +589,7 @@ class Structure:
         Errors: UsageError for a state that neither RFC 4 nor its extension defines.
         """
         if state not in STATES:
-            raise UsageError(f"no state '{state}'", hint=f"states are {', '.join(STATES)}")
+            raise UsageError(f"no state '{state}'", hint=instead_of(state))
         self.state[np.asarray(vertices, np.int64)] = STATES.index(state)
         self._outage = None
 

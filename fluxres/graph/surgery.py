@@ -13,10 +13,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.arrays import Int32, Int64, Mask
 from fluxres.errors import UnknownPool, UsageError
 from fluxres.graph import accounts
 from fluxres.graph.accounts import cut
-from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.identity import template_fields
 from fluxres.graph.kinds import WAY
 from fluxres.graph.merge import merge
@@ -25,8 +26,6 @@ from fluxres.graph.structure import Structure
 
 __all__ = ["by_itself", "duplicate", "extract", "extract_many", "merge", "remove", "unlink", "with_the_way"]
 
-Mask = NDArray[np.bool_]
-Int64 = NDArray[np.int64]
 Carried = Callable[[Int32], Int64]
 """Maps accounts (edges with a capacity, or pools) to units."""
 Along = Callable[[Mask], Mask]

@@ -232,7 +232,7 @@ class GraphInventory:
     def _commit(self, key: int, found: Placement, *, is_moved: bool = False) -> GraphHold:
         graph = self.graph
         hold = GraphHold(key, found.start, found.end, 0, found.vertices, found.amounts, graph)
-        hold.count = self._size(hold.vertices, found.amounts[: len(hold.vertices)])
+        hold.count = self._measure.of(graph.structure).units(hold.vertices, found.amounts[: len(hold.vertices)])
         if len(found.vertices):  # empty for a request that only shares pools
             with recording.own_changes(self):
                 changes.record_match(graph, found, fluid.encode(key), is_moved=is_moved)

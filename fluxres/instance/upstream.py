@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from fluxres.allocation import steps
 from fluxres.allocation.records import ELSEWHERE
 from fluxres.allocation.steps import Steps
+from fluxres.arrays import Int32
 from fluxres.clock import FOREVER
 from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources, StaleHandle, UnknownPool
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import WAY
 from fluxres.instance import recording
 from fluxres.model import changes, joining

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int32
 from fluxres.errors import LimitExceeded, UsageError
-from fluxres.graph.auxiliary import Int32
 from fluxres.match.policy import Policy
 from fluxres.match.result import NO_ROWS, Placement, SlotGroup
 from fluxres.match.situation import Situation

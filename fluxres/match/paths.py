@@ -29,8 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int32, Int64
 from fluxres.graph.accounts import Accounts
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.feeds import Feeds
 from fluxres.graph.forest import are_in
 from fluxres.graph.kinds import WAY
@@ -625,9 +625,6 @@ class Meetings:
                 channel = paths.meeting(self._kind, routes, frozenset(nodes[at] for at in reached))
                 found.append(Meeting(v, max(hops), np.array(reached, np.int64), channel))
         return found
-
-
-Int64 = NDArray[np.int64]
 
 
 class NodeSupply:

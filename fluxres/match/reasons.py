@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import clock, limits
+from fluxres.arrays import Mask
 from fluxres.documents.document import plural
 from fluxres.errors import LimitExceeded
 from fluxres.graph.kinds import is_state
@@ -38,8 +39,6 @@ from fluxres.syntax.vertex import SLOT
 
 Holders = Callable[[int, int, int], Sequence[tuple[str, int]]]
 """(job, until in ticks) of the jobs that hold units of a vertex in a window."""
-
-Mask = NDArray[np.bool_]
 
 
 def explain(query: Query, plan: Plan, start: int, end: int, holders: Holders | None) -> tuple[PartReport, ...]:

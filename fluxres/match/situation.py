@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int32, Mask
 from fluxres.documents.suggestion import suggest
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import EXCLUSIVE, STATES, PropertyValue
 from fluxres.graph.partitions import Partition
 from fluxres.graph.structure import Structure
@@ -24,8 +24,6 @@ from fluxres.match.typology import Typology
 from fluxres.planner.planner import Planner
 from fluxres.syntax import hostlist
 from fluxres.syntax.constraint import And, Constraint, Hostlist, Not, Or, Properties, Ranks, States, part_of
-
-Mask = NDArray[np.bool_]
 
 
 class Eligible:

@@ -64,8 +64,9 @@ def require_room(graph: ResourceGraph, *planned: tuple[Batch | Sequence[Change],
 
     Errors: LimitExceeded; StaleHandle for units of the parent of a child instance that has ended.
     """
-    if graph.records.upstream is not None:
-        graph.records.upstream.require_open(v for changed, _ in planned for v in _vertices(changed))
+    upstream = graph.records.upstream
+    if upstream is not None and upstream.is_closed:
+        upstream.require_open(v for changed, _ in planned for v in _vertices(changed))
     number = 0
     for changed, _ in planned:
         if isinstance(changed, Batch):
@@ -110,7 +111,7 @@ def require_picks(found: Placement) -> None:
     if not len(found.vertices):
         raise UsageError(
             "the request only asks for shared pools, for which nothing is recorded",
-            hint="put them in a slot (slot/core) or ask for them exclusively (core{x})",
+            hint="put them in a slot, such as slot/node, or ask for them exclusively, such as node{x}",
         )
 
 

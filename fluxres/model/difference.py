@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.arrays import Int32
 from fluxres.documents.document import plural
 from fluxres.graph.accounts import capacities
-from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.correspondence import Correspondence
 from fluxres.graph.kinds import DRAW, EXCLUSIVE, STATES, WAY, Kind
 from fluxres.graph.structure import Structure

@@ -24,7 +24,7 @@ from fluxres.allocation.planned import Staged
 from fluxres.allocation.together import Share
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import InputError, UsageError
-from fluxres.graph.kinds import STATES
+from fluxres.graph.kinds import STATES, instead_of
 from fluxres.graph.structure import Structure
 from fluxres.model import extending, targets
 from fluxres.syntax.name import is_name
@@ -237,7 +237,7 @@ def check_state(state: str) -> dict[str, Any]:
     Errors: UsageError for a state RFC 4 and its extension do not know.
     """
     if state not in STATES:
-        raise UsageError(f"no state '{state}'", hint=f"states are {', '.join(STATES)}")
+        raise UsageError(f"no state '{state}'", hint=instead_of(state))
     return {"state": state}
 
 

@@ -19,11 +19,11 @@ from fluxres.allocation import plans, steps
 from fluxres.allocation.audit import check_records
 from fluxres.allocation.planned import Batch
 from fluxres.allocation.records import ELSEWHERE, STAGE_OWNER, Records, empty_planner
+from fluxres.arrays import Int32
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import FluxresError, InputError, InsufficientResources, MergeConflict, StillHeld, UnknownPool
 from fluxres.graph import accounts, edges, surgery
 from fluxres.graph import move as moving
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.correspondence import Correspondence
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import OUTSIDE, Structure

@@ -18,11 +18,11 @@ from fluxres import limits
 from fluxres.allocation import reserved
 from fluxres.allocation.facts import JobFacts, Reservation
 from fluxres.allocation.reserved import Held, Rest
+from fluxres.arrays import Int32
 from fluxres.clock import FOREVER, TICKS_PER_S, seconds
 from fluxres.documents.document import listed
 from fluxres.errors import InsufficientResources, LimitExceeded, UnknownJob, UsageError
 from fluxres.graph import forest
-from fluxres.graph.auxiliary import Int32
 from fluxres.model import changes, events, targets
 from fluxres.syntax.moment import EPOCH_FROM_S, to_the_second
 

@@ -25,11 +25,11 @@ from fluxres.allocation import steps
 from fluxres.allocation.facts import JobFacts, Launch, Reservation
 from fluxres.allocation.planned import Batch
 from fluxres.allocation.records import Records, RecordsState, empty_planner
+from fluxres.arrays import Int32
 from fluxres.clock import FOREVER, Clock, Length, Time, fixed, now_ticks, positive_ticks, seconds, ticks
 from fluxres.documents.document import plural
 from fluxres.errors import StaleHandle, UsageError
 from fluxres.graph import state_notes, surgery
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.edges import Value
 from fluxres.graph.partitions import Partition, require_state
 from fluxres.graph.state_notes import StateNote
@@ -775,7 +775,7 @@ class ResourceGraph(ShownDeep, Tabular):
             end, duration_s: the end, or the length; by default the duration in the request, or no end. An allocation that begins
                 later than now needs an end (RFC 16).
             policy: for a request, which pools to prefer.
-            user, name: whom a new job belongs to, and what it is called there; :meth:`facts` gives them.
+            user, name: the owner of a new job, and what it is called there; :meth:`facts` gives them.
             launch: the processes that a new job lives by, as `fluxres run` records them.
 
         Errors: InsufficientResources with the earliest time, InfeasibleRequest, UnknownPool, UsageError; nothing changes then.

@@ -24,16 +24,16 @@ from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.allocation import steps
+from fluxres.arrays import Int32, Mask
 from fluxres.clock import FOREVER, seconds, ticks
 from fluxres.documents.suggestion import choose_from, suggest
 from fluxres.errors import StaleHandle, UnknownType, UsageError
-from fluxres.graph.auxiliary import Int32
-from fluxres.graph.kinds import STATES, Kind
+from fluxres.graph.kinds import STATES, Kind, instead_of
 from fluxres.graph.structure import CONTAINMENT
 from fluxres.model import targets
 from fluxres.model.pool import Pool
 from fluxres.model.targets import Place
-from fluxres.model.totals import Mask, available_units, considered
+from fluxres.model.totals import available_units, considered
 from fluxres.syntax import unit
 from fluxres.syntax.criteria import All, Amount, And, Compare, Criteria, Not, Or
 
@@ -129,7 +129,7 @@ class _CriteriaSearch:
     def _state(self, node: Compare) -> Mask:
         wanted = np.array([_text_matches(state, node) for state in STATES])
         if not wanted.any() and node.op != "~":
-            raise UsageError(f"no state '{', '.join(node.texts)}'", hint=f"states are {', '.join(STATES)}")
+            raise UsageError(f"no state '{', '.join(node.texts)}'", hint=instead_of(node.texts[0]))
         return np.asarray(wanted[self.structure.state])
 
     def _tag(self, node: Compare) -> Mask:
@@ -350,10 +350,6 @@ def _qualified(have: Mapping[str, object], node: Compare) -> bool:
         return bool(_ORDER[node.op](text, wanted))
 
 
-_COMPARED_MAX: Final = 1000
-"""Known values that a wrong one is compared with: with more of them a hint takes too long."""
-
-
 def unmet(graph: ResourceGraph, criteria: Criteria) -> Iterator[str]:
     """A sentence for each requested value that no pool of the graph has."""
     match criteria:
@@ -403,7 +399,7 @@ def _beyond(graph: ResourceGraph, number: int) -> Iterator[str]:
 
 
 def _instead(text: str, known: Iterable[str]) -> str:
-    some = list(islice(known, _COMPARED_MAX))
+    some = list(islice(known, limits.COMPARED_MAX))
     if hint := suggest(text, some, most=3, cutoff=0.7):
         return f" ({hint})"
     return f" ({choose_from(some, most=limits.WHY_NAMES_MAX)})"

@@ -21,8 +21,9 @@ from operator import or_
 import numpy as np
 import numpy.typing as npt
 
+from fluxres.arrays import Int64
 from fluxres.clock import FOREVER
-from fluxres.planner.block import BEGINNING, WORD, Breakpoints, Ints, unpack
+from fluxres.planner.block import BEGINNING, WORD, Breakpoints, unpack
 from fluxres.planner.deltas import Deltas
 
 Bits = int
@@ -196,7 +197,7 @@ def bits_of(flags: npt.NDArray[np.bool_]) -> Bits:
     return int.from_bytes(np.packbits(flags, bitorder="little").tobytes(), "little")
 
 
-def ordinals_of(bits: Bits, length: int) -> Ints:
+def ordinals_of(bits: Bits, length: int) -> Int64:
     """The positions of the set bits, ascending.
 
     >>> ordinals_of(13, 64).tolist()

@@ -4,8 +4,8 @@ An ASGI server passes a request and its answer on in pieces: it wakes a task for
 small answer is two packets. But most bodies have arrived when their request is handled, and most answers are complete when they
 are sent. So the gate takes the entire body if it is there, and sends the entire answer at once. Otherwise it uses ASGI.
 
-Several requests may have come over a connection that its client closes (pipelining). uvicorn tells only the latest of them, and
-the one that is being answered would go on: a search to its end, a stream for ever. Here, all of them learn it.
+Several requests may have come over a connection that its client closes (pipelining). uvicorn notifies only the latest of them,
+and the one that is being answered would go on: a search to its end, a stream for ever. Here, all of them are notified.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
 
 from fluxres.clock import seconds
 
@@ -27,35 +27,29 @@ class Sites(Protocol):
     def site_of(self, job: Job) -> Site: ...
 
 
-class Event(ABC):
+class Event(Protocol):
     """What happens at a moment. Events of one class at one moment are handled in the order in which they were caused: ends in
     that of starts."""
 
-    __slots__ = ()
-
-    @abstractmethod
     def site_in(self, sites: Sites) -> Site:
         """The instance that it concerns, whose queue policy may act in it."""
 
 
-@dataclass(slots=True)
-class _SiteEvent(Event):
+class _SiteEvent(msgspec.Struct):
     site: Site
 
     def site_in(self, sites: Sites) -> Site:
         return self.site
 
 
-@dataclass(slots=True)
-class _JobEvent(Event):
+class _JobEvent(msgspec.Struct):
     job: Job
 
     def site_in(self, sites: Sites) -> Site:
         return sites.site_of(self.job)
 
 
-@dataclass(slots=True)
-class _LaunchEvent(Event):
+class _LaunchEvent(msgspec.Struct):
     launch: JobLaunch
 
     def site_in(self, sites: Sites) -> Site:
@@ -65,23 +59,16 @@ class _LaunchEvent(Event):
 class SubmitEvent(_SiteEvent):
     """The next job of an instance's share of the workload is submitted."""
 
-    __slots__ = ()
-
 
 class TimerEvent(_SiteEvent):
     """Something is due at an instance, such as a reservation."""
-
-    __slots__ = ()
 
 
 class PassEvent(_SiteEvent):
     """An instance makes a pass or a decision, or its processor begins its next task."""
 
-    __slots__ = ()
 
-
-@dataclass(slots=True)
-class FollowEvent(Event):
+class FollowEvent(msgspec.Struct):
     """A job is submitted that follows others."""
 
     job: Submission
@@ -90,15 +77,13 @@ class FollowEvent(Event):
         return sites.outermost
 
 
-@dataclass(slots=True)
-class DisturbanceEvent(Event):
+class DisturbanceEvent(msgspec.Struct):
     """Something happens that no job causes."""
 
     def site_in(self, sites: Sites) -> Site:
         return sites.outermost
 
 
-@dataclass(slots=True)
 class BootEvent(_JobEvent):
     """The instance of a job begins.
 
@@ -109,7 +94,6 @@ class BootEvent(_JobEvent):
     started: int
 
 
-@dataclass(slots=True)
 class EndEvent(_JobEvent):
     """A job ends.
 
@@ -123,28 +107,19 @@ class EndEvent(_JobEvent):
 class CorrectionEvent(_JobEvent):
     """A job outlives its prediction."""
 
-    __slots__ = ()
-
 
 class KeepEvent(_JobEvent):
     """A job that has not been launched is at its limit."""
-
-    __slots__ = ()
 
 
 class ReadyEvent(_LaunchEvent):
     """The nodes of a job are on."""
 
-    __slots__ = ()
-
 
 class LaunchedEvent(_LaunchEvent):
     """A job is on its nodes."""
 
-    __slots__ = ()
 
-
-@dataclass(slots=True)
 class ServedEvent(_SiteEvent):
     """A processor has completed a task.
 
@@ -157,8 +132,7 @@ class ServedEvent(_SiteEvent):
     what: Any
 
 
-@dataclass(slots=True)
-class PeriodEvent(Event):
+class PeriodEvent(msgspec.Struct):
     """A period ends after which jobs are moved between the instances below a parent, or those are resized."""
 
     parent: Site

@@ -148,7 +148,7 @@ def test_a_draw_with_a_unit_is_counted_in_that_of_the_suppliers(drawn: str, unit
 @pytest.mark.parametrize(
     ("drawn", "told"),
     [
-        ("0.5W", "expected a whole number of W, got '0.5W' (the nearest are 0 and 1 W)"),
+        ("0.5W", "expected a whole number of W, got '0.5W' (the nearest are 0 and 1 W; or write"),
         ("8GiB", "expected units of one dimension, got GiB (bytes) and W (power)"),
         ("800 watts", "expected a known unit, got 'watts'"),
         ("0W", "expected 1 to "),

@@ -295,6 +295,8 @@ def test_tags_are_set_replaced_and_dropped() -> None:
 
 def test_unknown_state_is_refused_and_changes_nothing() -> None:
     s = demo(1, 1, 1)
+    with pytest.raises(UsageError, match=r"no state 'dwon' \(did you mean down\?\)"):
+        s.set_state([0], "dwon")
     with pytest.raises(UsageError, match=r"no state 'broken' \(states are up, down"):
         s.set_state([0], "broken")
     assert not s.state.any()
