@@ -77,7 +77,6 @@ def convert_partly(document: Document, kind: type[T], mistakes: Mistakes) -> tup
 
 
 def _add(document: Document, walk: _Walk, mistakes: Mistakes) -> None:
-    document.look_up([(found.path, found.key) for found in walk.found])
     for found in walk.found:
         error = LimitExceeded if found.limit else InputError
         mistakes.add(error(found.message, where=document.where(found.path, key=found.key), hint=found.hint))
