@@ -61,7 +61,7 @@ def convert_partly(document: Document, kind: type[T], mistakes: Mistakes) -> tup
     try:
         try:
             return msgspec.convert(document.values, kind), []
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, UnicodeEncodeError) as error:  # the latter for half a character, where text is wrong
             refused = str(error)
         walk = _Walk()
         made = walk.check(document.values, inspect.type_info(kind), ())
@@ -160,6 +160,8 @@ def _instead(kind: Any, value: object) -> str:
     >>> _instead(inspect.type_info(list[int]), "4")
     'write [4]'
     """
+    if isinstance(value, str) and not value.isprintable():
+        return ""
     match kind:
         case inspect.Metadata():
             return _instead(kind.type, value)

@@ -260,7 +260,7 @@ def parse(text: str) -> SizePolicy:
     >>> parse("greedy").name, float(parse("efficiency:0.5").at_least)
     ('greedy', 0.5)
     """
-    name, _, rest = text.partition(":")
+    name, _, rest = arguments.text(text, "size policy").partition(":")
     if name == Efficiency.name:
         try:
             value = float(rest)
