@@ -69,7 +69,7 @@ class _Inside:
         self._is_map = text[begin] == "{"
         self._at = begin + 1 if text[begin] in "{[" else -1
         """Where to read on; -1 at the end."""
-        self._keys: dict[Key, int] = {}
+        self._keys: dict[str, int] = {}
         """Numbers of the values by key, in a mapping."""
         self._places = array("q")
         """Of each value, where its key begins and where it begins."""
@@ -78,11 +78,16 @@ class _Inside:
         """Where a key and its value begin; None if there is none. An item of a list is its own key."""
         if isinstance(step, str) is not self._is_map:
             return None
-        while (number := self._keys.get(step, -1) if self._is_map else step) not in range(len(self._places) // 2):
-            if self._at < 0:
-                return None
+        number = self._number(step)
+        while number is None and self._at >= 0:
             self._read_on()
-        return self._places[2 * number], self._places[2 * number + 1]
+            number = self._number(step)
+        return None if number is None else (self._places[2 * number], self._places[2 * number + 1])
+
+    def _number(self, step: Key) -> int | None:
+        if isinstance(step, str):
+            return self._keys.get(step)
+        return step if step < len(self._places) // 2 else None
 
     def _read_on(self) -> None:
         """Read the next value, up to where it begins, after what is in the one before."""

@@ -173,6 +173,8 @@ def requests_of(graph: ResourceGraph, wanted: Iterable[Wanted], length: int | No
 
     Errors: UsageError, InputError with the number of the request.
     """
+    if isinstance(wanted, str):
+        raise UsageError("expected several requests, got one text", hint=_IN_A_LIST)
     found = []
     for number, what in enumerate(arguments.items(wanted, "requests", "requests", hint=_IN_A_LIST)):
         with located(_place(number, "")):
