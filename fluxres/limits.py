@@ -286,6 +286,12 @@ WHY_POOLS_MAX: Final = 256
 WHY_NAMES_MAX: Final = 4
 """Jobs and pools that a sentence about a refusal names; the values have all that were found."""
 
+COMPARED_MAX: Final = 1000
+"""Known values that a wrong one is compared with: with more of them a hint takes too long."""
+
+CHOICES_MAX: Final = 50
+"""Names that a hint lists for one that does not exist: a store may have thousands of graphs."""
+
 OUTCOMES_KEPT: Final = 100_000
 """Jobs that are over whose success an instance remembers, for dependencies on them."""
 
@@ -469,7 +475,7 @@ SERVICE_KEY_LENGTH_MAX: Final = 255
 """Characters of an idempotency key."""
 
 SERVICE_LOG_LINES_MAX: Final = 10_000
-"""Lines of the log that wait for who reads standard error: some MB. More are dropped, and counted."""
+"""Lines of the log that wait until standard error is read: some MB. More are dropped, and counted."""
 
 SERVICE_DRAIN_SECONDS: Final = 10.0
 """Seconds in which the service ends what it is doing after SIGTERM; event streams end at once."""

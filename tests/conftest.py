@@ -9,12 +9,19 @@ import gc
 import linecache
 import os
 import signal
+import sys
+from collections.abc import Generator, Iterable
 from enum import Enum
 from pathlib import Path
 from types import LambdaType
+from typing import TypeVar
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
+
+T = TypeVar("T")
+TESTS = Path(__file__).parent
 
 pytest_plugins = ["pytester", "tests.deeper", "tests.traceability"]
 
@@ -61,9 +68,63 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     return len(os.sched_getaffinity(0)) + 2 if whole else 0
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """No search for doctests, which goes through all that a module imports, in files of tests that have none."""
+    found = yield
+    if file_path.suffix == ".py" and b">>> " not in file_path.read_bytes():
+        return [collector for collector in found if not isinstance(collector, DoctestModule)]
+    return found
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Nothing of what a collection makes is garbage."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Apart())
+
+
+class _Apart:
+    """Each process of a run starts with another part of the tests, so that in a fresh clone each compiles others."""
+
+    def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Dir | None:
+        return _Tests.from_parent(parent, path=path) if path == TESTS else None
+
+
+class _Tests(pytest.Dir):
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        return _turned(list(super().collect()), self.config)
+
+
+def _turned(things: list[T], config: pytest.Config) -> list[T]:
+    """From the place of this process on, then those before it."""
+    workerinput = getattr(config, "workerinput", None)
+    if workerinput is None:
+        return things
+    place = len(things) * int(workerinput["workerid"].removeprefix("gw")) // workerinput["workercount"]
+    return things[place:] + things[:place]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Long tests first: one that begins last would leave the other processes idle."""
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    items.sort(key=lambda item: (item.get_closest_marker("long") is None, *_place(item.path)))
+    # Hypothesis reads the constants of these modules in this order, and keeps them on disk.
+    for name in _turned([name for name in sys.modules if name.startswith("fluxres.")], config):
+        sys.modules[name] = sys.modules.pop(name)
+
+
+def _place(path: Path) -> tuple[bool, str]:
+    """Where the order of a single process has a file: the tests by name, then the package."""
+    return (False, path.relative_to(TESTS).parts[0]) if path.is_relative_to(TESTS) else (True, "")
 
 
 def pytest_collection_finish() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from fluxres.graph.auxiliary import Int32
+from fluxres.arrays import Int32
 
 
 class Chosen(msgspec.Struct, array_like=True, frozen=True):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fluxres.allocation import steps
 from fluxres.allocation.steps import Steps
-from fluxres.graph.auxiliary import Int32
+from fluxres.arrays import Int32
 
 Rows = NDArray[np.int64]
 """(pool, account, units): units of an account drawn for a pool.  A row with 0 units adds a pool to those that share the units of
@@ -133,7 +133,7 @@ class DrawRecords:
         """Drop the ledger of an owner."""
         self.ledgers.pop(owner, None)
 
-    def take(self, other: DrawRecords, consumers_to_new: Int32, accounts_to_new: Int32) -> None:
+    def carry_over(self, other: DrawRecords, consumers_to_new: Int32, accounts_to_new: Int32) -> None:
         """Add the ledgers of another structure by new numbers, -1 for removed pools and accounts."""
         for owner, consumers, account, held in other.rows():
             kept = tuple(sorted(int(consumers_to_new[v]) for v in consumers if consumers_to_new[v] >= 0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from fluxres.graph.auxiliary import Int32
+from fluxres.arrays import Int32
 
 ID_OF_JOB = "pass it as text: str(job.id) for the job of an instance, str(id) for its id"
 

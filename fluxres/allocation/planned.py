@@ -15,7 +15,7 @@ from fluxres.allocation import steps
 from fluxres.allocation.chosen import Chosen
 from fluxres.allocation.drawn import NO_ROWS, Rows
 from fluxres.allocation.steps import Steps
-from fluxres.graph.auxiliary import Int32
+from fluxres.arrays import Int32
 
 Target = tuple[int, int]
 """A vertex and an amount of its units."""

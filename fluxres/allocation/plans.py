@@ -17,10 +17,10 @@ from fluxres.allocation.drawn import NO_ROWS
 from fluxres.allocation.planned import Batch, Change, Piece, Planned, Staged, StagedWindow, Target
 from fluxres.allocation.records import STAGE_OWNER, Records
 from fluxres.allocation.steps import Steps
+from fluxres.arrays import Int32
 from fluxres.clock import FOREVER, seconds
 from fluxres.documents.document import plural
 from fluxres.errors import InfeasibleRequest, InsufficientResources, NotHeld, UsageError
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import EXCLUSIVE, is_state
 from fluxres.planner.planner import FEW_POOLS_MAX
 from fluxres.syntax.moment import in_message
@@ -205,7 +205,7 @@ def _require_alone(records: Records, v: int, amount: int, job: str, start: int, 
     """Refuse units in an exclusive-only pool in which another job holds something (rule A8)."""
     for u in records.accounts.exclusive_around(v):
         for w, other in records.inside(u, start, end):
-            if other != job:
+            if records.job_behind(other) != job:
                 raise _exclusive(records, v, amount, job, u, w, other, start, end)
 
 
@@ -467,9 +467,9 @@ def _exclusive(
     records: Records, v: int, amount: int, job: str, u: int, held: int, other: str, start: int, end: int
 ) -> InsufficientResources:
     """A pool at or above it is for one job at a time, and another job holds something in it (rule A8)."""
-    where = records.accounts.where
-    message = f"{where(u)} is exclusive to one job, and {other} holds {where(held)} in it"
-    return _refusal(records, (v, amount, job, start, end), message, {u: other})
+    where, who = records.accounts.where, records.said(other)
+    message = f"{where(u)} is exclusive to one job, and {who} holds {where(held)} in it"
+    return _refusal(records, (v, amount, job, start, end), message, {u: who})
 
 
 def _too_many(records: Records, v: int, amount: int) -> InfeasibleRequest:
@@ -516,11 +516,9 @@ def _left(records: Records, v: int, job: str, start: int, end: int) -> int:
     ends = [
         e
         for u in records.accounts.exclusive_around(v)
-        for w, other in records.inside(u, start, end)
-        if other != job
-        for owner, held in records.held[w].items()
-        if records.job_behind(owner) == other
-        for _, e, _ in steps.within(held, start, clock.FOREVER)
+        for w, owner in records.inside(u, start, end)
+        if records.job_behind(owner) != job
+        for _, e, _ in steps.within(records.held[w][owner], start, clock.FOREVER)
         if e > start
     ]
     return min(ends, default=0)

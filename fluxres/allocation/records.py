@@ -17,12 +17,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property, partial
-from typing import Final, Protocol
+from itertools import islice
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
+from fluxres import limits
 from fluxres.allocation import steps
 from fluxres.allocation.chosen import Chosen, Returns
 from fluxres.allocation.drawn import NO_ROWS, Consumers, DrawRecords, Rows
@@ -30,9 +32,10 @@ from fluxres.allocation.facts import ID_OF_JOB, JobFacts, Reservation
 from fluxres.allocation.job_draws import JobDraws, OwnDraws
 from fluxres.allocation.planned import Batch, Change, Piece, Planned, Staged, Target, freed
 from fluxres.allocation.steps import Steps
+from fluxres.arrays import Int32
 from fluxres.clock import FOREVER
+from fluxres.documents.suggestion import suggest
 from fluxres.errors import FluxresError, StaleHandle, UnknownJob, UsageError
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
 from fluxres.planner.planner import Planner
 from fluxres.syntax.variants import SHARE
@@ -50,6 +53,9 @@ class Upstream(Protocol):
 
     def refresh(self) -> None:
         """Update the records of what other instances hold."""
+
+    def require_open(self, vertices: Iterable[int]) -> None:
+        """Refuse units of the parent for a child that has ended. Errors: StaleHandle."""
 
     def take(self, vertices: Sequence[int] | Int32, amounts: Sequence[int] | NDArray[np.int64], start: int, end: int) -> None:
         """Get those of these units that come from the parent.
@@ -79,6 +85,22 @@ def _each_once(targets: Iterable[Target]) -> tuple[Target, ...]:
     for v, amount in targets:
         total[v] += amount
     return tuple(total.items())
+
+
+class RecordsState(NamedTuple):
+    """All that records state themselves, by the names of `Records`; what is derived, such as the shared lists, is built again."""
+
+    held: dict[int, dict[str, Steps]]
+    implied: dict[str, dict[int, Steps]]
+    owners: list[str]
+    stages: dict[str, Staged]
+    slots_of: dict[str, int]
+    drawn: DrawRecords
+    facts: dict[str, JobFacts]
+    reservations: dict[str, Reservation]
+    chosen: dict[str, Chosen]
+    returns: Returns
+    stages_made: int
 
 
 class Records:
@@ -216,7 +238,8 @@ class Records:
             raise UsageError(f"job: expected an id, got {job!r}", hint=ID_OF_JOB)
         pools = self.pools_of.get(job)
         if pools is None:
-            raise UnknownJob(f"no job '{job}' holds anything", hint="`jobs` lists those that do")
+            hint = suggest(job, islice(self.jobs(), limits.COMPARED_MAX), most=3, cutoff=0.7) or "`jobs` lists those that do"
+            raise UnknownJob(f"no job '{job}' holds anything", hint=hint)
         return pools
 
     def steps_of(self, v: int, job: str) -> Steps:
@@ -245,12 +268,17 @@ class Records:
         return sorted(found, key=lambda span: (span[1], span[0]))
 
     def inside(self, v: int, start: int, end: int) -> Iterator[tuple[int, str]]:
-        """(pool, job) of the records below a pool that overlap a window."""
-        stop = self.accounts.end.item(v)
+        """(pool, owner) of the records below a pool that overlap a window."""
         for owner in self.shared.get(v, ()):
-            for u in self.pools_of[owner]:
-                if v < u < stop and steps.touches(self.held[u][owner], start, end):
-                    yield u, self.job_behind(owner)
+            for u in self._pools_below(v, owner):
+                if steps.touches(self.held[u][owner], start, end):
+                    yield u, owner
+
+    def _pools_below(self, v: int, owner: str) -> Iterator[int]:
+        """The pools below `v` with records of an owner.  Cost: the pools below, or those of the owner, whichever are fewer."""
+        pools, below = self.pools_of[owner], range(v + 1, self.accounts.end.item(v))
+        few, many = (below, pools) if len(below) < len(pools) else (pools, below)
+        return (u for u in few if u in many)
 
     def exclusive_holder(self, v: int, moment: int) -> tuple[int, str] | None:
         """`v` or the nearest pool above it that is held exclusively at a moment, and the job of its owner."""
@@ -265,16 +293,13 @@ class Records:
     def shared_jobs(self, v: int, start: int, end: int) -> list[str]:
         """Jobs that hold something below `v` at some moment of the window (RFC 4 `shared`).
 
-        Cost: the pools those jobs hold below `v`.
+        Cost: for each of these jobs, the pools below `v`, or those of the job, whichever are fewer.
         """
-        stop = self.accounts.end.item(v)
-        found = []
-        for job in self.shared.get(v, ()):
-            if job.startswith(HIDDEN):
-                continue
-            if any(v < u < stop and steps.touches(self.held[u][job], start, end) for u in self.pools_of[job]):
-                found.append(job)
-        return found
+        return [
+            job
+            for job in self.shared.get(v, ())
+            if not job.startswith(HIDDEN) and any(steps.touches(self.held[u][job], start, end) for u in self._pools_below(v, job))
+        ]
 
     def is_staged(self, v: int) -> bool:
         """Whether a stage locks units of `v`."""
@@ -510,7 +535,7 @@ class Records:
         """Free pieces of one window."""
         has_implied = owner in self.implied
         if has_implied:
-            pieces = self._take_implied(pieces, owner)
+            pieces = self._free_implied(pieces, owner)
         for v, _, s, e in pieces:
             self._uncover(v, owner, s, e)
         if not has_implied or all(piece[2:] == (start, end) for piece in pieces):
@@ -527,7 +552,7 @@ class Records:
             for v, _, s, e in sorted(pieces):
                 self._return_implied(v, owner, s, e)
 
-    def _take_implied(self, pieces: Sequence[Piece], owner: str) -> list[Piece]:
+    def _free_implied(self, pieces: Sequence[Piece], owner: str) -> list[Piece]:
         """Free the implied parts of pieces and return the recorded parts."""
         recorded: list[Piece] = []
         for v, amount, start, end in pieces:
@@ -693,7 +718,7 @@ class Records:
 
     # -- moving to another structure --------------------------------------------------------------------------------------
 
-    def take(self, other: Records, old_to_new: Int32) -> None:
+    def carry_over(self, other: Records, old_to_new: Int32) -> None:
         """Add the records and stages of another structure, without those of removed or pass-through pools.
 
         Nothing is checked: the caller audits the result (:func:`fluxres.allocation.audit.check_records`).
@@ -709,40 +734,39 @@ class Records:
         new_of = {name: one.renumbered(old_to_new) for name, one in other.reservations.items()} if other.reservations else {}
         self.reservations |= {name: one for name, one in new_of.items() if one.pools}
         if not (other.held or other.implied or other.stages):
-            self._take_facts(other)
-            self.take_chosen(other, old_to_new)
+            self._carry_over_facts(other)
+            self.carry_over_chosen(other, old_to_new)
             return
-        numbers = old_to_new
         # Nothing of a pass-through pool is held, but units may be drawn for it: for a node of which a child has some cores.
         renumbered = other.accounts.renumbered(self.accounts, old_to_new)
-        old_to_new = np.where(self.accounts.units[renumbered] == 0, -1, renumbered).astype(np.int32)
+        held_to_new = np.where(self.accounts.units[renumbered] == 0, -1, renumbered).astype(np.int32)
         known = [job for job in other.slots_of if not self.is_holder(job)]
         for v in sorted(other.held):
-            new = int(old_to_new[v])
+            new = int(held_to_new[v])
             if new < 0:
                 continue
             for owner, held in other.held[v].items():
                 # What other instances hold is read again from the parent, and what a child drew from it is drawn already.
                 if owner != ELSEWHERE:
-                    self._take_held(new, owner, held)
+                    self._carry_over_held(new, owner, held)
         for owner, pools in other.implied.items():
             for v in sorted(pools):
-                if (new := int(old_to_new[v])) >= 0:
-                    self._take_held(new, owner, pools[v])
-        self.drawn.take(other.drawn, renumbered, old_to_new)
+                if (new := int(held_to_new[v])) >= 0:
+                    self._carry_over_held(new, owner, pools[v])
+        self.drawn.carry_over(other.drawn, renumbered, held_to_new)
         for staged in other.stages.values():
             self._count(staged.stage)
-            moved = staged.renumbered(renumbered, old_to_new)
+            moved = staged.renumbered(renumbered, held_to_new)
             if moved.targets:
                 self.stages[staged.stage] = moved
         for job in known:
-            if all(old_to_new[v] >= 0 for v in other.pools_of[job]):
+            if all(held_to_new[v] >= 0 for v in other.pools_of[job]):
                 self.slots_of[job] = other.slots_of[job]
-        self._take_facts(other)
-        self.take_chosen(other, numbers)
+        self._carry_over_facts(other)
+        self.carry_over_chosen(other, old_to_new)
 
-    def take_batches(self, batches: Mapping[str, Batch]) -> None:
-        """Add what owners hold who hold nothing yet, as it was stored, to records of a graph that nobody has used.
+    def add_batches(self, batches: Mapping[str, Batch]) -> None:
+        """Add what was stored of owners that hold nothing yet, to the records of a new graph.
 
         Nothing is checked.
 
@@ -763,8 +787,8 @@ class Records:
         self._batches.update(batches)
         self._write()
 
-    def take_chosen(self, other: Records, old_to_new: Int32) -> None:
-        """Take over the orders of another structure."""
+    def carry_over_chosen(self, other: Records, old_to_new: Int32) -> None:
+        """Carry over the orders of another structure."""
         for job, chosen in other.chosen.items():
             made = chosen.renumbered(old_to_new)
             if made.pools and self.is_holder(job):
@@ -772,19 +796,50 @@ class Records:
         back = [new for v in other.returns.in_order() if (new := int(old_to_new[v])) >= 0]
         self.returns.restore([*self.returns.in_order(), *back], self.accounts.parent.item)
 
-    def _take_facts(self, other: Records) -> None:
+    def _carry_over_facts(self, other: Records) -> None:
         for job, facts in other.facts.items():
             if self.is_holder(job) or job in self.reservations:
                 self.facts.setdefault(job, facts)
 
-    def take_all(self, other: Records) -> None:
-        """Take over all records of another structure with the same pools; there must be none yet."""
+    def state(self) -> RecordsState:
+        """What :meth:`restore` needs, for pickle; it shares values with these records."""
+        return RecordsState(
+            self.held,
+            self.implied,
+            list(self.pools_of),
+            self.stages,
+            self.slots_of,
+            self.drawn,
+            self.facts,
+            self.reservations,
+            self.chosen,
+            self.returns,
+            self.stages_made,
+        )
+
+    def restore(self, state: RecordsState) -> None:
+        """Record everything of a state, in records that have nothing yet."""
+        before = Records(self.structure, self.planner)
+        before._held.update(state.held)
+        before._pools_of = {owner: set() for owner in state.owners}
+        before.implied, before.stages, before.slots_of, before.drawn = state.implied, state.stages, state.slots_of, state.drawn
+        before.facts, before.reservations, before.chosen, before.returns = (
+            state.facts,
+            state.reservations,
+            state.chosen,
+            state.returns,
+        )
+        self.carry_over_all(before)
+        self.stages_made = state.stages_made
+
+    def carry_over_all(self, other: Records) -> None:
+        """Carry over all records of another structure with the same pools; there must be none yet."""
         # Jobs stay in the order of their first allocation; taking them by pool would reorder them.
         self.pools_of = {owner: set() for owner in other.pools_of if owner != ELSEWHERE}
-        self.take(other, np.arange(self.structure.n, dtype=np.int32))
+        self.carry_over(other, np.arange(self.structure.n, dtype=np.int32))
         self.slots_of = dict(other.slots_of)
 
-    def _take_held(self, v: int, owner: str, held: Steps) -> None:
+    def _carry_over_held(self, v: int, owner: str, held: Steps) -> None:
         """Record what an owner has of a pool, after all pools above: one that shrank may now be held exclusively and imply it."""
         for start, end, amount in held:
             recorded = steps.without(start, end, self.exclusive_above(v, owner, start, end))

@@ -17,10 +17,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.arrays import Int32, Int64
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import UsageError
 from fluxres.graph import jgf
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
 from fluxres.graph.surgery import Along
 from fluxres.planner.columns import distinct
@@ -123,7 +123,6 @@ FEW_POOLS_MAX: Final = 16
 
 Texts = tuple[str, ...]
 """Ids of the held children, as idsets, in the order of `CHILDREN`."""
-Positions = NDArray[np.int64]
 
 
 class ExecutionTargets:
@@ -188,7 +187,7 @@ class ExecutionTargets:
 
     # -- held ids ----------------------------------------------------------------------------------------------------
 
-    def _whole(self, pools: Int32) -> tuple[Positions, dict[int, Texts]] | None:
+    def _whole(self, pools: Int32) -> tuple[Int64, dict[int, Texts]] | None:
         """The positions of pools that are all targets, ascending; None if one is not a target."""
         if not self._is_plain or not len(self.tops):
             return None
@@ -234,7 +233,7 @@ class ExecutionTargets:
                 child_before, rank_before, type_before = v, rank, type_of[v]
         return {at: None if numbers is None else tuple(map(folded, numbers)) for at, numbers in parts.items()}
 
-    def _any(self, structure: Structure, pools: Int32) -> tuple[Positions, dict[int, Texts]]:
+    def _any(self, structure: Structure, pools: Int32) -> tuple[Int64, dict[int, Texts]]:
         """Positions of the targets that these pools are on, ascending, and the held ids of those that are held in part."""
         within = [_within(structure, table, pools) for table in self._pools]
         below = [_within(structure, self._sorted, pools), *within]
@@ -273,7 +272,7 @@ class ExecutionTargets:
         properties = dict.fromkeys(self._properties.get(self._kinds.item(at), ()), rank) if self._properties else {}
         return [_entry(rank, texts)], self._hosts.name(structure, at), properties, 1
 
-    def _entries(self, positions: Positions, parts: dict[int, Texts]) -> list[dict[str, Any]]:
+    def _entries(self, positions: Int64, parts: dict[int, Texts]) -> list[dict[str, Any]]:
         """`R_lite`: targets with the same ids share an entry."""
         alike, whole = self._alike
         of = alike[positions]
@@ -300,7 +299,7 @@ class ExecutionTargets:
                 found[number] = public
         return found
 
-    def _properties_of(self, positions: Positions) -> dict[str, str]:
+    def _properties_of(self, positions: Int64) -> dict[str, str]:
         """Ranks of the targets by property; a value follows the name after an equals sign."""
         if not self._properties:
             return {}

@@ -22,9 +22,9 @@ from fluxres.allocation.facts import JobFacts
 from fluxres.allocation.planned import Staged
 from fluxres.allocation.plans import Implies
 from fluxres.allocation.records import STAGE_OWNER, Records
+from fluxres.arrays import Int32
 from fluxres.clock import FOREVER
 from fluxres.errors import FluxresError, UsageError
-from fluxres.graph.auxiliary import Int32
 
 Found = tuple[Int32, NDArray[np.int64], Sequence[tuple[int, int]]]
 """Vertices, amounts and implied units of a match."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import sys
 from typing import Final, TextIO
 
 import click
 
 from fluxres.cli.settings import is_plain
+from fluxres.documents.suggestion import did_you_mean, near
 from fluxres.errors import FluxresError, InfeasibleRequest, InputError, InsufficientResources, StoreError, UsageError, exit_status
 from fluxres.render import mistakes
 from fluxres.render.text import printable, when_from
@@ -82,8 +84,7 @@ def _as_fluxres(error: BaseException) -> FluxresError:
     if isinstance(error, FluxresError):
         return error
     if isinstance(error, click.UsageError):
-        command = error.ctx.command_path if error.ctx is not None else "fluxres"
-        return UsageError(_said(error), hint=f"{command} --help")
+        return _as_usage(error)
     if isinstance(error, click.ClickException):
         return UsageError(error.format_message())
     if isinstance(error, OSError):
@@ -92,13 +93,51 @@ def _as_fluxres(error: BaseException) -> FluxresError:
     return StoreError("not enough memory", hint="free some, or take a smaller part of the machine")
 
 
-def _said(error: click.UsageError) -> str:
-    """What click says, in one sentence: a group without a command has its entire help as its message."""
-    if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        assert error.ctx is not None
-        assert isinstance(error.ctx.command, click.Group)
-        return f"expected a command: {', '.join(error.ctx.command.list_commands(error.ctx))}"
-    return error.format_message().rstrip(".").replace("a valid integer range", "an integer")
+def _as_usage(error: click.UsageError) -> UsageError:
+    """What click says, as the rest of fluxres says it: a group without a command has its entire help as its message."""
+    hint = f"{error.ctx.command_path if error.ctx is not None else 'fluxres'} --help"
+    match error:
+        case click.exceptions.NoArgsIsHelpError(ctx=click.Context(command=click.Group() as group) as ctx):
+            return UsageError(f"expected a command: {', '.join(group.list_commands(ctx))}", hint=hint)
+        case click.NoSuchOption():
+            known = {option.lstrip("-"): option for option in error.possibilities or ()}
+            meant = [known[word] for word in near(error.option_name.lstrip("-"), known, most=3)]
+            return UsageError(f"no such option: {error.option_name}", hint=did_you_mean(meant) or hint)
+        case click.MissingParameter(param=click.Parameter() as param):
+            return UsageError(f"missing {param.param_type_name}: {_name(param)}", hint=hint)
+        case click.BadParameter(param=click.Parameter() as param):
+            return UsageError(_expected(param, error.message.rstrip(".")), where=_name(param), hint=hint)
+        case _:
+            said = error.format_message().rstrip(".")
+            extra = _EXTRA.fullmatch(said)
+            return UsageError(f"unexpected argument: {extra[1]}" if extra else said[:1].lower() + said[1:], hint=hint)
+
+
+_EXTRA: Final = re.compile(r"Got unexpected extra arguments? \((.*)\)", re.DOTALL)
+_NOT_VALID: Final = re.compile(r"(.+) is not (a valid|in the range|one of) (.+)", re.DOTALL)
+
+
+def _name(param: click.Parameter) -> str:
+    """An option by its longest form, an argument as the help has it."""
+    return max(param.opts, key=len) if isinstance(param, click.Option) else param.human_readable_name
+
+
+def _expected(param: click.Parameter, said: str) -> str:
+    """What is wrong with the value of a parameter."""
+    found = _NOT_VALID.fullmatch(said)
+    if found is None:
+        return said[:1].lower() + said[1:]
+    value, kind, known = found.groups()
+    number = "an integer" if isinstance(param.type, click.types.IntParamType) else "a number"
+    if kind == "one of":
+        return f"expected one of {known}, got {value}"
+    if not isinstance(param.type, click.types.IntParamType | click.types.FloatParamType):
+        return said
+    bounds = ""
+    if kind == "in the range" and isinstance(param.type, click.IntRange | click.FloatRange):
+        low, high, is_open = param.type.min, param.type.max, param.type.min_open
+        bounds = f" {'>' if is_open else '>='} {low}" if high is None else f" from {low} to {high}"
+    return f"expected {number}{bounds}, got {value}"
 
 
 def tell(text: str) -> None:

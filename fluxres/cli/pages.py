@@ -11,7 +11,7 @@ import click
 
 from fluxres.cli.examples import EXAMPLES, Example
 from fluxres.cli.program import COMMANDS, GROUPS, STAND_INS
-from fluxres.cli.settings import ALL_OUTPUTS, PLAIN_OUTPUTS, EverywhereOption, everywhere
+from fluxres.cli.settings import PLAIN_OUTPUTS, EverywhereOption
 from fluxres.cli.words import command_name
 
 Terms = tuple[tuple[str, str], ...]
@@ -78,11 +78,11 @@ def _sections(ctx: click.Context) -> Iterator[tuple[str, Terms]]:
     own = set(map(id, getattr(command, "own_params", command.params)))
     options = [param for param in command.params if isinstance(param, click.Option) and not isinstance(param, EverywhereOption)]
     shown = [option for option in options if not option.hidden]
-    yield "Options", tuple(_term(option, ctx) for option in shown if id(option) in own)
-    yield "Options of a request (fluxres help requests)", tuple(_term(o, ctx) for o in shown if id(o) not in own)
+    yield "Options", tuple(term(option, ctx) for option in shown if id(option) in own)
+    yield "Options of a request (fluxres help requests)", tuple(term(o, ctx) for o in shown if id(o) not in own)
 
 
-def _term(option: click.Option, ctx: click.Context) -> tuple[str, str]:
+def term(option: click.Option, ctx: click.Context) -> tuple[str, str]:
     """An option as typed, and what it means, with its default."""
     words = ", ".join((*option.opts, *option.secondary_opts))
     value = "" if option.is_flag else f" {option.make_metavar(ctx)}"
@@ -97,12 +97,6 @@ def _examples(name: str) -> tuple[Example, ...]:
     group, _, sub = name.partition(" ")
     found = EXAMPLES.get(group, ())
     return tuple(one for one in found if f"fluxres {name}" in one.command) if sub else found
-
-
-def common_terms() -> Terms:
-    """The options of every command."""
-    ctx = click.Context(click.Command("fluxres"))
-    return tuple(_term(option, ctx) for option in everywhere(PLAIN_OUTPUTS, ALL_OUTPUTS) if isinstance(option, click.Option))
 
 
 def common_line(outputs: Sequence[str]) -> str:

@@ -221,14 +221,3 @@ def everywhere(outputs: Sequence[str], accepted: Sequence[str]) -> list[click.Pa
             help=f"How long to wait for the store lock. Default: {limits.LOCK_WAIT_SECONDS_DEFAULT:g}.",
         ),
     ]
-
-
-inventory_option = click.option(
-    "--inventory",
-    type=click.Choice(("graph", "auto")),
-    metavar="graph|auto",
-    default="graph",
-    show_default=True,
-    help="How free resources are tracked.",
-)
-"""Of commands that run instances in real time."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Final
+
+from fluxres import limits
 
 _LENGTH_MAX: Final = 64
 """Of a word that is compared: comparing takes time by the square of it."""
@@ -32,6 +35,20 @@ def suggest(word: str, known: Iterable[str], *, most: int = 1, cutoff: float = 0
     ('did you mean easy?', '')
     """
     return did_you_mean(near(word, known, most=most, cutoff=cutoff))
+
+
+def choose_from(names: Iterable[str], *, most: int = limits.CHOICES_MAX, otherwise: str = "there is none") -> str:
+    """A hint that lists the names there are.
+
+    Args:
+        most: names that are listed; an ellipsis is in place of the others.
+        otherwise: the hint if there are no names.
+
+    >>> choose_from(["fcfs", "easy"]), choose_from(["a", "b", "c"], most=2), choose_from([])
+    ('choose from fcfs, easy', 'choose from a, b …', 'there is none')
+    """
+    some = list(islice(names, most + 1))
+    return f"choose from {', '.join(some[:most])}{' …' * (len(some) > most)}" if some else otherwise
 
 
 def nearest(word: str, known: Sequence[str]) -> str:

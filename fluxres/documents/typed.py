@@ -278,7 +278,9 @@ class _Walk:
             case inspect.IntType() | inspect.FloatType():
                 above = kind.le is not None and value > kind.le
                 if not _is_within(kind, value):
-                    said = f"expected {_describe(whole)}{_beyond(kind, value)}, got {shown(value)}"
+                    bounds = _bounds(kind)
+                    wanted = _describe(whole).replace(bounds, bounds + _beyond(kind, value), 1) if bounds else _describe(whole)
+                    said = f"expected {wanted}, got {shown(value)}"
                     return self._fail(path, lambda: (said, ""), limit=above)
             case inspect.StrType():
                 if kind.min_length is not None and len(value) < kind.min_length:

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fluxres.arrays import Floats
 from fluxres.experiments import style
 from fluxres.experiments.comparison import Estimate
 from fluxres.experiments.figures import FIGURES, Scale, number, scale, time_unit, title
@@ -191,9 +191,9 @@ class Course(NamedTuple):
     """
 
     label: str
-    times: NDArray[np.float64]
-    values: dict[str, NDArray[np.float64]]
-    limits: dict[str, NDArray[np.float64]]
+    times: Floats
+    values: dict[str, Floats]
+    limits: dict[str, Floats]
     base: Course | None = None
 
 
@@ -264,7 +264,7 @@ def _legend() -> Iterator[Any]:
     yield Line2D([], [], color=GREY, linestyle=DASHES[1], label="its baseline")
 
 
-def _least(values: NDArray[np.float64]) -> float:
+def _least(values: Floats) -> float:
     return float(values[values > 0].min(initial=math.inf))
 
 

@@ -22,7 +22,7 @@ from fluxres.simulation import exclusions
 from fluxres.simulation.adaptive import malleable
 from fluxres.simulation.costs.overheads import by_level, require_levels
 from fluxres.simulation.energy.feed import with_fleet
-from fluxres.simulation.nesting.hierarchy import require_levels as require_levels_of
+from fluxres.simulation.nesting.hierarchy import require_policies
 
 if TYPE_CHECKING:
     from fluxres.simulation.machine import Machine
@@ -45,7 +45,7 @@ def check(study: Study) -> None:
         if isinstance(run.page.cost, list):  # of which runs with fewer levels use those that they have
             _once(seen, study, run, "cost", len(run.page.cost), partial(require_levels, len(run.page.cost), deepest))
         if not has_instances:
-            _require_levels_of_policies(seen, study, run, deepest)
+            _require_policies(seen, study, run, deepest)
 
 
 def _check_run(seen: dict[bytes, Any], study: Study, run: Run) -> tuple[int, bool]:
@@ -95,12 +95,12 @@ def _check_run(seen: dict[bytes, Any], study: Study, run: Run) -> tuple[int, boo
     return levels.levels, has_instances
 
 
-def _require_levels_of_policies(seen: dict[bytes, Any], study: Study, run: Run, deepest: int) -> None:
+def _require_policies(seen: dict[bytes, Any], study: Study, run: Run, deepest: int) -> None:
     """Refuse policies of levels that no run has."""
     for name in ("queue_policy", "match_policy"):
         given = getattr(run.page.hierarchy, name)
         if isinstance(given, list):
-            make = partial(require_levels_of, given, deepest, name.replace("_", " "))
+            make = partial(require_policies, given, deepest, name.replace("_", " "))
             _once(seen, study, run, f"hierarchy.{name}", (given, deepest), make)
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fluxres.arrays import Floats, Int64
 from fluxres.errors import InputError
 from fluxres.experiments import style
 from fluxres.experiments.figures import time_unit
@@ -23,8 +23,6 @@ from fluxres.simulation.disturbances.blocked import OUT_OF_SERVICE, RESERVED
 from fluxres.syntax import idset
 
 # -- jobs on units over time -------------------------------------------------------------------------------------------
-
-Floats = NDArray[np.float64]
 
 
 class Rectangles(NamedTuple):
@@ -42,7 +40,7 @@ class Rectangles(NamedTuple):
     end: Floats
     first: Floats
     after: Floats
-    job: NDArray[np.int64]
+    job: Int64
     names: Sequence[str] = ()
     users: Sequence[str] = ()
 
@@ -127,7 +125,7 @@ def coverage(given: Rectangles, width: int, height: int, *, until_s: float, unit
     return covered
 
 
-def _split(x: Floats) -> tuple[NDArray[np.int64], Floats]:
+def _split(x: Floats) -> tuple[Int64, Floats]:
     whole = np.floor(x)
     return whole.astype(np.int64), x - whole
 

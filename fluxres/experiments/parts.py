@@ -20,6 +20,7 @@ from msgspec import structs
 from fluxres import limits
 from fluxres.documents.document import Document
 from fluxres.documents.source import Source
+from fluxres.documents.suggestion import choose_from
 from fluxres.errors import InfeasibleRequest, LimitExceeded, UsageError
 from fluxres.experiments.study import CapStep
 from fluxres.instance import accounting as accountings
@@ -198,7 +199,7 @@ def _by_text(text: str, run: Run) -> Workload:
     """A model as on the command line; a file in it is relative to the page."""
     text = placed_model(text, run.folder)
     if not reading.is_model(split(text)[0]):
-        raise UsageError(f"no model {text!r:.80}", where="workload.model", hint=f"choose from {', '.join(reading.models())}")
+        raise UsageError(f"no model {text!r:.80}", where="workload.model", hint=choose_from(reading.models()))
     return reading.read(text, seed=run.seed)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fluxres.arrays import Floats
 from fluxres.errors import UsageError
 from fluxres.experiments import charts, job_charts, real, style
 from fluxres.experiments.charts import Bar, Course, Quantity
@@ -19,6 +19,7 @@ from fluxres.experiments.gantt import Rectangles, Span, Units, blocked, gantt, r
 from fluxres.experiments.page import REPORT, page
 from fluxres.experiments.study import Run, Study, in_words, label, readable
 from fluxres.experiments.style import Chart
+from fluxres.store.disk import write_whole
 
 GANTTS_MAX: Final = 12
 """Maximum number of Gantt charts in a report; each takes seconds to draw."""
@@ -43,17 +44,16 @@ def write(study: Study, folder: ResultsFolder) -> tuple[Comparison, list[str]]:
     asides: list[str] = []
     drawn, notes = _charts(found, folder, asides)
     with translated(folder.path):
-        (folder.path / "metrics.csv").write_text(runs_csv(found), encoding="utf-8")
-        (folder.path / "comparison.csv").write_text(comparison_csv(found), encoding="utf-8")
-        (folder.path / "pairs.csv").write_text(pairs_csv(found), encoding="utf-8")
-        (folder.path / REPORT).write_text(
-            page(found, check(found), drawn, [*notes, *asides, *remarks(found)], folder.history()), encoding="utf-8"
-        )
+        write_whole(folder.path / "metrics.csv", runs_csv(found).encode())
+        write_whole(folder.path / "comparison.csv", comparison_csv(found).encode())
+        write_whole(folder.path / "pairs.csv", pairs_csv(found).encode())
+        report = page(found, check(found), drawn, [*notes, *asides, *remarks(found)], folder.history())
+        write_whole(folder.path / REPORT, report.encode())
         if drawn:
             (folder.path / FIGURES_FOLDER).mkdir(exist_ok=True)
         for chart in drawn:
-            (folder.path / FIGURES_FOLDER / f"{chart.name}.svg").write_bytes(chart.svg)
-            (folder.path / FIGURES_FOLDER / f"{chart.name}.png").write_bytes(chart.png)
+            write_whole(folder.path / FIGURES_FOLDER / f"{chart.name}.svg", chart.svg)
+            write_whole(folder.path / FIGURES_FOLDER / f"{chart.name}.png", chart.png)
     return found, notes
 
 
@@ -142,7 +142,7 @@ def _course(row: Row) -> Course:
         _WAITING: _coarser(over["waiting"]),
         _STARTS: _coarser(over.get("starts_per_s", [0.0] * len(over["used"]))),
     }
-    limits: dict[str, NDArray[np.float64]] = {}
+    limits: dict[str, Floats] = {}
     for supply in over.get("supplies", ()):
         factor, unit = (1000.0, "kW") if supply["unit"] == "W" and supply["capacity"] >= 2000 else (1.0, supply["unit"])
         title = f"{supply['name']} ({unit or 'units'})"
@@ -157,11 +157,11 @@ def _course(row: Row) -> Course:
     return Course(row.label or document["workload"]["name"], np.arange(count + 1) * step_s, values, limits)
 
 
-def _coarser(given: Sequence[float]) -> NDArray[np.float64]:
+def _coarser(given: Sequence[float]) -> Floats:
     """Means of adjacent values: with every peak in it, a curve is hard to follow."""
     values = np.array(given, float)
     step = max(len(values) // CURVE_POINTS, 1)
-    found: NDArray[np.float64] = values[: len(values) // step * step].reshape(-1, step).mean(1)
+    found: Floats = values[: len(values) // step * step].reshape(-1, step).mean(1)
     return found
 
 

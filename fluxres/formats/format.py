@@ -27,9 +27,11 @@ Fact = Literal[
     "capacities",
     "graphs",
     "allocations",
+    "reservations",
 ]
 """A kind of information in a file. ``pools``: any type of pool at any depth; ``capacities``: the sizes that a copy reduced;
-``allocations``: what each job holds and when; the others are data of a pool, or of the machine.
+``allocations``: what each job holds and when; ``reservations``: maintenance windows; the others are data of a pool, or of the
+machine.
 """
 FACTS: Final[tuple[Fact, ...]] = get_args(Fact)
 ALL: Final[frozenset[Fact]] = frozenset(FACTS)
@@ -46,7 +48,7 @@ class Format:
         matches: whether the beginning of a file (64 KiB) looks like it; it may guess wrong but must be fast.
         reader: ``module:function`` from a :class:`~fluxres.documents.source.Source` to what was loaded; None if not readable.
         writer: ``module:function`` from structure, allocations and name to an :class:`~fluxres.formats.format.Output`; None if it
-            cannot be written.
+            cannot be written. One that carries reservations takes these as well.
         many: ``module:function`` from a sequence of sources to one machine, if each file describes a part of it.
         live: ``module:function`` from the text after ``NAME:`` to what was loaded, for sources other than files. A format without
             a reader needs no colon.
@@ -89,6 +91,28 @@ class Hold(NamedTuple):
     drawn: tuple[tuple[int, int, int], ...] = ()
 
 
+class Reserved(NamedTuple):
+    """A maintenance reservation: these pools take no work in these windows.
+
+    Args:
+        name: no job has it as its id.
+        pools: vertices, ascending.
+        windows: (start, end) in seconds, ascending, disjoint; several if it repeats.
+        ignores_jobs: whether jobs may run into the windows.
+        user: who reserved.
+        submitted_s: when.
+        held: start, end and units by vertex of what it holds; None for all of its pools in all of its windows that no job holds.
+    """
+
+    name: str
+    pools: tuple[int, ...]
+    windows: tuple[tuple[float, float], ...]
+    ignores_jobs: bool = False
+    user: str | None = None
+    submitted_s: float | None = None
+    held: tuple[tuple[float, float, dict[int, int]], ...] | None = None
+
+
 class Loaded(NamedTuple):
     """A machine as described by a file.
 
@@ -101,6 +125,7 @@ class Loaded(NamedTuple):
     name: str
     notes: tuple[str, ...] = ()
     seen: tuple[str, ...] = ()
+    reservations: Sequence[Reserved] = ()
 
 
 class Output(NamedTuple):

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fluxres.arrays import Mask
 from fluxres.documents.document import listed, plural
 from fluxres.documents.source import Source
 from fluxres.formats.format import Fact, Hold
@@ -24,7 +24,6 @@ from fluxres.graph.kinds import EXCLUSIVE, WAY, Kind
 from fluxres.graph.recipe import hand_down
 from fluxres.graph.structure import Structure
 
-Mask = NDArray[np.bool_]
 TYPES: Final = "the types of their values, which all become text"
 
 

@@ -10,9 +10,9 @@ from msgspec import UNSET
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int32
 from fluxres.formats.format import Fail
 from fluxres.graph import uuids
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.identity import repeated, uuid_keys
 from fluxres.graph.structure import Structure
 

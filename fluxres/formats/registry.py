@@ -1,13 +1,15 @@
 """The registry of formats, and reading and writing through it.
 
 A format is a reader, a writer or both, and an entry in the `FORMATS` of its family. The entry names functions without importing
-them, so a command pays only for the format it uses. ``specs/formats.md`` describes how to add one.
+them, so a command pays only for the format it uses. Formats of other packages are entry points of `GROUP` and come last.
+``specs/formats.md`` describes how to add one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -16,13 +18,15 @@ import orjson
 
 from fluxres.clock import FOREVER, seconds
 from fluxres.documents import arguments, compression
+from fluxres.documents.document import plural
 from fluxres.documents.json_typed import collector_paused
 from fluxres.documents.source import Source
 from fluxres.documents.suggestion import nearest
 from fluxres.errors import FluxresError, InputError, UsageError
 from fluxres.formats import cluster, flux, graphs, hwloc, machine, peers, plain_values, slurm, tables
 from fluxres.formats.detection import is_toml
-from fluxres.formats.format import Format, Hold, Loaded, Output
+from fluxres.formats.format import Format, Hold, Loaded, Output, Reserved
+from fluxres.syntax.registry import Registry
 
 if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
@@ -61,6 +65,12 @@ _FORMATS: Final = (
     *tables.FORMATS,
 )
 
+GROUP: Final = "fluxres.formats"
+"""The entry point group of the formats of other packages, each a `Format`."""
+_OTHERS: Final = Registry[Format]("format", {}, GROUP)
+_DEFECTS: Final = (ValueError, TypeError, LookupError, AttributeError, ImportError)
+"""What readers and writers, also those of other packages, must not raise."""
+
 #: the name in messages for values from a caller
 _VALUES: Final = "<dict>"
 #: bytes of a file examined to detect its format: the first keys, after any comment
@@ -68,24 +78,44 @@ HEAD_BYTES: Final = 65_536
 
 
 def formats() -> list[Format]:
-    """All formats, in the order in which they are tried.
+    """All formats, in the order in which they are tried. Those of other packages come last, without any that cannot be imported.
 
     >>> formats()[0].name
     'cluster'
     """
-    return list(_FORMATS)
+    return list(_all())
 
 
 def named(name: str) -> Format:
     """The format of this name.
 
-    Errors: UsageError with the known names.
+    Errors: UsageError with the known names, and for one of another package that cannot be imported.
     """
     arguments.text(name, "format", hint=f"choose from {', '.join(known.name for known in _FORMATS)}")
     for known in _FORMATS:
         if known.name == name:
             return known
-    raise UsageError(f"no format {name!r}", hint=nearest(name, [known.name for known in _FORMATS]))
+    others = _OTHERS.names()
+    if name in others:
+        return _other(name)
+    raise UsageError(f"no format {name!r}", hint=nearest(name, [*(known.name for known in _FORMATS), *others]))
+
+
+def _all() -> Iterator[Format]:
+    """All formats; other packages are imported only if it gets that far."""
+    yield from _FORMATS
+    own = {known.name for known in _FORMATS}
+    for name in _OTHERS.names():
+        if name not in own:
+            with suppress(UsageError):  # reported where it is named
+                yield _other(name)
+
+
+def _other(name: str) -> Format:
+    found = _OTHERS.find(name)
+    if not isinstance(found, Format):
+        raise UsageError(f"expected a Format, got {found!r:.80}", where=_OTHERS.where(name))
+    return replace(found, name=name)
 
 
 def detect(data: bytes) -> Format | None:
@@ -98,7 +128,7 @@ def detect(data: bytes) -> Format | None:
     'cluster'
     """
     head = data[:HEAD_BYTES].removeprefix(b"\xef\xbb\xbf")
-    return next((known for known in _FORMATS if known.matches(head)), None)
+    return next((known for known in _all() if known.matches(head)), None)
 
 
 # -- reading -------------------------------------------------------------------------------------------------------------
@@ -129,8 +159,9 @@ def read(
     """
     opened = source if isinstance(source, Source) else Source.open(source, file=file)
     found = _format_of(opened, format)
-    with collector_paused():
-        loaded: Loaded = _function(_reader(found, opened))(opened, origin=origin, **_known(found, options))
+    reader, given = _reader(found, opened), _known(found, options)
+    with collector_paused(), _reading(found, opened.file):
+        loaded: Loaded = _function(reader)(opened, origin=origin, **given)
     return loaded
 
 
@@ -155,8 +186,11 @@ def read_values(values: Mapping[str, Any], *, format: str | None = None, origin:
             raise InputError(f"cannot be written as JSON: {error}", where=_VALUES) from None
         if chosen or detect(source.data) is not None:
             return read(source, format=format, origin=origin, **options)
-    _known(named("cluster"), options)
-    return cast("Loaded", _function("fluxres.formats.cluster.read:build")(plain_values.document(values, _VALUES), origin=origin))
+    cluster_format = named("cluster")
+    _known(cluster_format, options)
+    with _reading(cluster_format, _VALUES):
+        build = _function("fluxres.formats.cluster.read:build")
+        return cast("Loaded", build(plain_values.document(values, _VALUES), origin=origin))
 
 
 def read_many(sources: Sequence[Source], *, format: str | None = None, origin: int | None = None, **options: Any) -> Loaded:
@@ -173,10 +207,12 @@ def read_many(sources: Sequence[Source], *, format: str | None = None, origin: i
     first = sources[0]
     found = _format_of(first, format)
     if found.many is None:
-        can = [known.name for known in _FORMATS if known.many is not None]
+        can = [known.name for known in _all() if known.many is not None]
         hint = f"only several files of {' or '.join(can)} make one machine; use merge for others"
         raise UsageError(f"each file of format '{found.name}' is a separate machine", where=first.file, hint=hint)
-    loaded: Loaded = _function(found.many)(sources, origin=origin, **_known(found, options))
+    given = _known(found, options)
+    with _reading(found, f"{first.file} and {len(sources) - 1} more" if len(sources) > 1 else first.file):
+        loaded: Loaded = _function(found.many)(sources, origin=origin, **given)
     return loaded
 
 
@@ -188,8 +224,9 @@ def read_live(address: str, *, origin: int | None = None, **options: Any) -> Loa
     found = live_format(address)
     if found is None or found.live is None:
         return None
-    rest = address.partition(":")[2]
-    loaded: Loaded = _function(found.live)(rest, origin=origin, **_known(found, options))
+    rest, given = address.partition(":")[2], _known(found, options)
+    with _reading(found, address):
+        loaded: Loaded = _function(found.live)(rest, origin=origin, **given)
     return loaded
 
 
@@ -200,8 +237,10 @@ def live_format(address: str) -> Format | None:
     ('this-machine', 'hwloc', None)
     """
     name, colon, _ = address.partition(":")
-    found = next((known for known in _FORMATS if known.name == name and known.live is not None), None)
-    return found if found is not None and (colon or found.reader is None) else None
+    found = next((known for known in _FORMATS if known.name == name), None)
+    if found is None and colon and name in _OTHERS.names():
+        found = _other(name)
+    return found if found is not None and found.live is not None and (colon or found.reader is None) else None
 
 
 def _format_of(source: Source, format: str | None) -> Format:
@@ -225,6 +264,16 @@ def _reader(found: Format, source: Source) -> str:
     return found.reader
 
 
+@contextmanager
+def _reading(found: Format, where: str) -> Iterator[None]:
+    """Report what a reader must not raise with the name of what it reads (rule E1)."""
+    try:
+        yield
+    except _DEFECTS as error:
+        message = f"cannot be read in format '{found.name}': {type(error).__name__}: {error}"
+        raise InputError(message, where=where, hint="this is a defect of the reader: report it") from error
+
+
 def _known(found: Format, options: dict[str, Any]) -> dict[str, Any]:
     """The options given to a format; unknown ones are refused."""
     given = {key: value for key, value in options.items() if value is not None and value != ()}
@@ -241,6 +290,7 @@ def write(
     structure: Structure,
     allocations: Sequence[Hold] = (),
     *,
+    reservations: Sequence[Reserved] = (),
     name: str | None = None,
     format: str = "cluster",
     **options: Any,
@@ -253,33 +303,37 @@ def write(
     chosen = named(format)
     if chosen.writer is None:
         raise UsageError(f"format '{chosen.name}' can be read but not written", hint="'fluxres formats' lists the formats")
+    known, left_out = _known(chosen, options), _lost(reservations)
+    if "reservations" in chosen.carries:
+        known, left_out = known | {"reservations": reservations}, []
     try:
-        output: Output = _function(chosen.writer)(structure, allocations, name=name, **_known(chosen, options))
+        output: Output = _function(chosen.writer)(structure, allocations, name=name, **known)
     except FluxresError as error:
         message = f"cannot be written in format '{chosen.name}': {error.message}"
         raise UsageError(
             message, where=error.where, hint=error.hint or "save to a store, which keeps any graph as it is"
         ) from error
-    return Written(chosen.name, output.data, output.left_out, output.note)
+    except _DEFECTS as error:
+        message = f"cannot be written in format '{chosen.name}': {type(error).__name__}: {error}"
+        raise UsageError(message, hint="this is a defect of the writer: report it") from error
+    return Written(chosen.name, output.data, [*output.left_out, *left_out], output.note)
+
+
+def _lost(reservations: Sequence[Reserved]) -> list[str]:
+    """The line for reservations in a format that does not carry them."""
+    if not reservations:
+        return []
+    such = "such as " * (len(reservations) > 1)
+    return [f"reservations: {plural(len(reservations), 'maintenance reservation')}, {such}{reservations[0].name}"]
 
 
 def holds(graph: ResourceGraph) -> list[Hold]:
     """The allocations of a graph, by job and window, without windows that cannot be expressed in seconds.
 
-    Cost O(spans).
+    Maintenance reservations are not among them: :func:`reserved` has these. Cost O(spans).
     """
-    windows: dict[tuple[str, int, int], dict[int, int]] = {}
+    windows = _windows(graph, set(graph.records.jobs()) - graph.records.reservations.keys())
     slots = dict(graph.records.slots_of)
-    jobs = set(graph.records.jobs())
-    for v, holders in graph.records.held.items():
-        for job, held in holders.items():
-            if job in jobs:
-                for start, end, amount in held:
-                    windows.setdefault((job, start, end), {})[v] = amount
-    for job, implied in graph.records.implied.items():
-        for v, held in implied.items() if job in jobs else ():
-            for start, end, amount in held:
-                windows.setdefault((job, start, end), {})[v] = amount
     drawn: dict[tuple[str, int, int], list[tuple[int, int, int]]] = {}
     for job, consumers, account, held in graph.records.drawn.rows():
         for start, end, units in held:
@@ -295,6 +349,46 @@ def holds(graph: ResourceGraph) -> list[Hold]:
     return found
 
 
+def reserved(graph: ResourceGraph) -> list[Reserved]:
+    """The maintenance reservations of a graph, without windows that cannot be expressed in seconds.
+
+    Cost O(spans).
+    """
+    records, found = graph.records, []
+    spans = _windows(graph, set(records.reservations)) if records.reservations else {}
+    held: dict[str, list[tuple[int, int, dict[int, int]]]] = {}
+    for name, start, end in sorted(spans):
+        held.setdefault(name, []).append((start, end, dict(sorted(spans[name, start, end].items()))))
+    size, units = graph.structure.size.item, records.accounts.units.item
+    for name, one in records.reservations.items():
+        windows = tuple((seconds(start), seconds(end)) for start, end in one.windows if seconds(start) < seconds(end))
+        everything = {v: size(v) for v in one.pools if units(v)}
+        parts = held.get(name, [])
+        is_whole = parts == [(start, end, everything) for start, end in one.windows if everything]
+        listed = tuple((seconds(start), seconds(end), pools) for start, end, pools in parts if seconds(start) < seconds(end))
+        facts = records.facts.get(name)
+        user, submitted = (None, None) if facts is None else (facts.user, facts.submitted)
+        made_s = None if submitted is None else seconds(submitted)
+        if windows:
+            found.append(Reserved(name, one.pools, windows, one.ignores_jobs, user, made_s, None if is_whole else listed))
+    return found
+
+
+def _windows(graph: ResourceGraph, owners: Set[str]) -> dict[tuple[str, int, int], dict[int, int]]:
+    """Units by pool that these hold, by owner and window in ticks."""
+    found: dict[tuple[str, int, int], dict[int, int]] = {}
+    for v, holders in graph.records.held.items():
+        for owner, held in holders.items():
+            if owner in owners:
+                for start, end, amount in held:
+                    found.setdefault((owner, start, end), {})[v] = amount
+    for owner, implied in graph.records.implied.items():
+        for v, held in implied.items() if owner in owners else ():
+            for start, end, amount in held:
+                found.setdefault((owner, start, end), {})[v] = amount
+    return found
+
+
 def by_ending(path: Path) -> Format:
     """The format for the extension of a file, ignoring a following ``.gz``, ``.zst``, ``.xz`` or ``.bz2``.
 
@@ -304,7 +398,7 @@ def by_ending(path: Path) -> Format:
     ('cluster', 'R')
     """
     plain = path.with_suffix("") if path.suffix.lower() in compression.ENDINGS else path
-    writable = [known for known in _FORMATS if known.writer is not None]
+    writable = [known for known in _all() if known.writer is not None]
     name = plain.name.lower()
     fitting = [(len(ending), known) for known in writable for ending in known.extensions if name.endswith(ending.lower())]
     if not fitting:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int64
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.graph.structure import Structure
 from fluxres.syntax import hostlist, template
@@ -68,13 +68,13 @@ class Selectors:
         self._roots = dict(roots or {})
         self._home = {root: graph for graph, found in self._roots.items() for root in found}
         self.name = Names(structure)
-        self._levels: dict[tuple[str, ...], NDArray[np.int64]] = {}
+        self._levels: dict[tuple[str, ...], Int64] = {}
         self._tables: dict[int, dict[str, int]] = {}
         self._kept = 0
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
-    def vertices(self, text: str) -> NDArray[np.int64]:
+    def vertices(self, text: str) -> Int64:
         """The pools of a selector, in its order.
 
         Errors: InputError if it selects nothing, LimitExceeded for a list of too many names.
@@ -97,7 +97,7 @@ class Selectors:
             hint = error.hint or "a path begins with '/' or with the name of a hierarchy, as in 'power:/pdu0'"
             raise InputError(error.message, hint=hint) from None
 
-    def _walk(self, text: str, level: NDArray[np.int64], roots: list[int] | None, steps: Sequence[str]) -> NDArray[np.int64]:
+    def _walk(self, text: str, level: Int64, roots: list[int] | None, steps: Sequence[str]) -> Int64:
         """Resolve level by level, caching the first steps, since the next selector often begins with the same ones."""
         start = 0
         for i in range(len(steps) - 1, 0, -1):
@@ -118,7 +118,7 @@ class Selectors:
     def _family(self, parent: int, roots: list[int] | None) -> list[int]:
         return (roots or []) if parent < 0 else self.structure.children(parent).tolist()
 
-    def _step(self, text: str, step: str, parents: list[int], roots: list[int] | None) -> NDArray[np.int64]:
+    def _step(self, text: str, step: str, parents: list[int], roots: list[int] | None) -> Int64:
         # A pool may be named 'a[1]' or '*': a literal match takes precedence over the meaning of brackets and stars.
         literal = not _SPECIAL.search(step)
         if self._has_odd_names and not literal:

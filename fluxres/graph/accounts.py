@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int32
 from fluxres.errors import LimitExceeded, UnknownPool
-from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import Kind, KindTable
 
 CAPACITY: Final = "capacity"

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int32
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.graph import uuids
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import EXCLUSIVE, KindTable
 from fluxres.graph.recipe import NO_RANK, hand_down
 from fluxres.graph.structure import Structure

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int32
 from fluxres.errors import FluxresError, InputError
-from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.identity import NameKeys, repeated, texts_needed, uuid_keys
 from fluxres.graph.kinds import EXCLUSIVE, STATES, WAY
 from fluxres.graph.structure import COLUMNS, Problem, Structure

@@ -14,11 +14,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.arrays import Int32
 from fluxres.errors import InputError
 
 CONTAINS: Final = "contains"
 """Relation of edges between the pools that a hierarchy contains outside the containment tree."""
-Int32 = NDArray[np.int32]
 
 
 def underived(value: object) -> dict[str, Any]:
@@ -120,9 +120,6 @@ class Subsystem:
 
     def successors(self, v: int) -> Int32:
         return self.dst[self.out_rows(v)]
-
-    def predecessors(self, v: int) -> Int32:
-        return self.src[self.in_rows(v)]
 
     def edge_data(self, row: int) -> dict[str, Any]:
         """The attributes of one edge as a networkx edge dictionary: subsystem, type and its own attributes."""

@@ -9,15 +9,12 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fluxres.arrays import Int32, Mask
 from fluxres.errors import MergeConflict, UnknownPool
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.identity import NameKeys, uuid_keys
 from fluxres.graph.merge import join_level
 from fluxres.graph.structure import Structure
-
-Mask = NDArray[np.bool_]
 
 
 class Correspondence:

@@ -6,15 +6,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fluxres.arrays import Int64
+from fluxres.documents.suggestion import choose_from
 from fluxres.graph.kinds import DRAW, WAY, units_drawn
 
 if TYPE_CHECKING:
     from fluxres.graph.feeds import Feeds
     from fluxres.graph.structure import Structure
 
-Int64 = NDArray[np.int64]
 
 ONLY_A_WAY: Final = "which is only a pass-through in this part of the machine"
 """Part of a message about a supplier of which a copy of a part of the machine has no units, because other parts draw from it."""
@@ -56,8 +56,7 @@ class Draws:
     def fault(self, name: str) -> Fault | None:
         """What is wrong with drawing units under a name: no graph distributes it, or it is counted in several units."""
         if name not in self.supplied:
-            there = ", ".join(sorted(self.supplied))
-            hint = f"choose from {there}" if there else "no graph distributes anything"
+            hint = choose_from(sorted(self.supplied), otherwise="no graph distributes anything")
             return Fault(f"draws units of '{name}', which no graph distributes", hint)
         units = self._units_of(name)
         if len(units) < 2:

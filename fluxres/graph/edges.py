@@ -19,6 +19,7 @@ from fluxres.graph.accounts import CAPACITY, FULL, LINKED, UNIT
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.structure import OUTSIDE, Structure
 from fluxres.syntax import unit as units
+from fluxres.syntax.name import is_name
 
 Value = str | int | float | bool
 """The value of an edge attribute."""
@@ -148,7 +149,7 @@ def checked(attributes: Mapping[str, Any], *, removable: bool = False) -> dict[s
     Errors: UsageError, LimitExceeded.
     """
     for key, value in attributes.items():
-        if not isinstance(key, str) or not key.isprintable() or not 0 < len(key) <= limits.NAME_LENGTH_MAX or key in _KEPT:
+        if not is_name(key) or key in _KEPT:
             message = f"{key!r:.80} is not a valid name of an edge attribute"
             raise UsageError(message, hint="pass the capacity as its own argument")
         if value is None and removable:
@@ -167,12 +168,7 @@ def checked(attributes: Mapping[str, Any], *, removable: bool = False) -> dict[s
 
 
 def _require_name(s: Structure, name: str) -> None:
-    if (
-        not isinstance(name, str)
-        or not name.isprintable()
-        or not 0 < len(name) <= limits.NAME_LENGTH_MAX
-        or set("/:") & set(name)
-    ):
+    if not is_name(name, without="/:"):
         raise UsageError(f"{name!r:.80} is not a valid graph name", hint="no '/', no ':', no control characters")
     if name in (s.hierarchy, OUTSIDE):
         raise UsageError(f"'{name}' is taken", where=name, hint="give the graph another name")

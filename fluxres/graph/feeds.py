@@ -15,9 +15,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.arrays import Int32
 from fluxres.graph.accounts import Accounts, Pools
-from fluxres.graph.auxiliary import Int32, Subsystem
-from fluxres.graph.forest import slice_of
+from fluxres.graph.auxiliary import Subsystem
+from fluxres.graph.forest import are_in
 
 SUPPLY: Final = "supply"
 ANY: Final = "any"
@@ -276,7 +277,7 @@ def _outward(pools: Pools, src: Int32, dst: Int32, nodes: Int32) -> tuple[Int32,
     if not src.size:
         return src, dst
     ends = np.unique(src)
-    start = ends[slice_of(nodes, np.maximum.accumulate(pools.end[nodes]), ends) >= 0]  # nodes may be nested
+    start = ends[are_in(pools.end, nodes, ends)]
     if not start.size:
         start = ends[ends < pools.tree_end]
     distance = np.full(pools.n, pools.n, np.int64)

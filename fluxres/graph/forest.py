@@ -12,10 +12,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.arrays import Int32, Int64, Mask
+from fluxres.graph.auxiliary import Subsystem
 
-Int64 = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 Numbers = NDArray[np.integer[Any]]
 Number = TypeVar("Number", bound=np.integer[Any])
 
@@ -48,6 +47,16 @@ def slice_of(first: Numbers, stop: Numbers, numbers: Numbers) -> Int64:
     at = first.searchsorted(numbers, "right") - 1
     found: Int64 = np.where((at >= 0) & (numbers < stop[at]), at, -1)
     return found
+
+
+def are_in(end: Int32, tops: Numbers, vertices: Numbers) -> Mask:
+    """Whether each pool is one of `tops` or below one.
+
+    Args:
+        end: one past the last descendant of every pool.
+        tops: ascending; they may be nested.
+    """
+    return slice_of(tops, np.maximum.accumulate(end[tops]), vertices) >= 0
 
 
 def topmost(end: Int32, vertices: NDArray[Number]) -> NDArray[Number]:

@@ -11,11 +11,9 @@ from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fluxres.arrays import Int64
 from fluxres.graph.structure import Structure
-
-Vertices = NDArray[np.int64]
 
 GRAPH: Final = "coupling"
 """The auxiliary graph of weights between groups."""
@@ -27,7 +25,7 @@ WEIGHT_DEFAULT: Final = 256
 _TYPES: Final = ("socket", "numa")
 
 
-def nearest(structure: Structure, vertices: Vertices, hosts: Vertices) -> Vertices:
+def nearest(structure: Structure, vertices: Int64, hosts: Int64) -> Int64:
     """By vertex, the nearest pool above it that is a group, or its host.
 
     Args:
@@ -46,7 +44,7 @@ def nearest(structure: Structure, vertices: Vertices, hosts: Vertices) -> Vertic
     return at
 
 
-def in_host(structure: Structure, vertices: Vertices, host: int) -> list[Vertices]:
+def in_host(structure: Structure, vertices: Int64, host: int) -> list[Int64]:
     """Pools of one type in a node, by group, in the order of the first pool of each.
 
     Args:
@@ -61,7 +59,7 @@ def in_host(structure: Structure, vertices: Vertices, host: int) -> list[Vertice
     return np.split(vertices[order], cuts)
 
 
-def group_of(structure: Structure, vertices: Vertices, host: int) -> int:
+def group_of(structure: Structure, vertices: Int64, host: int) -> int:
     """The pool that is the group of these, one of the results of :func:`in_host`."""
     above = nearest(structure, vertices, np.array([host]))
     return int(structure.parent[vertices[0]]) if (above == host).all() else int(above[0])

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int32
 from fluxres.errors import LimitExceeded
 from fluxres.graph import uuids
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import Kind
 from fluxres.graph.structure import Structure
 from fluxres.syntax import template

@@ -19,17 +19,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from fluxres.arrays import Int32
 from fluxres.errors import FluxresError
 from fluxres.graph import surgery, uuids
 from fluxres.graph.accounts import cut
-from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import EXCLUSIVE, UNAVAILABLE_STATES, WAY, Kind, PropertyValue
 from fluxres.graph.recipe import hand_down
 from fluxres.graph.structure import Structure
@@ -187,12 +188,6 @@ class GraphPart:
     sizes: NDArray[np.int64]
     exclusive: NDArray[np.bool_]
     ways: NDArray[np.bool_]
-
-    @classmethod
-    def whole(cls, structure: Structure) -> Self:
-        """Every pool with all its units, held by no job."""
-        ways = (structure.flags & WAY) != 0
-        return cls(np.arange(structure.n, dtype=np.int32), structure.size, np.zeros(structure.n, np.bool_), ways)
 
 
 def held(

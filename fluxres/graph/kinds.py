@@ -7,10 +7,13 @@ generation at 44 bytes per pool, and lets a search test each kind once before it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 import msgspec
+import numpy as np
 
 from fluxres import limits
+from fluxres.documents.suggestion import suggest
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.syntax import template
 
@@ -20,6 +23,7 @@ PropertyValue = str | int | float | bool | None
 STATES: tuple[str, ...] = ("up", "down", "drain", "degraded", "failing", "unknown", "null", "inactive")
 #: states in which a pool takes no new work (rule A7)
 UNAVAILABLE_STATES: frozenset[str] = frozenset({"down", "drain", "failing", "unknown", "inactive"})
+UNAVAILABLE_CODES: Final = np.array([code for code, state in enumerate(STATES) if state in UNAVAILABLE_STATES], np.uint8)
 
 
 def is_state(state: str) -> str:
@@ -29,6 +33,15 @@ def is_state(state: str) -> str:
     ('down', 'drained', 'in state unknown')
     """
     return {"drain": "drained", "unknown": "in state unknown", "null": "in state null"}.get(state, state)
+
+
+def instead_of(state: str) -> str:
+    """A hint in place of a state that does not exist.
+
+    >>> instead_of("dwon"), instead_of("x")
+    ('did you mean down?', 'states are up, down, drain, degraded, failing, unknown, null, inactive')
+    """
+    return suggest(state, STATES) or f"states are {', '.join(STATES)}"
 
 
 DRAW = "draw."

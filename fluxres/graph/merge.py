@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int32, Int64, Mask
 from fluxres.documents.document import plural
 from fluxres.errors import LimitExceeded, MergeConflict, UnknownPool, UsageError
 from fluxres.graph import accounts
-from fluxres.graph.auxiliary import CONTAINS, Int32, Subsystem
+from fluxres.graph.auxiliary import CONTAINS, Subsystem
 from fluxres.graph.identity import NameKeys, joint_origins, repeated, template_fields, texts_needed, uuid_keys
 from fluxres.graph.kinds import WAY, KindTable
 from fluxres.graph.structure import COLUMNS, Structure
@@ -261,10 +262,6 @@ def _moved(s: Structure, other: Structure, to_s: Int32, keys_s: UuidKeys, keys_o
             )
         moved[w] = v
     return moved
-
-
-Mask = NDArray[np.bool_]
-Int64 = NDArray[np.int64]
 
 
 def merge(s: Structure, other: Structure, at: str | None = None) -> tuple[Structure, Int32, Int32]:

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fluxres import limits
+from fluxres.arrays import Int32
 from fluxres.errors import LimitExceeded, MergeConflict, UnknownPool, UsageError
-from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.edges import with_subsystem
 from fluxres.graph.identity import template_fields
 from fluxres.graph.structure import Structure

@@ -12,16 +12,15 @@ from typing import Final
 
 import numpy as np
 
+from fluxres.arrays import Int32, Mask
 from fluxres.graph.accounts import Pools
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.feeds import Feeds
-from fluxres.graph.forest import Mask, in_slices, slice_of, topmost
-from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES
+from fluxres.graph.forest import are_in, in_slices, topmost
+from fluxres.graph.kinds import UNAVAILABLE_CODES
 
 Dead = dict[int, Mask]
 """By type number of a graph's edges: which of them (as rows of its feeds) come from a supplier that gives nothing."""
 NOTHING_DEAD: Final[Dead] = {}
-_UNAVAILABLE_CODES: Final = np.array([i for i, s in enumerate(STATES) if s in UNAVAILABLE_STATES], np.uint8)
 
 
 class Outage:
@@ -65,7 +64,7 @@ class Outage:
         return self._are_in(self.roots, vertices) & ~self.is_stated(vertices)
 
     def _are_in(self, tops: Int32, vertices: Int32) -> Mask:
-        return slice_of(tops, self._pools.end[tops], vertices) >= 0
+        return are_in(self._pools.end, tops, vertices)
 
     def _all_roots(self) -> Int32:
         pools = self._pools
@@ -128,7 +127,7 @@ class Outage:
 
 
 def _stated(pools: Pools) -> Int32:
-    return topmost(pools.end, np.flatnonzero(np.isin(pools.state, _UNAVAILABLE_CODES)).astype(np.int32))
+    return topmost(pools.end, np.flatnonzero(np.isin(pools.state, UNAVAILABLE_CODES)).astype(np.int32))
 
 
 def reach(feeds: Feeds, out: Mask) -> tuple[Mask, Mask]:

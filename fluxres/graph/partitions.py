@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.arrays import Int32
 from fluxres.errors import InputError, UsageError
-from fluxres.graph.auxiliary import Int32
-from fluxres.graph.forest import slice_of
+from fluxres.graph.forest import are_in
 from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES, PropertyValue
 from fluxres.syntax import duration
 
@@ -94,12 +94,7 @@ class Partition:
 
     def covers(self, vertices: Int32) -> NDArray[np.bool_]:
         """Which pools are members, or in one.  Cost: one search per pool, vectorised."""
-        return slice_of(self._tops, self._reach, vertices) >= 0
-
-    @cached_property
-    def _reach(self) -> Int32:
-        found: Int32 = np.maximum.accumulate(self._structure.end[self._tops])
-        return found
+        return are_in(self._structure.end, self._tops, vertices)
 
 
 def partitions_of(structure: Pools) -> dict[str, Partition]:

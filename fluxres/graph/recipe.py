@@ -26,11 +26,22 @@ from numpy.typing import NDArray
 from fluxres import limits
 from fluxres.documents import arguments
 from fluxres.documents.mistakes import Mistakes
-from fluxres.documents.suggestion import did_you_mean, near
+from fluxres.documents.suggestion import choose_from, did_you_mean, near
 from fluxres.errors import FluxresError, InputError, LimitExceeded
-from fluxres.graph.kinds import EXCLUSIVE, STATES, WAY, Kind, KindTable, PropertyValue, properties_tuple, require_draws
+from fluxres.graph.kinds import (
+    EXCLUSIVE,
+    STATES,
+    WAY,
+    Kind,
+    KindTable,
+    PropertyValue,
+    instead_of,
+    properties_tuple,
+    require_draws,
+)
 from fluxres.graph.structure import COLUMNS, Structure
 from fluxres.syntax import template
+from fluxres.syntax.name import is_name
 
 NO_RANK: Final = -1
 _INHERITED: Final = -2
@@ -232,13 +243,13 @@ class _Filling:
         raise AssertionError("lengths were checked")
 
     def _sparse(self, recipe: Recipe, measure: Expansion, chain: list[_Frame]) -> None:
-        wanted = measure.names is not None or recipe.tags or recipe.capacity is not None or recipe.uuid or measure.look
+        wanted = measure.names is not None or recipe.tags or recipe.capacity is not None or recipe.uuid or measure.compares_names
         if not wanted:
             return
         at = np.array([chain[-1].at], np.int64)
         for frame in reversed(chain):
             at = (np.arange(frame.recipe.count)[:, None] * frame.length + at[None, :]).ravel()
-        if measure.look:
+        if measure.compares_names:
             self.starts.setdefault(recipe, []).append(at)
         vertices: list[int] = at.tolist()
         if measure.names is not None:
@@ -323,23 +334,23 @@ class Expansion:
     names: Sequence[str] | None
     form: NamePattern
     #: over how many instances outside it its lists still run on; 0 if the lengths cannot match
-    open: frozenset[int]
+    runs_over: frozenset[int]
     #: whether something in it depends on ancestors: fields of a name template, or a uuid that only one pool may have
     bound: bool
     #: whether some of its data is stored by vertex and not in columns
     sparse: bool
     #: whether the names of its children must be compared after expansion
-    look: bool = False
+    compares_names: bool = False
 
     @property
     def is_chained(self) -> bool:
         """Whether it must be checked again in each place where it is used."""
-        return bool(self.open) or self.bound
+        return bool(self.runs_over) or self.bound
 
     @property
     def is_copyable(self) -> bool:
         """Whether its rows can be copied for another place."""
-        return not (self.open or self.sparse)
+        return not (self.runs_over or self.sparse)
 
 
 class Check:
@@ -359,7 +370,7 @@ class Check:
         self._above: dict[Recipe, Recipe] = {}
         self._uuids: set[str] = set()
         self.measures: dict[Recipe, Expansion] = {}
-        self._brothers = SiblingNames(self.measures, self._fail, self._mistakes)
+        self._siblings = SiblingNames(self.measures, self._fail, self._mistakes)
         with self._mistakes.all():
             self._check(roots)
 
@@ -417,8 +428,8 @@ class Check:
             self._wrong.add(recipe)
             measure = self._measured(Recipe("wrong", ids=None), below)
         self.measures[recipe] = measure
-        measure.look = self._brothers.look([child for child in recipe.children if child not in self._wrong])
-        measure.sparse |= measure.look
+        measure.compares_names = self._siblings.must_compare([child for child in recipe.children if child not in self._wrong])
+        measure.sparse |= measure.compares_names
         return measure
 
     def _measured(self, recipe: Recipe, below: Sequence[Expansion]) -> Expansion:
@@ -445,14 +456,15 @@ class Check:
             ids,
             names,
             form,
-            open=_open(recipe, [values for values in (ids, names, recipe.rank) if values is not None], below),
+            runs_over=_runs_over(recipe, [values for values in (ids, names, recipe.rank) if values is not None], below),
             bound=bool(form.above) or recipe.uuid is not None or any(m.bound for m in below),
             sparse=own or any(m.sparse for m in below),
         )
 
     def names_in(self, structure: Structure, starts: Mapping[Recipe, list[NDArray[np.int64]]]) -> None:
         """Compare the names that the recipes could not decide; `starts` has the vertices of each recipe."""
-        self._brothers.compare(structure, [(recipe, blocks) for recipe, blocks in starts.items() if self.measures[recipe].look])
+        compared = [(recipe, blocks) for recipe, blocks in starts.items() if self.measures[recipe].compares_names]
+        self._siblings.compare(structure, compared)
 
     def _kind(self, recipe: Recipe) -> Kind:
         """The kind, with the initial state fixed in its name: a pool that goes down keeps its name."""
@@ -485,7 +497,7 @@ class Check:
             if size > limits.SIZE_MAX:
                 self._fail(recipe, f"{size} units, at most {limits.SIZE_MAX}", "use a larger unit", limit=True, key=what)
         if recipe.state not in STATES:
-            self._fail(recipe, f"no state {recipe.state!r}", hint=f"states are {', '.join(STATES)}", key="state")
+            self._fail(recipe, f"no state {recipe.state!r}", hint=instead_of(str(recipe.state)), key="state")
         for what, place, pairs in (("property", "properties", recipe.properties), ("tag", "tags", recipe.tags)):
             for key, value in pairs.items():
                 self._word(recipe, what, key, slash=True)
@@ -507,7 +519,7 @@ class Check:
         if len(text) > limits.NAME_LENGTH_MAX:
             self._fail(recipe, f"{len(text)} characters, at most {limits.NAME_LENGTH_MAX}", limit=True, key=what)
         if not text.isprintable() or (not slash and "/" in text):
-            self._fail(recipe, f"{text!r} has a character not allowed in a path", "no '/', no control characters", key=what)
+            self._fail(recipe, f"{text!r} has a character not allowed in a path", _in_no_path(text), key=what)
 
     def _names(self, recipe: Recipe, names: Sequence[str]) -> None:
         if recipe.name is not None:
@@ -544,7 +556,7 @@ class Check:
             if isinstance(part, str):
                 text = part
                 if "/" in part or not part.isprintable():
-                    self._fail(recipe, f"name {kind.name!r} has a character not allowed in a path", "no '/'", key="name")
+                    self._fail(recipe, f"name {kind.name!r} has a character not allowed in a path", _in_no_path(part), key="name")
             elif part.key == "id":
                 if ids is None:
                     self._fail(recipe, f"name {kind.name!r} uses the id of pools that have none", "give them ids", key="name")
@@ -556,7 +568,7 @@ class Check:
                 text = part.text(values[part.key])
                 if "/" in text or not text.isprintable():
                     message = f"name {kind.name!r}: the value of {part.key!r} has a character not allowed in a path"
-                    self._fail(recipe, message, key="name")
+                    self._fail(recipe, message, _in_no_path(text), key="name")
             else:
                 text = f"\0{part.key}:{part.width}\0"
                 by_rank |= part.key in ("rank", "uuid")
@@ -596,14 +608,14 @@ class Check:
                 continue
             if key not in above:
                 known = [*_OWN, "id", "rank", *recipe.properties, *above]
-                hint = did_you_mean([repr(one) for one in near(key, known)]) or f"choose from {', '.join(known)}"
+                hint = did_you_mean([repr(one) for one in near(key, known)]) or choose_from(known)
                 message = f"name {measure.kind.name!r} uses {key!r}, which neither the pool nor one above it has"
                 self._fail(recipe, message, hint, key="name")
             if not above[key]:
                 message = f"name {measure.kind.name!r} uses the id of a {key} that has none"
                 self._fail(recipe, message, f"give the {key} an id", key="name")
         if recipe.uuid is not None:
-            if not recipe.uuid.isprintable() or not 0 < len(recipe.uuid) <= limits.NAME_LENGTH_MAX:
+            if not is_name(recipe.uuid):
                 self._fail(recipe, f"expected a UUID, got {recipe.uuid!r}", key="uuid")
             if math.prod(counts) != 1:
                 self._fail(recipe, "one uuid for several pools", "give it to an entry that makes one pool", key="uuid")
@@ -624,11 +636,11 @@ class Check:
         self._fail(recipe, f"expected {expected} entries, got {length}", hint, key=what)
 
 
-def _open(recipe: Recipe, lists: Iterable[object], below: Iterable[Expansion]) -> frozenset[int]:
+def _runs_over(recipe: Recipe, lists: Iterable[object], below: Iterable[Expansion]) -> frozenset[int]:
     """What remains of the lengths of running lists after dividing by the instances of this recipe."""
     lengths = {len(values) for values in lists if isinstance(values, Sized)}
     for measure in below:
-        lengths |= measure.open
+        lengths |= measure.runs_over
     return frozenset(0 if length % recipe.count else length // recipe.count for length in lengths if length != recipe.count)
 
 
@@ -666,7 +678,7 @@ class SiblingNames:
     Args:
         measures: facts about each recipe.
         fail: raises an error at a recipe.
-        mistakes: collects the errors of `look`.
+        mistakes: collects the errors of `must_compare`.
     """
 
     def __init__(self, measures: Mapping[Recipe, Expansion], fail: Refuse, mistakes: Mistakes) -> None:
@@ -674,29 +686,29 @@ class SiblingNames:
         self._fail = fail
         self._mistakes = mistakes
 
-    def look(self, recipes: Sequence[Recipe]) -> bool:
+    def must_compare(self, recipes: Sequence[Recipe]) -> bool:
         """Refuse siblings with the same name; returns whether their names must be compared after expansion."""
         groups: dict[tuple[str, int, str], list[Recipe]] = {}
         constants: dict[str, Recipe] = {}
-        look = False
+        compares = False
         for recipe in recipes:
             measure = self._measures[recipe]
             form = measure.form
             if measure.names is not None:
                 with self._mistakes:
                     self._distinct_names(recipe, measure.names)
-                look |= len(recipes) > 1
+                compares |= len(recipes) > 1
             elif form.has_id:
                 groups.setdefault((form.prefix, form.width, form.suffix), []).append(recipe)
             elif form.by_rank or form.above:
-                look |= recipe.count > 1 or len(recipes) > 1
+                compares |= recipe.count > 1 or len(recipes) > 1
             else:
                 with self._mistakes:
                     self._constant(recipe, form.prefix + form.suffix, constants)
         for members in groups.values():
             with self._mistakes:
                 self._distinct_ids(members)
-        return look or self._may_meet(groups, constants)
+        return compares or self._may_meet(groups, constants)
 
     def _constant(self, recipe: Recipe, name: str, constants: dict[str, Recipe]) -> None:
         if recipe.count > 1:
@@ -804,3 +816,10 @@ def regular_names(names: Sequence[str]) -> tuple[str, NDArray[np.int64]] | None:
     if any(number is None for number in ids):
         return None
     return text, np.array(ids, np.int64)
+
+
+def _in_no_path(text: str) -> str:
+    """Which character of a text a path cannot have, as a hint."""
+    if "/" in text:
+        return "leave out '/'"
+    return "leave out " + ", ".join(f"U+{ord(each):04X}" for each in dict.fromkeys(text) if not each.isprintable())

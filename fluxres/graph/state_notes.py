@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from fluxres.graph.auxiliary import Int32
+from fluxres.arrays import Int32
 
 if TYPE_CHECKING:
     from fluxres.graph.structure import Structure

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
-from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -23,14 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
-from fluxres.documents.suggestion import suggest
+from fluxres.arrays import Int32
+from fluxres.documents.suggestion import choose_from, suggest
 from fluxres.errors import UnknownGraph, UnknownPool, UsageError
 from fluxres.graph import uuids
 from fluxres.graph.accounts import Accounts
-from fluxres.graph.auxiliary import Int32, Subsystem, underived
+from fluxres.graph.auxiliary import Subsystem, underived
 from fluxres.graph.feeds import Feeds
 from fluxres.graph.forest import Forest
-from fluxres.graph.kinds import EXCLUSIVE, STATES, WAY, Kind, KindTable
+from fluxres.graph.kinds import EXCLUSIVE, STATES, WAY, Kind, KindTable, instead_of
 from fluxres.graph.outage import Outage
 from fluxres.graph.partitions import PARTITIONS, Partition, partitions_of
 from fluxres.graph.short_names import ShortNames
@@ -311,8 +311,7 @@ class Structure:
         """
         found = self.subsystems.get(name) if isinstance(name, str) else None
         if found is None:
-            hint = f"choose from {', '.join(self.subsystems)}" if self.subsystems else "there is none"
-            raise UnknownGraph(f"no auxiliary graph '{name!s:.80}'", hint=hint)
+            raise UnknownGraph(f"no auxiliary graph '{name!s:.80}'", hint=choose_from(self.subsystems))
         return found
 
     # -- flow along edges --------------------------------------------------------------------------------------------
@@ -363,8 +362,9 @@ class Structure:
         found = self.partitions.get(name) if isinstance(name, str) else None
         if found is None:
             known = list(self.partitions)
-            some = f"choose from {', '.join(known[: limits.WHY_NAMES_MAX])}{' …' * (len(known) > limits.WHY_NAMES_MAX)}"
-            hint = suggest(str(name), known, most=3) or (some if known else "this machine has no partitions")
+            hint = suggest(str(name), known, most=3) or choose_from(
+                known, most=limits.WHY_NAMES_MAX, otherwise="this machine has no partitions"
+            )
             raise UsageError(f"no partition '{name!s:.80}'", hint=hint)
         return found
 
@@ -385,7 +385,7 @@ class Structure:
         if isinstance(name, str) and (name == self.hierarchy or (name == CONTAINMENT and subsystem is None)):
             return self._containment
         if subsystem is None:
-            raise UnknownGraph(f"no hierarchy '{name!s:.80}'", hint=f"choose from {', '.join(self.hierarchies())}")
+            raise UnknownGraph(f"no hierarchy '{name!s:.80}'", hint=choose_from(self.hierarchies()))
         if not subsystem.hierarchy:
             raise UsageError(
                 f"'{name}' is a graph but not a hierarchy, so its pools are not above or below each other",
@@ -591,7 +591,7 @@ class Structure:
         Errors: UsageError for a state that neither RFC 4 nor its extension defines.
         """
         if state not in STATES:
-            raise UsageError(f"no state '{state}'", hint=f"states are {', '.join(STATES)}")
+            raise UsageError(f"no state '{state}'", hint=instead_of(state))
         self.state[np.asarray(vertices, np.int64)] = STATES.index(state)
         self._outage = None
 
@@ -629,11 +629,6 @@ class Structure:
         )
         made.counts = self.counts
         return made
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the columns."""
-        return sum(column.nbytes for column in self.columns().values())
 
 
 OUTSIDE: Final = "pools"
@@ -854,7 +849,7 @@ class Lookup:
         subsystem = self._s.subsystems.get(graph)
         if subsystem is None and graph != OUTSIDE:
             known = [self._s.hierarchy, *self._s.subsystems]
-            raise UnknownPool(f"no graph '{graph}'", where=f"{graph}:/{path}", hint=f"choose from {', '.join(known)}")
+            raise UnknownPool(f"no graph '{graph}'", where=f"{graph}:/{path}", hint=choose_from(known))
         names = [part for part in path.split("/") if part]
         if subsystem is None or not subsystem.hierarchy:
             return self._by_outside_path(graph, names, f"{graph}:/{path}")
@@ -993,17 +988,11 @@ class Lookup:
                 if subsystem is not None and subsystem.hierarchy
                 else f"of graph '{graph}'"
             )
-            return UnknownPool(f"no pool '{name}' {on}", where=where, hint=self._some_of(there))
+            hint = choose_from(there, most=limits.WHY_NAMES_MAX, otherwise="there are none")
+            return UnknownPool(f"no pool '{name}' {on}", where=where, hint=hint)
         # In a hierarchy made of edges, siblings may have the same name; guessing could pick the wrong one.
         places = " and ".join(self._s.path(u) if u < self._s.tree_end else self.numbered(graph, u) for u in named[:2])
         return UnknownPool(f"{len(named)} pools are named '{name}' there", where=where, hint=f"use {places}")
-
-    @staticmethod
-    def _some_of(names: Iterable[str]) -> str:
-        some = list(islice(names, limits.WHY_NAMES_MAX + 1))
-        if not some:
-            return "there are none"
-        return f"choose from {', '.join(some[: limits.WHY_NAMES_MAX])}{' …' * (len(some) > limits.WHY_NAMES_MAX)}"
 
     def _by_uuid(self, where: str) -> int:
         v = self._explicit_uuids.get(where)

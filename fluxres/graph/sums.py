@@ -13,15 +13,12 @@ from functools import cached_property
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int32, Int64
 from fluxres.errors import LimitExceeded
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import KindTable
 from fluxres.syntax import unit
-
-Int64 = NDArray[np.int64]
 
 
 class Entry(msgspec.Struct, frozen=True):

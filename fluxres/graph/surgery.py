@@ -13,10 +13,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.arrays import Int32, Int64, Mask
 from fluxres.errors import UnknownPool, UsageError
 from fluxres.graph import accounts
 from fluxres.graph.accounts import cut
-from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.identity import template_fields
 from fluxres.graph.kinds import WAY
 from fluxres.graph.merge import merge
@@ -25,8 +26,6 @@ from fluxres.graph.structure import Structure
 
 __all__ = ["by_itself", "duplicate", "extract", "extract_many", "merge", "remove", "unlink", "with_the_way"]
 
-Mask = NDArray[np.bool_]
-Int64 = NDArray[np.int64]
 Carried = Callable[[Int32], Int64]
 """Maps accounts (edges with a capacity, or pools) to units."""
 Along = Callable[[Mask], Mask]
@@ -143,32 +142,26 @@ def extract(
     stop = s.end.item(v)
     mask = _kept_slice(s, v, stop, keep, size)
     inside = np.flatnonzero(mask).astype(np.int32) + np.int32(v)
-    above = s.ancestors(v)[::-1] if take_ancestors else []
-    supply = _supply(s, inside, along) if along is not None and v else inside[:0]
-    supply = supply[(supply < v) | (supply >= stop)]
-    # Pass-through pools in the tree are the ancestors, and what supplies the part from elsewhere in the tree.
-    ways = np.array(above, np.int32)
-    if take_ancestors:
-        ways = np.union1d(ways, supply[supply < s.tree_end]).astype(np.int32)
+    ways, supply = _ways_to(s, v, inside, along, take_ancestors=take_ancestors)
     in_tree = np.concatenate([ways[ways < v], inside, ways[ways >= stop]])
     is_way = (in_tree < v) | (in_tree >= stop)
     taken = _Renumbering(in_tree, v, stop)
-    beside, own = _beside(s, taken, inside, ways, supply[supply >= s.tree_end], outside, everything=v == 0)
+    beside, own = _beside(s, taken, inside, ways, supply, outside, everything=v == 0)
     vertices = np.concatenate([in_tree, beside])
     numbers = _Renumbering(vertices, v, stop) if len(beside) else taken
 
-    sizes = s.size[vertices]
+    sizes, flags = s.size[vertices], s.flags[vertices]
+    (size_inside, size_beside), (flags_inside, flags_beside) = (np.split(column, [len(in_tree)]) for column in (sizes, flags))
     if size is not None:
-        sizes[: len(in_tree)][~is_way] = size[mask]
+        size_inside[~is_way] = size[mask]
     if way_units is not None and is_way.any():
         units = way_units(in_tree[is_way])
-        sizes[: len(in_tree)][is_way] = np.where(units, units, sizes[: len(in_tree)][is_way])
+        size_inside[is_way] = np.where(units, units, size_inside[is_way])
     if outside is not None:
-        sizes[len(in_tree) :] = np.where(own, outside[beside - s.tree_end], sizes[len(in_tree) :])
-    flags = s.flags[vertices]
-    flags[: len(in_tree)][is_way] |= WAY
+        size_beside[:] = np.where(own, outside[beside - s.tree_end], size_beside)
+    flags_inside[is_way] |= WAY
     # A part of the machine has its suppliers only as pass-through pools, like the rack above it: another part may share them.
-    flags[len(in_tree) :][~own if v == 0 else slice(None)] |= WAY
+    flags_beside[~own if v == 0 else slice(None)] |= WAY
     subsystems = {
         name: _edges(s, graph, numbers, _rows_near(graph, vertices, v, stop), carried) for name, graph in s.subsystems.items()
     }
@@ -365,10 +358,20 @@ def _with_ancestors(s: Structure, kept: Mask) -> Mask:
     return np.asarray(before[s.end] > before[: s.n])
 
 
-def _supply(s: Structure, inside: Int32, along: Along) -> Int32:
-    kept = np.zeros(s.n, np.bool_)
-    kept[inside] = True
-    return np.flatnonzero(along(kept)).astype(np.int32)
+def _ways_to(s: Structure, v: int, inside: Int32, along: Along | None, *, take_ancestors: bool) -> tuple[Int32, Int32]:
+    """The pass-through pools for some pools of the subtree of `v`, ascending: in the containment tree, and outside it.
+
+    In the tree they are the ancestors, and what supplies the part from elsewhere in the tree.
+    """
+    ways, supply = np.array(s.ancestors(v)[::-1] if take_ancestors else [], np.int32), inside[:0]
+    if along is not None and v:
+        kept = np.zeros(s.n, np.bool_)
+        kept[inside] = True
+        supply = np.flatnonzero(along(kept)).astype(np.int32)
+        supply = supply[(supply < v) | (supply >= s.end[v])]
+    if take_ancestors:
+        ways = np.union1d(ways, supply[supply < s.tree_end]).astype(np.int32)
+    return ways, supply[supply >= s.tree_end]
 
 
 def _beside(

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.arrays import Int32, Int64, Mask
 from fluxres.errors import MergeConflict
 from fluxres.graph import uuids
-from fluxres.graph.auxiliary import Int32, Subsystem
-from fluxres.graph.correspondence import Correspondence, Mask
+from fluxres.graph.auxiliary import Subsystem
+from fluxres.graph.correspondence import Correspondence
 from fluxres.graph.identity import joint_origins, repeated, template_fields, uuid_keys
 from fluxres.graph.kinds import STATES
 from fluxres.graph.merge import attribute_column, joint_kinds
 from fluxres.graph.structure import COLUMNS, Structure
 
-Int64 = NDArray[np.int64]
 UP = STATES.index("up")
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from fluxres.allocation import steps
 from fluxres.allocation.records import ELSEWHERE
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import UnknownPool
-from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES, WAY
+from fluxres.graph.kinds import UNAVAILABLE_CODES, UNAVAILABLE_STATES, WAY
 from fluxres.graph.structure import Problem
 from fluxres.instance import recording, states
 from fluxres.instance.graph_inventory import GraphHold, GraphInventory
@@ -24,8 +24,6 @@ from fluxres.instance.job import URGENCY_HELD, Job
 from fluxres.instance.states import State
 from fluxres.instance.upstream import ParentSupply
 from fluxres.syntax import fluid
-
-_UNAVAILABLE: Final = np.array([code for code, state in enumerate(STATES) if state in UNAVAILABLE_STATES], np.uint8)
 
 if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
@@ -252,7 +250,7 @@ def _edges_not_held(upstream: ParentSupply) -> list[int]:
 def _check_states(child: HoldingsOwner, upstream: ParentSupply) -> list[Problem]:
     """Pools that are out of service in the parent are out of service in the child (rule A7)."""
     theirs, mine, found = upstream.above.structure, upstream.graph.structure, []
-    for p in np.flatnonzero(np.isin(theirs.state, _UNAVAILABLE)).tolist():
+    for p in np.flatnonzero(np.isin(theirs.state, UNAVAILABLE_CODES)).tolist():
         with suppress(UnknownPool):
             v = mine.vertex(theirs.where(p))
             if mine.state_name(v) not in UNAVAILABLE_STATES:

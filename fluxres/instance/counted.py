@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from fluxres.clock import FOREVER
 from fluxres.errors import InfeasibleRequest, UnknownPool
 from fluxres.instance.availability import AvailableCounts
-from fluxres.instance.inventory import Hold, NotUniform, Running, refusal, requested_units
-from fluxres.instance.uniform import UniformRequest, uniform_request
+from fluxres.instance.interchangeable import InterchangeableInventory
+from fluxres.instance.inventory import Hold, NotUniform, refusal, requested_units
+from fluxres.instance.uniform import UniformRequest
 from fluxres.syntax.jobspec import Request
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
 
 
-class CountedInventory:
+class CountedInventory(InterchangeableInventory):
     """An `Inventory` of the units of one pool.
 
     Args:
@@ -32,9 +33,8 @@ class CountedInventory:
     kind: str = "counted"
 
     def __init__(self, graph: ResourceGraph, vertex: int) -> None:
-        self.graph = graph
-        self.revision = graph.revision
-        structure = self.structure = self._known_structure = graph.structure
+        super().__init__(graph)
+        structure = self._known_structure = self.structure
         self.vertex = vertex
         self.is_gone = False
         """Whether the pool was removed from the containment tree; `structure` and `vertex` are then the last ones that had it."""
@@ -44,28 +44,13 @@ class CountedInventory:
         self.free = self.size
         self._held_by_others = 0
         """Units that others hold now or later."""
-        self._asks: dict[int, tuple[Request, int]] = {}
-        self.running = Running()
-        self._disputed: dict[int, int] = {}
-        """By key, all units of a late job of which others hold some."""
-        self._reserved: dict[int, Hold] = {}
-        self.ahead: dict[int, Hold] = {}
         self._spare = 0
         """With a single reservation: the units that it leaves free at its start."""
         self._rows: AvailableCounts | None = None
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
-    def ask(self, request: Request) -> int:
-        """The number of units requested."""
-        known = self._asks.get(id(request))
-        if known is None or known[0] is not request:
-            if len(self._asks) > 4096:
-                self._asks.clear()
-            known = self._asks[id(request)] = (request, self._units(uniform_request(request)))
-        return known[1]
-
-    def _units(self, wanted: UniformRequest | None) -> int:
+    def _number(self, wanted: UniformRequest | None) -> int:
         if wanted is None or wanted.type != self.type or wanted.is_whole or self.is_gone:
             raise NotUniform(f"this inventory only has units of {self.type}")
         if wanted.number > self.size:
@@ -159,9 +144,6 @@ class CountedInventory:
         rows.note_fitted(hold.key)
         self._reserved[hold.key] = hold
 
-    def places(self) -> dict[int, Hold]:
-        return dict(self._reserved)
-
     def restore(self, key: int, place: Hold, duration: int, start: int, now: int) -> bool:
         end = min(start + duration, FOREVER)
         rows = self._all_rows(now)
@@ -229,23 +211,6 @@ class CountedInventory:
                 self._rows.forget(key)
             self._drop_rows()
 
-    def _drop_rows(self) -> None:
-        if not self._reserved:
-            self._rows = None
-
-    def reserved_starts(self) -> dict[int, int]:
-        return {key: hold.start for key, hold in self._reserved.items()}
-
-    def clear(self) -> None:
-        self._reserved.clear()
-        self._rows = None
-
-    def suspend(self, now: int) -> None:
-        self.clear()
-
-    def drop_suspended(self) -> None:
-        """Nothing to do: `suspend` has dropped all."""
-
     # -- advance reservations ----------------------------------------------------------------------------------------
 
     def reserve_ahead(self, key: int, ask: int, start: int, end: int, now: int) -> bool:
@@ -261,7 +226,7 @@ class CountedInventory:
             raise NotUniform(f"this inventory only has units of {self.type}")
         return self.reserve_ahead(key, self.size, start, end, now)
 
-    def begin_ahead(self, key: int, now: int) -> Hold | None:
+    def begin_ahead(self, key: int) -> Hold | None:
         hold = self.ahead[key]
         if hold.count > self.free:
             return None
@@ -270,10 +235,6 @@ class CountedInventory:
         self.free -= hold.count
         self.running.add(hold)
         return hold
-
-    def drop_ahead(self, key: int) -> None:
-        if self.ahead.pop(key, None) is not None:
-            self.clear()
 
     # -- the end of claims -------------------------------------------------------------------------------------------
 
@@ -330,36 +291,17 @@ class CountedInventory:
         units = min(number, self.free_units)
         return [(self.structure.path(self.vertex), units)] if units > 0 else []
 
-    def join(self, claim: Hold, more: Hold) -> None:
-        """Add what a claim with the same end holds to another one."""
-        self.clear()
-        self.running.release(more)
-        claim.count += more.count
-
     def part_of(self, claim: Hold, pools: list[tuple[str, int]]) -> int | None:
-        """The part of a claim that these units are, for `reduce`; None if it does not hold them, or other pools are named."""
         units = sum(amount for _, amount in pools)
         is_own = not self.is_gone and all(self.structure.vertex(path) == self.vertex for path, _ in pools)
         return units if is_own and 0 < units < claim.count else None
 
     def reduce(self, claim: Hold, part: int, now: int) -> None:
-        """Free a part of a claim; reservations stay, as when a job ends."""
         claim.count -= part
         self._give_back(part, now, claim.end)
 
-    def shrink(self, key: int, claim: Hold, part: int, now: int) -> bool:
-        is_possible = claim.is_live and key not in self._disputed and part < claim.count
-        if is_possible:
-            self.clear()
-            self.reduce(claim, part, now)
-        return is_possible
-
-    def grow(self, key: int, claim: Hold, part: int, now: int) -> bool:
-        self.clear()
-        more = self.start(key, part, now, claim.end) if claim.is_live and key not in self._disputed else None
-        if more is not None:
-            self.join(claim, more)
-        return more is not None
+    def _last_part(self, claim: Hold, number: int) -> int:
+        return number
 
     def _given_to(self, claim: Hold) -> int:
         """All units allocated to a job, including those that others hold by now."""
@@ -369,14 +311,9 @@ class CountedInventory:
         """Units that no other job of the instance holds; what others hold in the graph is in its records."""
         return self.free + self._held_by_others + (claim.count if claim.is_live else 0)
 
-    def advance(self, now: int) -> list[int]:
-        ends = self.running.ends
-        over = self.running.take_ended(now) if ends and ends[0] <= now else []
+    def _free_ended(self, over: list[Hold]) -> None:
         for hold in over:
             self.free += hold.count
-        if self._rows is not None:
-            self._rows.advance(now)
-        return [hold.key for hold in over]
 
     def refresh(self) -> None:
         self.clear()
@@ -412,9 +349,6 @@ class CountedInventory:
         self.free += self._held_by_others - others
         self._held_by_others = others
         return True
-
-    def forget_failures(self) -> None:
-        """Nothing to do: failures are not remembered here."""
 
     def check(self) -> list[tuple[str, str]]:
         """Check that the free units are those that neither running jobs nor others hold."""

@@ -11,7 +11,7 @@ ones again would be most of the work of a pass, so `suspend` leaves them there u
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,7 +23,7 @@ from fluxres.allocation import steps
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded, NotHeld, UnknownJob
 from fluxres.instance import recording
-from fluxres.instance.inventory import Hold, Measure, Running
+from fluxres.instance.inventory import CurrentMeasure, Hold, Running
 from fluxres.instance.named import DESCENDING
 from fluxres.instance.refused import Refused, Wanted, Wants
 from fluxres.match import Matcher, Placement
@@ -75,7 +75,7 @@ class GraphInventory:
     def __init__(self, graph: ResourceGraph, match_policy: str = "first", measure: str | None = None) -> None:
         self.graph = graph
         self.revision = graph.revision
-        self._measure = measure
+        self._measure = CurrentMeasure(measure)
         self.match_policy = match_policy
         self.running = Running()
         self._reserved: dict[int, Reserved] = {}
@@ -93,7 +93,6 @@ class GraphInventory:
         """Requests that could not be decided or granted since then, with the shortest window for which they could not."""
         self._unreservable = Refused()
         """Requests without any start since then."""
-        self._cached_measure: tuple[int, Measure] | None = None
         self._disputed: dict[int, list[tuple[str, int]]] = {}
         """By key, all pools of a late job of which others hold some; the records have less."""
         self._expired: dict[int, list[tuple[str, int]]] = {}
@@ -233,9 +232,7 @@ class GraphInventory:
     def _commit(self, key: int, found: Placement, *, is_moved: bool = False) -> GraphHold:
         graph = self.graph
         hold = GraphHold(key, found.start, found.end, 0, found.vertices, found.amounts, graph)
-        hold.count = self._current_measure().units(
-            hold.vertices, found.amounts[: len(hold.vertices)], graph.structure.size[hold.vertices]
-        )
+        hold.count = self._measure.of(graph.structure).units(hold.vertices, found.amounts[: len(hold.vertices)])
         if len(found.vertices):  # empty for a request that only shares pools
             with recording.own_changes(self):
                 changes.record_match(graph, found, fluid.encode(key), is_moved=is_moved)
@@ -376,7 +373,7 @@ class GraphInventory:
         self.forget_failures()
         return key in self.ahead
 
-    def begin_ahead(self, key: int, now: int) -> Hold | None:
+    def begin_ahead(self, key: int) -> Hold | None:
         self.clear()
         hold = self.ahead.pop(key)
         self.running.add(hold)
@@ -498,10 +495,7 @@ class GraphInventory:
         except (InfeasibleRequest, InsufficientResources, LimitExceeded, NotHeld):
             return False
         self.forget_failures()
-        held = [(v, amount) for v, amount in self._held_units(claim) if amount]
-        vertices, amounts = np.array(held, np.int64).reshape(-1, 2).T
-        claim.count = self._current_measure().units(vertices.astype(np.int32), amounts, self.graph.structure.size[vertices])
-        claim.hold(vertices.astype(np.int32), amounts, self.graph)
+        self._renew(claim, self._held_units(claim))
         return True
 
     def recount(self, claim: Hold) -> None:
@@ -509,10 +503,21 @@ class GraphInventory:
         if not isinstance(claim, GraphHold) or claim.key in self._disputed:
             return
         job, records = fluid.encode(claim.key), self.graph.records
-        held = ((v, steps.amount_at(records.steps_of(v, job), claim.end - 1)) for v in self.vertices(claim))
-        vertices, amounts = np.array([(v, amount) for v, amount in held if amount], np.int64).reshape(-1, 2).T
-        claim.count = self._current_measure().units(vertices.astype(np.int32), amounts, self.graph.structure.size[vertices])
-        claim.hold(vertices.astype(np.int32), amounts, self.graph)
+        self._renew(claim, ((v, steps.amount_at(records.steps_of(v, job), claim.end - 1)) for v in self.vertices(claim)))
+
+    def _renew(self, claim: GraphHold, held: Iterable[tuple[int, int]]) -> None:
+        vertices, amounts = _columns((v, amount) for v, amount in held if amount)
+        claim.count = self._size(vertices, amounts)
+        claim.hold(vertices, amounts, self.graph)
+
+    def size_of(self, job: str) -> int:
+        """The size of what a job of the graph holds, without what it holds of edges."""
+        records, n = self.graph.records, self.graph.structure.n
+        held = ((v, max(amount for _, _, amount in records.held[v][job])) for v in records.require_job(job) if v < n)
+        return self._size(*_columns(held))
+
+    def _size(self, vertices: NDArray[np.int32], amounts: NDArray[np.int64]) -> int:
+        return self._measure.of(self.graph.structure).units(vertices, amounts)
 
     def advance(self, now: int) -> list[int]:
         ends = self.running.ends
@@ -526,7 +531,7 @@ class GraphInventory:
         self.forget_failures()
         self._feasible.clear()
         self._wants = self._new_wants()
-        self._cached_measure = None
+        self._measure.drop()
         self._known = self._graph_state()
 
     def _graph_state(self) -> tuple[int, bytes]:
@@ -548,12 +553,10 @@ class GraphInventory:
             is_disputed: whether others hold some of it, so that the records have less.
             is_running: whether it has begun; otherwise it is an advance reservation.
         """
-        vertices, amounts = np.array(recording.existing(self.graph, pools), np.int64).reshape(-1, 2).T
-        accounts = vertices.astype(np.int32)
+        accounts, amounts = _columns(recording.existing(self.graph, pools))
         if is_disputed:
             self._disputed[key] = pools
-        count = self._current_measure().units(accounts, amounts, self.graph.structure.size[vertices])
-        hold = GraphHold(key, claim.start, claim.end, count, accounts, amounts, self.graph)
+        hold = GraphHold(key, claim.start, claim.end, self._size(accounts, amounts), accounts, amounts, self.graph)
         hold.is_live = claim.is_live
         if hold.is_live and is_running:
             self.running.add(hold)
@@ -595,32 +598,34 @@ class GraphInventory:
         return [(v, max((amount for _, _, amount in records.steps_of(v, job)), default=0)) for v in self.vertices(claim)]
 
     def ids(self, claim: Hold) -> str:
+        measure = self._measure.of(self.graph.structure)
         if isinstance(claim, GraphHold) and claim.generation == self.graph.generation:
-            return self._current_measure().ids(claim.vertices)
-        return self._current_measure().ids(np.array(self.vertices(claim), np.int32))
-
-    def _current_measure(self) -> Measure:
-        if self._cached_measure is None or self._cached_measure[0] != self.graph.generation:
-            self._cached_measure = self.graph.generation, Measure(self.graph.structure, self._measure)
-        return self._cached_measure[1]
+            return measure.ids(claim.vertices)
+        return measure.ids(np.array(self.vertices(claim), np.int32))
 
     def requested(self, request: Request) -> int:
-        return self._current_measure().requested(request)
+        return self._measure.of(self.graph.structure).requested(request)
 
     def measure_in(self, type_name: str | None) -> None:
-        self._measure, self._cached_measure = type_name, None
+        self._measure = CurrentMeasure(type_name)
 
     @property
     def measure(self) -> str:
-        return self._current_measure().type
+        return self._measure.of(self.graph.structure).type
 
     @property
     def size(self) -> int:
-        return self._current_measure().size
+        return self._measure.of(self.graph.structure).size
 
     def count(self, claim: Hold) -> int:
         """The units of the measured type, including those held implicitly below exclusive pools."""
         return claim.count
+
+
+def _columns(pools: Iterable[tuple[int, int]]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Pools and edges with their units, as two arrays."""
+    accounts, amounts = np.array(list(pools), np.int64).reshape(-1, 2).T
+    return accounts.astype(np.int32), amounts
 
 
 def _has_fixed_order(match_policy: str) -> bool:

@@ -11,7 +11,7 @@ other call may be the one that reports its end, and until then its resources are
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from fluxres.documents.document import listed
 from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources
 from fluxres.instance import recording, states
 from fluxres.instance.graph_inventory import GraphHold
-from fluxres.instance.inventory import Counting
+from fluxres.instance.interchangeable import InterchangeableInventory
 from fluxres.instance.job import Job
 from fluxres.instance.queue import Queue, QueueOwner
 from fluxres.instance.sizes import Option
@@ -165,10 +165,10 @@ class Holdings:
 
         Returns: the paths of pools that others hold in the graph.
         """
-        instance = self.instance
-        pools = cast("Counting", instance.inventory).held(job.claim)
-        name, is_disputed = fluid.encode(job.number), job.number in self.disputed
-        with recording.own_changes(instance.inventory):
+        instance, inventory = self.instance, self.instance.inventory
+        assert isinstance(inventory, InterchangeableInventory)  # the resource graph records its claims itself
+        name, pools, is_disputed = fluid.encode(job.number), inventory.held(job.claim), job.number in self.disputed
+        with recording.own_changes(inventory):
             return recording.record_available(
                 self.graph, name, pools, start, instance.now, end, replace=is_disputed, is_routed=False
             )

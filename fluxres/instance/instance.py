@@ -12,7 +12,7 @@ the resources of its job return to the parent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from heapq import heappop, heappush
@@ -41,10 +41,11 @@ from fluxres.instance import audit, parts, pool_states, recording, states
 from fluxres.instance import dependencies as deps
 from fluxres.instance.charged import NOBODY, Charged
 from fluxres.instance.choice import fastest, make_inventory
-from fluxres.instance.counted import CountedInventory
 from fluxres.instance.dependencies import AnyDependency, Dependencies, Verdict
+from fluxres.instance.finished import FinishedJobs
 from fluxres.instance.graph_inventory import GraphInventory
 from fluxres.instance.holding import KEPT_TICKS, OVERTIME_S, Holdings
+from fluxres.instance.interchangeable import InterchangeableInventory
 from fluxres.instance.inventory import Ask, Hold, Inventory, NotUniform
 from fluxres.instance.job import (
     BEGIN,
@@ -61,8 +62,8 @@ from fluxres.instance.job import (
 )
 from fluxres.instance.ledger import Ledger
 from fluxres.instance.named import NamedInventory
+from fluxres.instance.options import AnyQueuePolicy, InstanceOptions, Listener, Sink
 from fluxres.instance.policy import policy as require_queue_policy
-from fluxres.instance.preemption import Preemption
 from fluxres.instance.queue import Guard, Queue, QueuePolicy, hooks_of
 from fluxres.instance.runner import NOT_STARTED, Runner, Unattended
 from fluxres.instance.sizes import SUCH_SIZES, Option, SizePolicy, Sizes, of_limits
@@ -78,6 +79,7 @@ from fluxres.model.targets import Targets
 from fluxres.shown import Tabular
 from fluxres.syntax import fluid
 from fluxres.syntax.jobspec import Request, Wanted, as_request, parse_shape
+from fluxres.syntax.name import is_name
 
 if TYPE_CHECKING:
     from fluxres.instance.accounting import Accounting
@@ -91,8 +93,7 @@ _READY: Final = states.after(states.after(State.NEW, "validate"), "depend")
 
 def _label(text: str | None) -> str | None:
     """A user or the name of a job as a graph records it; None for what it would refuse, such as more than one line."""
-    is_label = text is not None and text.isprintable() and 0 < len(text) <= limits.NAME_LENGTH_MAX
-    return str(text) if is_label else None
+    return str(text) if is_name(text) else None
 
 
 class Instance(Tabular):
@@ -153,15 +154,15 @@ class Instance(Tabular):
         self,
         graph: ResourceGraph,
         *,
-        queue_policy: str | QueuePolicy | type[QueuePolicy] = "fcfs",
+        queue_policy: AnyQueuePolicy = "fcfs",
         match_policy: str = "first",
         size_policy: str | SizePolicy = "requested",
         clock: Clock | None = None,
         name: str | None = None,
         inventory: str = "graph",
         runner: Runner | None = None,
-        sink: Callable[[Job], None] | None = None,
-        events: Callable[[Job, JobEvent], None] | bool = True,
+        sink: Sink | None = None,
+        events: Listener | bool = True,
         passes: str = "event",
         accounting: Accounting | None = None,
     ) -> None:
@@ -170,6 +171,7 @@ class Instance(Tabular):
         arguments.texts_or_none(name=name)
         if arguments.text(passes, "passes") not in ("event", "manual"):
             raise UsageError(f"passes: expected event or manual, got {passes!r:.80}")
+        self._options = InstanceOptions(queue_policy, match_policy, size_policy, inventory, runner, sink, events, passes)
         self._graph = graph
         self.name = name if name is not None else graph.name
         self.lock = graph.lock
@@ -184,11 +186,9 @@ class Instance(Tabular):
         self.policy = require_queue_policy(queue_policy)
         self.hooks = hooks_of(self.policy)
         """The methods of the policy that are called for each job."""
-        self._queue_policy = queue_policy
         require_match_policy(match_policy)
         self.match_policy = match_policy
-        self.size_policy = size_policy if isinstance(size_policy, SizePolicy) else require_size_policy(size_policy)
-        self.inventory_kind = inventory
+        self.size_policy = require_size_policy(size_policy)
         self.is_adaptive = inventory == "auto"
         self.inventory: Inventory = make_inventory(inventory, graph, match_policy)
         self.runner: Runner = runner if runner is not None else Unattended()
@@ -200,22 +200,17 @@ class Instance(Tabular):
         """Counts for the limits of the accounting; None without."""
         self.limiter: Limiter | None = self.ledger
         """The limits that may keep a waiting job from starting."""
-        self.preemption: Preemption | None = None
+        self.preemption = None if self.ledger is None else self.ledger.preempt_for(self)
         """Which jobs make room for the head of the queue; None without."""
-        if self.ledger is not None and self.ledger.rules.preempt_type == "qos":
-            self.preemption = self.ledger.preemption = Preemption(self, self.ledger.rules)
         self.queue = Queue(self)
         self.dependencies = Dependencies()
-        self._sink = sink
-        self._events = events
-        self._log: Callable[[Job, JobEvent], None] | None = events if callable(events) else _keep_event if events else None
-
+        self._log: Listener | None = events if callable(events) else _keep_event if events else None
         self._jobs: dict[int, Job] = {}
         """Active jobs."""
         self._children: dict[int, Instance] = {}
         """By number of the job that holds the child's resources."""
         self.holdings = Holdings(self, self._jobs, self._children)
-        self._finished: dict[int, Job] = {}
+        self._finished = FinishedJobs(sink)
         self.ids = JobIds(graph, self.now)
         self.external_ends: list[int] = []
         """The moments at which others free something, latest first."""
@@ -282,7 +277,7 @@ class Instance(Tabular):
         Errors: UsageError for an unknown state.
         """
         chosen = frozenset[State]().union(*({one} if isinstance(one, State) else states.named(one) for one in wanted))
-        found = sorted((*self._finished.values(), *self._jobs.values()), key=lambda job: job.number)
+        found = sorted((*self._finished.jobs, *self._jobs.values()), key=lambda job: job.number)
         return [job for job in found if job.state in chosen] if wanted else found
 
     @property
@@ -391,17 +386,13 @@ class Instance(Tabular):
             raise StaleHandle("this instance is ending")
         if charged is None and self.ledger is not None:
             charged = Charged(user)
-        if sizes is None:
-            if self.ledger is None and not self._graph.structure.partitions:
-                ask = self._ask(request)
-            else:
-                charged, request, duration, ask = self._admitted(charged, request, duration)
-        else:
-            before = self.inventory
-            charged = sizes.admit(partial(self._admitted, charged))
-            if self.inventory is not before:
-                sizes.use(self.inventory)
+        if sizes is not None:
+            charged = self._admit_sizes(charged, sizes)
             request, duration, ask = sizes.chosen.request, sizes.chosen.duration, sizes.chosen.ask
+        elif self.ledger is None and not self._graph.structure.partitions:
+            ask = self._ask(request)
+        else:
+            charged, request, duration, ask = self._admitted(charged, request, duration)
         given = self._waits_for(request, wanted, name) if wanted or request.attributes else ()
         job = Job(self, self._new_id(now), request, duration, now, require_urgency(urgency), name, user, payload, charged)
         job.ask, job.sizes, job.planned = ask, sizes, min(planned, duration)
@@ -411,13 +402,7 @@ class Instance(Tabular):
                 waiting = self.policy.take_in(job)
             if waiting is not job:
                 return self._active(waiting)
-        self._jobs[job.number] = job
-        if self.ledger is not None:
-            self.ledger.submitted(job)
-        if name is not None:
-            self.dependencies.register(job)
-        if self._log:
-            self._log_event(job, "submit", urgency=urgency, userid=user, flags=0, version=1)
+        self._add(job)
         if given or self._log:
             self._post(job, "validate")
             if not given or self._add_dependencies(job, given, now):
@@ -427,6 +412,24 @@ class Instance(Tabular):
             self._prioritize(job)
         self._follow_up()
         return job
+
+    def _add(self, job: Job) -> None:
+        """Add a new job to the active ones."""
+        self._jobs[job.number] = job
+        if self.ledger is not None and not job.is_booking:
+            self.ledger.submitted(job)
+        if job.name is not None:
+            self.dependencies.register(job)
+        if self._log:
+            self._log_event(job, "submit", urgency=job.urgency, userid=job.user, flags=0, version=1)
+
+    def _admit_sizes(self, charged: Charged | None, sizes: Sizes) -> Charged | None:
+        """As `_admitted`, for each of the sizes of a moldable job."""
+        before = self.inventory
+        charged = sizes.admit(partial(self._admitted, charged))
+        if self.inventory is not before:
+            sizes.use(self.inventory)
+        return charged
 
     def _admitted(self, charged: Charged | None, request: Request, duration: int) -> tuple[Charged | None, Request, int, Ask]:
         """To whom a new job is charged, its request and limit by the rules of the accounting and its partition, and its ask."""
@@ -497,11 +500,7 @@ class Instance(Tabular):
             what = "jobs hold some of it at that time, or their limits allow them to"
             raise InsufficientResources(f"cannot be reserved from {seconds(start)} s on: {what}", where=self.address)
         job.dependencies = (Dependency(BEGIN, start),)
-        self._jobs[job.number] = job
-        if name is not None:
-            self.dependencies.register(job)
-        if self._log:
-            self._log_event(job, "submit", urgency=job.urgency, userid=user, flags=0, version=1)
+        self._add(job)
         self._post(job, "validate")
         self._wait_until(start, job)
         self._follow_up()
@@ -525,14 +524,14 @@ class Instance(Tabular):
             moment: at which that was due; limits after it are still to be handled.
         """
         self._free_lapsed(moment)
-        claim = self.inventory.begin_ahead(job.number, self.now)
+        claim = self.inventory.begin_ahead(job.number)
         if claim is None:
             self._wait_until(self.now + ticks(OVERTIME_S), job)
             return
         self.queue.reservations_dropped()
         self._post(job, "depend")
         self._post(job, "priority")
-        self.queue.admit(job)
+        self.queue.admit()
         self.start_job(job, claim, claim.end)
 
     def _ask(self, request: Request) -> Ask:
@@ -768,7 +767,7 @@ class Instance(Tabular):
         if self.dependencies.concern(job):
             succeeded = job.status == 0 and not any(failure.severity == states.FATAL for failure in job.exceptions)
             ready, never = self.dependencies.ended(job, succeeded, job.started >= 0)
-        self._keep_finished(job)
+        self._finished.add(job)
         for other in ready:
             self._depend(other)
         for other, dependency in never:
@@ -781,14 +780,6 @@ class Instance(Tabular):
                 self.policy.finished(job, seconds(now))
         if self.time.has_suppliers:
             self.time.note_return()
-
-    def _keep_finished(self, job: Job) -> None:
-        if self._sink is not None:
-            self._sink(job)
-            return
-        self._finished[job.number] = job
-        if len(self._finished) > limits.FINISHED_KEPT:
-            del self._finished[next(iter(self._finished))]
 
     # -- requeuing ---------------------------------------------------------------------------------------------------
 
@@ -1541,13 +1532,13 @@ class Instance(Tabular):
         self,
         job: AnyJob,
         *,
-        queue_policy: str | QueuePolicy | type[QueuePolicy] | None = None,
+        queue_policy: AnyQueuePolicy | None = None,
         match_policy: str | None = None,
         name: str | None = None,
         inventory: str | None = None,
         runner: Runner | None = None,
-        sink: Callable[[Job], None] | None = None,
-        events: Callable[[Job, JobEvent], None] | bool | None = None,
+        sink: Sink | None = None,
+        events: Listener | bool | None = None,
         passes: str | None = None,
     ) -> Instance:
         """Make a child instance on what a running job holds (RFC 4 Copy); it ends with the job, and the job with it.
@@ -1564,33 +1555,11 @@ class Instance(Tabular):
             raise UsageError(f"job {found.id} has a child already", where=self.address, hint=f"find('{found.id}') gives it")
         if self.depth + 1 >= limits.INSTANCE_DEPTH_MAX:
             raise LimitExceeded(f"expected at most {limits.INSTANCE_DEPTH_MAX} levels of instances", where=self.address)
-        return self.make_child(
-            found,
-            now,
-            queue_policy=queue_policy,
-            match_policy=match_policy,
-            name=name,
-            inventory=inventory,
-            runner=runner,
-            sink=sink,
-            events=events,
-            passes=passes,
-        )
+        given = InstanceOptions(queue_policy, match_policy, None, inventory, runner, sink, events, passes)
+        return self.make_child(found, now, given, name)
 
-    def make_child(  # noqa: PLR0913 - one option each
-        self,
-        found: Job,
-        now: int,
-        *,
-        queue_policy: str | QueuePolicy | type[QueuePolicy] | None = None,
-        match_policy: str | None = None,
-        name: str | None = None,
-        inventory: str | None = None,
-        runner: Runner | None = None,
-        sink: Callable[[Job], None] | None = None,
-        events: Callable[[Job, JobEvent], None] | bool | None = None,
-        passes: str | None = None,
-        is_again: bool = False,
+    def make_child(
+        self, found: Job, now: int, given: InstanceOptions, name: str | None = None, *, is_again: bool = False
     ) -> Instance:
         """`spawn` after `enter`, for a running job without a child.
 
@@ -1602,19 +1571,8 @@ class Instance(Tabular):
         graph.lock = self.lock  # a change in one instance may affect all above it
         upstream = graph.records.upstream = ParentSupply(found, graph)
         upstream.refresh()
-        child = type(self)(
-            graph,
-            queue_policy=queue_policy if queue_policy is not None else self._policy_for_child(),
-            match_policy=match_policy if match_policy is not None else self.match_policy,
-            size_policy=self.size_policy,
-            clock=self.clock,
-            name=name if name is not None else str(found.id),
-            inventory=inventory if inventory is not None else self._inventory_for_child(),
-            runner=runner if runner is not None else self.runner,
-            sink=sink if sink is not None else self._sink,
-            events=events if events is not None else self._events,
-            passes=passes if passes is not None else self.passes,
-        )
+        options = self._for_child(given)
+        child = type(self)(graph, clock=self.clock, name=str(found.id) if name is None else name, **options._asdict())
         child.write_lock = self.write_lock
         child.measure_in(self.measure)
         upstream.on_change = child._note_elsewhere
@@ -1642,7 +1600,7 @@ class Instance(Tabular):
                 self.dependencies.register(job)
             if job.state is State.INACTIVE:
                 self.dependencies.ended(job, job.result == "completed", job.started >= 0)
-                self._keep_finished(job)
+                self._finished.add(job)
                 continue
             self._jobs[job.number], job.ask = job, job.request
             if hold is not None:
@@ -1685,7 +1643,8 @@ class Instance(Tabular):
     @property
     def queue_policy(self) -> str:
         """The queue policy as it was given by name."""
-        return self._queue_policy if isinstance(self._queue_policy, str) else self.policy.name
+        given = self._options.queue_policy
+        return given if isinstance(given, str) else self.policy.name
 
     def _join(self, parent: Instance, job: Job) -> None:
         """Become the child of an instance, on what one of its jobs holds."""
@@ -1694,24 +1653,14 @@ class Instance(Tabular):
         self.now = self.ids.epoch = self.time.now
         self._expire_at(job.limit)
 
-    def _inventory_for_child(self) -> str:
-        """The same kind, and for a counting or naming one also the type, since a child may have one unit of it."""
-        kind = self.inventory_kind
-        fixed = self.inventory
-        return (
-            f"{fixed.kind}:{fixed.type}" if kind == fixed.kind and isinstance(fixed, CountedInventory | NamedInventory) else kind
-        )
-
-    def _policy_for_child(self) -> str | QueuePolicy | type[QueuePolicy]:
-        given = self._queue_policy
-        if isinstance(given, str | type):
-            return given
-        made = type(given)
-        try:
-            return made()
-        except TypeError:
-            message = f"a child needs a policy of its own, and {given.name} cannot be made without arguments"
-            raise UsageError(message, hint="give queue_policy") from None
+    def _for_child(self, given: InstanceOptions) -> InstanceOptions:
+        """The options of a child: those given to it, else those of this instance."""
+        own = self._options
+        if given.queue_policy is None and isinstance(own.queue_policy, QueuePolicy):
+            given = given._replace(queue_policy=_another(own.queue_policy))
+        if isinstance(self.inventory, InterchangeableInventory) and own.inventory == self.inventory.kind:
+            own = own._replace(inventory=f"{own.inventory}:{self.inventory.type}")  # the child may have one unit of it
+        return given.or_else(own._replace(runner=self.runner))
 
     @writing
     def grow(self, wanted: Targets | Wanted) -> list[str]:
@@ -1993,6 +1942,18 @@ def _keep_event(job: Job, event: JobEvent) -> None:
     if job.events is None:
         job.events = []
     job.events.append(event)
+
+
+def _another(policy: QueuePolicy) -> QueuePolicy:
+    """A policy of the same class for a child.
+
+    Errors: UsageError if that takes arguments.
+    """
+    try:
+        return type(policy)()
+    except TypeError:
+        message = f"a child needs a policy of its own, and {policy.name} cannot be made without arguments"
+        raise UsageError(message, hint="give queue_policy") from None
 
 
 def _duration(length_s: Length | None) -> int:

@@ -114,7 +114,7 @@ class Inventory(Protocol):
         Errors: NotUniform if this inventory does not allocate such pools.
         """
 
-    def begin_ahead(self, key: int, now: int) -> Claim | None:
+    def begin_ahead(self, key: int) -> Claim | None:
         """Turn an advance reservation into a claim; None while a job holds some of it that has not ended in time."""
 
     def drop_ahead(self, key: int) -> None:
@@ -210,34 +210,6 @@ class Inventory(Protocol):
     @property
     def size(self) -> int:
         """All units of that type, in service or not."""
-
-
-class Counting(Protocol):
-    """Additional methods of inventories of interchangeable units."""
-
-    def held(self, claim: Claim) -> list[tuple[str, int]]:
-        """As `pools`, without what others hold of it."""
-
-    def start(self, key: int, ask: Ask, now: int, end: int) -> Claim | None:
-        """As of `Inventory`."""
-
-    def pools(self, claim: Claim) -> list[tuple[str, int]]:
-        """As of `Inventory`."""
-
-    def finish(self, key: int, claim: Claim, now: int) -> None:
-        """As of `Inventory`."""
-
-    def join(self, claim: Claim, more: Claim) -> None:
-        """Add what a claim with the same end holds to another one; drops all reservations."""
-
-    def part_of(self, claim: Claim, pools: list[tuple[str, int]]) -> int | None:
-        """The part of a claim that these pools or units are; None if only the resource graph can free them."""
-
-    def reduce(self, claim: Claim, part: int, now: int) -> None:
-        """Free a part of a claim; reservations stay, as when a job ends."""
-
-    def reserve_count(self, key: int, ask: Ask, now: int) -> int | None:
-        """Reserve a number of units, without choosing them, from the earliest moment at which that many are free."""
 
 
 class Hold:
@@ -398,20 +370,21 @@ class Measure:
     units of one type.
 
     Args:
-        type_name: default: core, else node, else the last type of the machine.
+        type_name: None for core, else node, else the last type of the machine.
 
     Cost: O(pools), once.
     """
 
-    __slots__ = ("_before", "_ends", "_units_before", "has_numbers", "inside", "size", "type")
+    __slots__ = ("_before", "_ends", "_sizes", "_units_before", "has_numbers", "inside", "size", "type")
 
-    def __init__(self, structure: Structure, type_name: str | None = None) -> None:
+    def __init__(self, structure: Structure, type_name: str | None) -> None:
         types = structure.types
         self.type = type_name or next((name for name in _DEFAULT_TYPES if name in types), types[-1])
         found = structure.of_type(self.type)
         vertices: NDArray[np.int32] = found[(structure.flags[found] & WAY) == 0]
         sizes = structure.size[vertices]
         self._ends = structure.end
+        self._sizes = structure.size
         self.size = int(sizes.sum())
         self.has_numbers = bool((sizes == 1).all())
         #: By vertex, and for the end of all: the pools of the type before it, and their units.
@@ -433,22 +406,17 @@ class Measure:
     def _least(self, vertices: NDArray[np.int32]) -> int:
         return int((self._units_before[self._ends[vertices]] - self._units_before[vertices]).min(initial=self.size))
 
-    def units(self, vertices: NDArray[np.int32], amounts: NDArray[np.int64], sizes: NDArray[np.int64]) -> int:
-        """The units of the type in an allocation, including those held implicitly below exclusive pools.
-
-        Args:
-            sizes: the sizes of these pools.
-        """
-        if len(vertices) == 1 and amounts.item(0) == sizes.item(0):
-            v = vertices.item(0)
+    def units(self, vertices: NDArray[np.int32], amounts: NDArray[np.int64]) -> int:
+        """The units of the type in an allocation, including those held implicitly below exclusive pools."""
+        if len(vertices) == 1 and amounts.item(0) == self._sizes.item(v := vertices.item(0)):
             return self._units_before.item(self._ends.item(v)) - self._units_before.item(v)
-        whole = amounts == sizes
+        whole = amounts == self._sizes[vertices]
         if whole.all():
-            return self._inside(vertices)
+            return self.units_inside(vertices)
         part = ~whole & (self._before[vertices + 1] > self._before[vertices])
-        return self._inside(vertices[whole]) + int(amounts[part].sum())
+        return self.units_inside(vertices[whole]) + int(amounts[part].sum())
 
-    def _inside(self, vertices: NDArray[np.int32]) -> int:
+    def units_inside(self, vertices: NDArray[np.int32]) -> int:
         """The units of the type in these pools, themselves included."""
         return int((self._units_before[self._ends[vertices]] - self._units_before[vertices]).sum())
 
@@ -458,3 +426,27 @@ class Measure:
             return ""
         first, stop = self._before[vertices], self._before[self._ends[vertices]]
         return idset.format(at for low, high in zip(first.tolist(), stop.tolist(), strict=True) for at in range(low, high))
+
+
+class CurrentMeasure:
+    """The `Measure` of the present structure of a graph, made when it is needed for the first time.
+
+    Args:
+        type_name: as of `Measure`.
+    """
+
+    __slots__ = ("_made", "_structure", "_type_name")
+
+    def __init__(self, type_name: str | None) -> None:
+        self._type_name = type_name
+        self._structure: Structure | None = None
+        self._made: Measure | None = None
+
+    def of(self, structure: Structure) -> Measure:
+        if self._made is None or self._structure is not structure:
+            self._structure, self._made = structure, Measure(structure, self._type_name)
+        return self._made
+
+    def drop(self) -> None:
+        """Make it again when it is needed: the structure has changed, perhaps only in its sizes."""
+        self._structure = self._made = None

@@ -17,11 +17,11 @@ from fluxres.clock import FOREVER, seconds, ticks
 from fluxres.errors import InfeasibleRequest, InsufficientResources
 from fluxres.instance.accounting import ROOT, Account, Accounting, Limits, SharedLimits, User
 from fluxres.instance.charged import Charged
+from fluxres.instance.preemption import Owner, Preemption
 from fluxres.syntax import duration
 
 if TYPE_CHECKING:
     from fluxres.instance.job import Job
-    from fluxres.instance.preemption import Preemption
 
 _DEFAULT_QOS: Final = "normal"
 
@@ -98,6 +98,12 @@ class Ledger:
         self.preemption: Preemption | None = None
         """Of the instance, if its rules allow any."""
 
+    def preempt_for(self, owner: Owner) -> Preemption | None:
+        """What makes room in an instance for the head of its queue; None if the rules allow none."""
+        if self.rules.preempt_type == "qos":
+            self.preemption = Preemption(owner, self.rules)
+        return self.preemption
+
     # -- whose a job is ----------------------------------------------------------------------------------------------
 
     def charged(self, named: Charged) -> Charged:
@@ -146,8 +152,8 @@ class Ledger:
         part, quality = rules.partitions.get(partition or ""), rules.qos.get(qos or "")
         chain = list(self._chain(charged))
 
-        def caps(kind: str, counted: str) -> tuple[Cap, ...]:
-            found = [*self._first(chain, f"max_{kind}", counted, charged), *self._groups(chain, f"grp_{counted}", charged)]
+        def caps(kind: str) -> tuple[Cap, ...]:
+            found = [*self._first(chain, f"max_{kind}", charged), *self._groups(chain, f"grp_{kind}", charged)]
             for where, limits in chain[:2]:
                 limit = getattr(limits, f"max_{kind}_per_account", None)
                 if limit is not None:
@@ -166,9 +172,9 @@ class Ledger:
             unstated = min(unstated, ticks(wall[0]))
         return Terms(
             charged,
-            submit=caps("submit_jobs", "submit_jobs"),
-            running=caps("jobs", "jobs"),
-            size=(*caps("size", "size"), *islice(of_one, 1)),
+            submit=caps("submit_jobs"),
+            running=caps("jobs"),
+            size=(*caps("size"), *islice(of_one, 1)),
             tallies=tuple(self._tally(*scope) for scope in _scopes([where for where, _ in chain], charged)),
             wall=None if wall is None else (ticks(wall[0]), wall[1]),
             part_wall=FOREVER if part is None else ticks(part.max_time_s),
@@ -187,7 +193,7 @@ class Ledger:
         for name in rules.above(account):
             yield f"account {name}", rules.accounts.get(name, _NONE)
 
-    def _first(self, chain: list[tuple[str, Limits]], key: str, counted: str, charged: Charged) -> Iterator[Cap]:
+    def _first(self, chain: list[tuple[str, Limits]], key: str, charged: Charged) -> Iterator[Cap]:
         """The limit of one user that decides: of a partition or QOS for the jobs there, else for those in the account."""
         for at, (where, limits) in enumerate(chain):
             limit = getattr(limits, key)

@@ -16,8 +16,9 @@ from fluxres.clock import FOREVER
 from fluxres.errors import InfeasibleRequest
 from fluxres.graph.kinds import WAY
 from fluxres.instance.availability import AvailableSets, highest, lowest
-from fluxres.instance.inventory import Hold, Measure, NotUniform, Running, refusal, requested_units
-from fluxres.instance.uniform import UniformRequest, interchangeable, uniform_request
+from fluxres.instance.interchangeable import InterchangeableInventory
+from fluxres.instance.inventory import CurrentMeasure, Hold, NotUniform, refusal, requested_units
+from fluxres.instance.uniform import UniformRequest, interchangeable
 from fluxres.syntax import fluid, idset
 from fluxres.syntax.jobspec import Request
 
@@ -30,7 +31,7 @@ DESCENDING: Final = ("high", "hinode")
 """The match policies that choose by vertex number alone."""
 
 
-class NamedInventory:
+class NamedInventory(InterchangeableInventory):
     """An `Inventory` of interchangeable pools, each of which one job holds exclusively.
 
     Args:
@@ -44,12 +45,12 @@ class NamedInventory:
     kind: str = "named"
 
     def __init__(self, graph: ResourceGraph, type_name: str, match_policy: str = "first", measure: str | None = None) -> None:
-        self.graph = graph
-        self.revision = graph.revision
-        structure = self.structure = graph.structure
+        super().__init__(graph)
+        structure = self.structure
         self.type = type_name
-        self._measure = measure or type_name
-        self._cached_measure: tuple[Structure, Measure] | None = None
+        self._measure: CurrentMeasure | None = None
+        """None if a size is a number of pools."""
+        self.measure_in(measure)
         self._choose = highest if match_policy in DESCENDING else lowest
         found = interchangeable(structure, UniformRequest(type_name, 1, 1, False, True))
         if found is None or match_policy not in (*ASCENDING, *DESCENDING):
@@ -62,13 +63,7 @@ class NamedInventory:
         self._usable = self._find_usable()
         self.free = self._all
         self.free_count = self._usable.bit_count()
-        self._asks: dict[int, tuple[Request, int]] = {}
         self._uniform: dict[UniformRequest, bool] = {}
-        self.running = Running()
-        self._disputed: dict[int, int] = {}
-        """By key, all pools of a late job of which others hold some."""
-        self._reserved: dict[int, Hold] = {}
-        self.ahead: dict[int, Hold] = {}
         self._rows: AvailableSets | None = None
         self._shadow: tuple[int, int, int] | None = None
         """Of a reservation by number: its start, the number of pools that it leaves free then, and its key."""
@@ -86,15 +81,6 @@ class NamedInventory:
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
-    def ask(self, request: Request) -> int:
-        """The number of pools requested."""
-        known = self._asks.get(id(request))
-        if known is None or known[0] is not request:
-            if len(self._asks) > 4096:
-                self._asks.clear()
-            known = self._asks[id(request)] = (request, self._number(uniform_request(request)))
-        return known[1]
-
     def _number(self, wanted: UniformRequest | None) -> int:
         if wanted is None or wanted.type != self.type or not self._is_uniform(wanted._replace(number=1)):
             raise NotUniform(f"this inventory only allocates pools of {self.type} exclusively")
@@ -111,11 +97,8 @@ class NamedInventory:
         return known
 
     def measure_in(self, type_name: str | None) -> None:
-        self._measure, self._cached_measure = type_name or self.type, None
-
-    @property
-    def measure(self) -> str:
-        return self._measure
+        self.measure = type_name or self.type
+        self._measure = None if self.measure == self.type else CurrentMeasure(self.measure)
 
     @property
     def is_full(self) -> bool:
@@ -123,9 +106,7 @@ class NamedInventory:
 
     @property
     def free_units(self) -> int:
-        if self._measure == self.type:
-            return self.free_count
-        return self._measured(self.free & self._usable)
+        return self.free_count if self._measure is None else self._measured(self._measure, self.free & self._usable)
 
     def start(self, key: int, ask: int, now: int, end: int) -> Hold | None:
         if ask > self.free_count:
@@ -199,10 +180,6 @@ class NamedInventory:
             return False
         rows.note_fitted(kept.key)
         return True
-
-    def places(self) -> dict[int, Hold]:
-        """Pools by key; without a reservation by number."""
-        return dict(self._reserved)
 
     def restore(self, key: int, place: Hold, duration: int, start: int, now: int) -> bool:
         end = min(start + duration, FOREVER)
@@ -292,26 +269,15 @@ class NamedInventory:
             self._rows.give(reserved.start, reserved.end, reserved.units)
         self._drop_rows()
 
-    def _drop_rows(self) -> None:
-        if not self._reserved:
-            self._rows = None
-
     def reserved_starts(self) -> dict[int, int]:
-        found = {key: hold.start for key, hold in self._reserved.items()}
+        found = super().reserved_starts()
         if self._shadow is not None:
             found[self._shadow[2]] = self._shadow[0]
         return found
 
     def clear(self) -> None:
-        self._reserved.clear()
-        self._rows = None
+        super().clear()
         self._shadow = None
-
-    def suspend(self, now: int) -> None:
-        self.clear()
-
-    def drop_suspended(self) -> None:
-        """Nothing to do: `suspend` has dropped all."""
 
     # -- advance reservations ----------------------------------------------------------------------------------------
 
@@ -347,7 +313,7 @@ class NamedInventory:
             self.ahead[key] = Hold(key, start, end, units.bit_count(), units)
         return is_free
 
-    def begin_ahead(self, key: int, now: int) -> Hold | None:
+    def begin_ahead(self, key: int) -> Hold | None:
         hold = self.ahead[key]
         if hold.units & ~self.free:
             return None
@@ -357,10 +323,6 @@ class NamedInventory:
         self.free_count = self._usable_count(self.free)
         self.running.add(hold)
         return hold
-
-    def drop_ahead(self, key: int) -> None:
-        if self.ahead.pop(key, None) is not None:
-            self.clear()
 
     # -- the end of claims -------------------------------------------------------------------------------------------
 
@@ -412,19 +374,11 @@ class NamedInventory:
 
     def idle(self, number: int, now: int) -> list[tuple[str, int]]:
         """At most that many pools that are free now, the last ones."""
-        free = members(self.free & self._usable)
+        free = members(self.free & self._usable) if self._measure is None else []
         chosen = self.vertex_numbers[free[max(len(free) - number, 0) :]].tolist()
-        return [(self.structure.path(v), 1) for v in chosen] if self._measure == self.type else []
-
-    def join(self, claim: Hold, more: Hold) -> None:
-        """Add what a claim with the same end holds to another one."""
-        self.clear()
-        self.running.release(more)
-        claim.units |= more.units
-        claim.count += more.count
+        return [(self.structure.path(v), 1) for v in chosen]
 
     def part_of(self, claim: Hold, pools: list[tuple[str, int]]) -> int | None:
-        """The part of a claim that these pools are, for `reduce`; None if they are not some of its pools, whole."""
         found = 0
         for path, _ in pools:
             v = self.structure.vertex(path)
@@ -435,24 +389,12 @@ class NamedInventory:
         return found if found and not found & ~claim.units else None
 
     def reduce(self, claim: Hold, part: int, now: int) -> None:
-        """Free a part of a claim; reservations stay, as when a job ends."""
         claim.units &= ~part
         claim.count = claim.units.bit_count()
         self._give_back(part, now, claim.end)
 
-    def shrink(self, key: int, claim: Hold, part: int, now: int) -> bool:
-        is_possible = claim.is_live and key not in self._disputed and part < claim.count
-        if is_possible:
-            self.clear()
-            self.reduce(claim, claim.units & ~self._choose(claim.units, claim.count - part), now)
-        return is_possible
-
-    def grow(self, key: int, claim: Hold, part: int, now: int) -> bool:
-        self.clear()
-        more = self.start(key, part, now, claim.end) if claim.is_live and key not in self._disputed else None
-        if more is not None:
-            self.join(claim, more)
-        return more is not None
+    def _last_part(self, claim: Hold, number: int) -> int:
+        return claim.units & ~self._choose(claim.units, claim.count - number)
 
     def _given_to(self, claim: Hold) -> int:
         """All pools allocated to a job, including those that others hold by now."""
@@ -465,16 +407,10 @@ class NamedInventory:
     def _paths(self, units: int) -> list[str]:
         return [self.structure.path(self.vertex_numbers.item(at)) for at in members(units)]
 
-    def advance(self, now: int) -> list[int]:
-        ends = self.running.ends
-        over = self.running.take_ended(now) if ends and ends[0] <= now else []
-        if over:
-            for hold in over:
-                self.free |= hold.units
-            self.free_count = self._usable_count(self.free)
-        if self._rows is not None:
-            self._rows.advance(now)
-        return [hold.key for hold in over]
+    def _free_ended(self, over: list[Hold]) -> None:
+        for hold in over:
+            self.free |= hold.units
+        self.free_count = self._usable_count(self.free)
 
     def refresh(self) -> None:
         self.clear()
@@ -537,9 +473,6 @@ class NamedInventory:
         self._asks.clear()
         self._uniform.clear()
 
-    def forget_failures(self) -> None:
-        """Nothing to do: failures are not remembered here."""
-
     def check(self) -> list[tuple[str, str]]:
         """Check that each pool is either free or held by exactly one running job."""
         found: list[tuple[str, str]] = []
@@ -570,26 +503,20 @@ class NamedInventory:
         return found
 
     def ids(self, claim: Hold) -> str:
-        if self._measure == self.type:
-            return idset.format(members(self._given_to(claim)))
-        return self._current_measure().ids(self.vertex_numbers[members(self._given_to(claim))])
+        given = members(self._given_to(claim))
+        return idset.format(given) if self._measure is None else self._measure.of(self.structure).ids(self.vertex_numbers[given])
 
     def count(self, claim: Hold) -> int:
         given = self._given_to(claim)
-        return given.bit_count() if self._measure == self.type else self._measured(given)
+        return given.bit_count() if self._measure is None else self._measured(self._measure, given)
 
-    def _measured(self, units: int) -> int:
-        pools = self.vertex_numbers[members(units)]
-        ones = np.ones(len(pools), np.int64)
-        return self._current_measure().units(pools, ones, ones)
+    def _measured(self, measure: CurrentMeasure, units: int) -> int:
+        return measure.of(self.structure).units_inside(self.vertex_numbers[members(units)])
 
     def requested(self, request: Request) -> int:
-        return requested_units(request, self.type) if self._measure == self.type else self._current_measure().requested(request)
-
-    def _current_measure(self) -> Measure:
-        if self._cached_measure is None or self._cached_measure[0] is not self.structure:
-            self._cached_measure = self.structure, Measure(self.structure, self._measure)
-        return self._cached_measure[1]
+        if self._measure is None:
+            return requested_units(request, self.type)
+        return self._measure.of(self.structure).requested(request)
 
 
 def _to_set(chosen: NDArray[np.bool_]) -> int:

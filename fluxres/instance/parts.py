@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -19,8 +19,10 @@ from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
 from fluxres.instance import pool_states, recording, states
 from fluxres.instance.counted import CountedInventory
+from fluxres.instance.graph_inventory import GraphInventory
 from fluxres.instance.holding import HoldingsOwner
-from fluxres.instance.inventory import Ask, Counting, Measure
+from fluxres.instance.interchangeable import InterchangeableInventory
+from fluxres.instance.inventory import Ask, Hold
 from fluxres.instance.job import Job
 from fluxres.instance.queue import Queue
 from fluxres.instance.upstream import ParentSupply, in_service
@@ -44,10 +46,12 @@ def grow(child: HoldingsOwner, upstream: ParentSupply, wanted: Targets | Wanted,
         policy: the match policy of the parent.
     """
     graph, now, job = upstream.above, child.time.now, upstream.job
-    end = None if job.limit >= FOREVER else seconds(job.limit)
+    end, inventory = None if job.limit >= FOREVER else seconds(job.limit), job.instance.inventory
+    assert isinstance(inventory, GraphInventory)  # `Instance.grow` has seen to that
 
-    def allocate(growth: str) -> None:
+    def allocate(growth: str) -> int:
         graph.allocate(wanted, job=growth, start=seconds(now), end=end, policy=policy)
+        return inventory.size_of(growth)
 
     return _grow_by(child, upstream, allocate)
 
@@ -58,13 +62,15 @@ def grow_interchangeably(child: HoldingsOwner, upstream: ParentSupply, parent: H
     Args:
         ask: in the form of that inventory.
     """
-    inventory, job, now = cast("Counting", parent.inventory), upstream.job, child.time.now
+    inventory, job, now = parent.inventory, upstream.job, child.time.now
+    assert isinstance(inventory, InterchangeableInventory)  # `ask` has its form
     more = inventory.start(_GROWTH, ask, now, job.limit)
     if more is None:
         raise InsufficientResources("not that many units are free and not reserved", where=parent.address)
 
-    def allocate(growth: str) -> None:
+    def allocate(growth: str) -> int:
         recording.record(upstream.above, growth, inventory.pools(more), now, job.limit, is_routed=False)
+        return inventory.count(more)
 
     try:
         paths = _grow_by(child, upstream, allocate)
@@ -76,7 +82,7 @@ def grow_interchangeably(child: HoldingsOwner, upstream: ParentSupply, parent: H
     return paths
 
 
-def _grow_by(child: HoldingsOwner, upstream: ParentSupply, allocate: Callable[[str], None]) -> list[str]:
+def _grow_by(child: HoldingsOwner, upstream: ParentSupply, allocate: Callable[[str], int]) -> list[str]:
     # The parent has less than before, so its reservations remain valid.
     with recording.own_changes(upstream.job.instance.inventory, child.inventory):
         paths = _grow(upstream, child.queue, allocate, child.time.now)
@@ -85,15 +91,15 @@ def _grow_by(child: HoldingsOwner, upstream: ParentSupply, allocate: Callable[[s
     return paths
 
 
-def _grow(upstream: ParentSupply, queue: Queue, allocate: Callable[[str], None], now: int) -> list[str]:
+def _grow(upstream: ParentSupply, queue: Queue, allocate: Callable[[str], int], now: int) -> list[str]:
     """Allocate more to the job of a child in its parent, and merge that into the graph of the child.
 
     Args:
-        allocate: allocates it to a job of this name.
+        allocate: allocates it to a job of this name, and returns its size.
     """
     graph, job, name = upstream.above, upstream.job, upstream.holder
     growth = f"{name}+"
-    allocate(growth)
+    size = allocate(growth)
     records = graph.records
     pools = [(v, max(amount for _, _, amount in records.held[v][growth])) for v in sorted(records.require_job(growth))]
     paths = [graph.structure.accounts.where(v) for v, _ in pools]
@@ -102,7 +108,7 @@ def _grow(upstream: ParentSupply, queue: Queue, allocate: Callable[[str], None],
             raise UsageError(
                 "an edge can only be added with pools that draw through it", where=paths[0], hint="name such pools too"
             )
-        _require_allowed(job, graph, [(v, amount) for v, amount in pools if not graph.structure.accounts.is_edge(v)])
+        _require_allowed(job, size)
         part = joining.copy_job(graph, growth, now, linked=True)
         _prepare_suppliers(upstream, part, now)
         queue.unreserve()  # reservations of a shared supplier may exceed what the child gets of it
@@ -118,21 +124,15 @@ def _grow(upstream: ParentSupply, queue: Queue, allocate: Callable[[str], None],
     return paths
 
 
-def _require_allowed(job: Job, graph: ResourceGraph, pools: list[tuple[int, int]]) -> None:
-    """Check that the accounting of the parent lets the job of a child have more pools.
+def _require_allowed(job: Job, more: int) -> None:
+    """Check that the accounting of the parent lets the job of a child have that many more units.
 
     Errors: InsufficientResources.
     """
-    instance = job.instance
-    if instance.limiter is None or job.is_booking:
-        return
-    vertices, amounts = np.array(pools, np.int64).reshape(-1, 2).T
-    more = Measure(graph.structure, instance.inventory.measure).units(
-        vertices.astype(np.int32), amounts, graph.structure.size[vertices]
-    )
-    if not instance.limiter.may_grow(job, more):
+    limiter = job.instance.limiter
+    if limiter is not None and not job.is_booking and not limiter.may_grow(job, more):
         message = f"the accounting does not let job {job.id} have {more} more units"
-        raise InsufficientResources(message, where=instance.address, hint="grow by fewer, or once other jobs have ended")
+        raise InsufficientResources(message, where=job.instance.address, hint="grow by fewer, or once other jobs have ended")
 
 
 def shrink(child: HoldingsOwner, upstream: ParentSupply, parent: HoldingsOwner, wanted: Targets) -> list[str]:
@@ -180,16 +180,29 @@ def shrink(child: HoldingsOwner, upstream: ParentSupply, parent: HoldingsOwner, 
                 _restore_ways(one.holdings.upstream, paths, now)
             pool_states.graph_changed(one)
     if part is not None:
-        cast("Counting", parent.inventory).reduce(job.claim, part, now)
+        part.free(now)
     _propagate_sizes(child)
     return paths
 
 
-def _part(parent: HoldingsOwner, job: Job, pools: list[tuple[str, int]]) -> int | None:
+class _Part(NamedTuple):
+    """A part of a claim on interchangeable units, as its inventory represents it."""
+
+    inventory: InterchangeableInventory
+    claim: Hold
+    units: int
+
+    def free(self, now: int) -> None:
+        self.inventory.reduce(self.claim, self.units, now)
+
+
+def _part(parent: HoldingsOwner, job: Job, pools: list[tuple[str, int]]) -> _Part | None:
     """What pools are of the claim of a job, if its inventory can free them; None if that takes the resource graph."""
     inventory = parent.inventory
-    is_interchangeable = inventory.kind != "graph" and job.number not in parent.holdings.disputed
-    return cast("Counting", inventory).part_of(job.claim, pools) if is_interchangeable else None
+    if not isinstance(inventory, InterchangeableInventory) or job.number in parent.holdings.disputed:
+        return None
+    units = inventory.part_of(job.claim, pools)
+    return None if units is None else _Part(inventory, job.claim, units)
 
 
 def _is_part(structure: Structure, v: int, amount: int | None) -> bool:
@@ -223,7 +236,7 @@ def _shrink_units(child: HoldingsOwner, upstream: ParentSupply, parent: Holdings
         changes.free_pieces(graph, upstream.holder, [(p, units, now, min(job.limit, FOREVER))])
     pool_states.graph_changed(child)
     if part is not None:
-        cast("Counting", parent.inventory).reduce(job.claim, part, now)
+        part.free(now)
     return [path]
 
 

@@ -24,6 +24,7 @@ from fluxres.clock import FOREVER, seconds, ticks
 from fluxres.errors import FluxresError, PolicyError, StoreError
 from fluxres.instance import states
 from fluxres.instance.graph_inventory import GraphHold, GraphInventory
+from fluxres.instance.interchangeable import InterchangeableInventory
 from fluxres.instance.inventory import Ask, ReservedPlace
 from fluxres.instance.job import PRIORITY_MAX, PRIORITY_MIN, Job, Scheduler, fixed_priority
 from fluxres.instance.lanes import Lanes
@@ -203,9 +204,9 @@ class Queue:
         self._due: list[tuple[int, int, Job]] = []
         self.actions = 0
         """Attempted starts and reservations in this round of the policy."""
-        self.asked = 0
-        """The units that their jobs request together, if somebody asks for it."""
-        self.is_asking = False
+        self.units_requested = 0
+        """The units that their jobs request together, if `counts_units`."""
+        self.counts_units = False
         self._actions_max = 0
         self._starts_left = -1
         self._started = 0
@@ -274,6 +275,7 @@ class Queue:
 
         Nothing remains reserved, unless the job is reserved already.  None if there is no such moment, since jobs have no limit.
         """
+        self._require_waiting(job, "asked for its earliest start")
         if job.reserved >= 0:
             return seconds(job.reserved)
         inventory, now = self._instance.inventory, self._instance.now
@@ -406,10 +408,7 @@ class Queue:
             choose: finds the pools for the window, in place of the match policy; only with the inventory `graph`.
         """
         instance = self._instance
-        if instance.is_ending:
-            raise PassEnded  # the runner of a job closed it in this pass
-        if job.state is not State.SCHED:
-            raise PolicyError(f"job {job.id} is {job.state.name} and cannot be started", where=self._where)
+        self._require_waiting(job, "started")
         if self._starts_left == 0:
             raise PassEnded
         self._count_action(job)
@@ -427,9 +426,7 @@ class Queue:
 
         The reservation remains until the job starts, or until `unreserve`.  Reserving again never makes it later.
         """
-        self._require_not_ending()
-        if job.state is not State.SCHED:
-            raise PolicyError(f"job {job.id} is {job.state.name} and cannot be reserved", where=self._where)
+        self._require_waiting(job, "reserved")
         self._count_action(job)
         if self._is_barred(job):
             return None
@@ -445,16 +442,16 @@ class Queue:
         the same as `reserve`.
         """
         inventory = self._instance.inventory
-        reserve = getattr(inventory, "reserve_count", None)
-        if reserve is None or inventory.ahead:
+        if not isinstance(inventory, InterchangeableInventory) or inventory.ahead:
             return self.reserve(job)
+        self._require_waiting(job, "reserved")
         self._count_action(job)
         if self._is_barred(job):
             return None
         self._forget_reservations()
-        if job.sizes is not None and not self._take_size_to_reserve(job, _by_count(reserve)):
+        if job.sizes is not None and not self._take_size_to_reserve(job, _by_count(inventory.reserve_count)):
             return None
-        return self._add_reservation(job, reserve(job.number, job.ask, self._instance.now))
+        return self._add_reservation(job, inventory.reserve_count(job.number, job.ask, self._instance.now))
 
     # -- jobs of several sizes ---------------------------------------------------------------------------------------
 
@@ -592,14 +589,25 @@ class Queue:
     def _where(self) -> str:
         return f"queue policy {self._instance.policy.name}"
 
-    def _require_not_ending(self) -> None:
-        if self._instance.is_ending:  # the runner of a job closed it in this pass
+    def _require_waiting(self, job: Job, done: str) -> None:
+        """Refuse a job that does not wait in this queue.
+
+        Args:
+            done: what the policy wants to do, for the message.
+
+        Errors: PolicyError; PassEnded if the runner of a job closed the instance in this pass.
+        """
+        if self._instance.is_ending:
             raise PassEnded
+        if job.state is not State.SCHED:
+            raise PolicyError(f"job {job.id} is {job.state.name} and cannot be {done}", where=self._where)
+        if job.instance is not self._instance:
+            raise PolicyError(f"job {job.id} is of another instance and cannot be {done}", where=self._where)
 
     def _count_action(self, job: Job) -> None:
         self.actions += 1
-        if self.is_asking:
-            self.asked += job.size
+        if self.counts_units:
+            self.units_requested += job.size
         if self.actions > self._actions_max:
             raise PolicyError(
                 f"{self._actions_max} starts and reservations in one pass over {self._count} jobs: the pass does not end",
@@ -681,7 +689,7 @@ class Queue:
 
     # -- passes ------------------------------------------------------------------------------------------------------
 
-    def admit(self, job: Job) -> None:
+    def admit(self) -> None:
         """Count a job that starts at once and never waits, until `leave`."""
         self._count += 1
 
@@ -747,7 +755,7 @@ class Queue:
 
     def _begin_round(self) -> None:
         self.rounds += 1
-        self.actions = self.asked = 0
+        self.actions = self.units_requested = 0
         self._actions_max = limits.PASS_ACTIONS_MAX * (self._count + 1)
         if self._delayed:
             self._restore_delayed()
@@ -831,7 +839,7 @@ class Queue:
     def _not_decided(self, job: Job, error: FluxresError) -> None:
         """Note on a waiting job that the inventory could not answer.
 
-        Errors: what concerns not this job, but the store or the policy.
+        Errors: StoreError and PolicyError, which are not about this job.
         """
         if isinstance(error, StoreError | PolicyError):
             raise error

@@ -18,6 +18,7 @@ import numpy as np
 
 from fluxres.allocation.drawn import NO_ROWS
 from fluxres.clock import FOREVER
+from fluxres.documents.suggestion import choose_from
 from fluxres.errors import UnknownPool, UsageError
 from fluxres.graph.kinds import STATES
 from fluxres.instance import pool_states, recording
@@ -27,6 +28,7 @@ from fluxres.instance.fair_share import Account, Used
 from fluxres.instance.instance import Instance
 from fluxres.instance.inventory import Hold
 from fluxres.instance.job import Dependency, Failure, Job, JobEvent
+from fluxres.instance.options import InstanceOptions
 from fluxres.instance.policy import Multifactor
 from fluxres.instance.preemption import Preempted
 from fluxres.instance.states import RUNNING, State
@@ -110,7 +112,7 @@ class SavedInstance(msgspec.Struct, frozen=True, omit_defaults=True):
 def require_policy(name: str) -> str:
     """A queue policy that a kept instance may have. Errors: UsageError."""
     if name.partition(":")[0] not in POLICIES:
-        raise UsageError(f"no queue policy '{name:.80}' for an instance in a store", hint=f"choose from {', '.join(POLICIES)}")
+        raise UsageError(f"no queue policy '{name:.80}' for an instance in a store", hint=choose_from(POLICIES))
     return name
 
 
@@ -261,14 +263,8 @@ def _resume(
     for child in kept.children:
         job = made.running_job(child.job)
         _return_draws(made, job, child.supplies)
-        below = made.make_child(
-            job,
-            kept.now,
-            queue_policy=child.queue_policy,
-            match_policy=child.match_policy,
-            name=child.name,
-            is_again=True,
-        )
+        given = InstanceOptions(child.queue_policy, child.match_policy)
+        below = made.make_child(job, kept.now, given, child.name, is_again=True)
         _set_states(below, child.states)
         with in_service(below.inventory.graph):
             _resume(below, child, jobs, usage, (*way, child.job))

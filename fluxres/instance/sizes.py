@@ -25,6 +25,7 @@ from msgspec import structs
 
 from fluxres.clock import FOREVER
 from fluxres.documents import arguments
+from fluxres.documents.suggestion import choose_from
 from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded, UsageError
 from fluxres.syntax.count import exactly
 
@@ -252,14 +253,16 @@ _PLAIN: Final[dict[str, type[SizePolicy]]] = {each.name: each for each in (Reque
 NAMES: Final = (*_PLAIN, "efficiency:X")
 
 
-def parse(text: str) -> SizePolicy:
-    """A size policy from its name.
+def parse(text: str | SizePolicy) -> SizePolicy:
+    """A size policy by its name; a policy itself is returned as it is.
 
     Errors: UsageError.
 
     >>> parse("greedy").name, float(parse("efficiency:0.5").at_least)
     ('greedy', 0.5)
     """
+    if isinstance(text, SizePolicy):
+        return text
     name, _, rest = arguments.text(text, "size policy").partition(":")
     if name == Efficiency.name:
         try:
@@ -273,4 +276,4 @@ def parse(text: str) -> SizePolicy:
         )
     if text in _PLAIN:
         return _PLAIN[text]()
-    raise UsageError(f"no size policy {text!r:.80}", hint=f"choose from {', '.join(NAMES)}")
+    raise UsageError(f"no size policy {text!r:.80}", hint=choose_from(NAMES))

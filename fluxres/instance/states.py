@@ -10,6 +10,8 @@ from fluxres.errors import UsageError
 
 
 class State(Enum):
+    """The states of a job, by their letters in the tables of Flux."""
+
     NEW = "N"
     DEPEND = "D"
     PRIORITY = "P"
@@ -19,11 +21,6 @@ class State(Enum):
     INACTIVE = "I"
 
     __hash__ = object.__hash__  # by identity in C; that of Enum is a Python call for each event of each job
-
-    @property
-    def letter(self) -> str:
-        """The letter in the tables of Flux."""
-        return self.value
 
 
 PENDING: Final = frozenset((State.DEPEND, State.PRIORITY, State.SCHED))

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from fluxres.allocation import steps
 from fluxres.allocation.records import ELSEWHERE
 from fluxres.allocation.steps import Steps
+from fluxres.arrays import Int32
 from fluxres.clock import FOREVER
 from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources, StaleHandle, UnknownPool
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import WAY
 from fluxres.instance import recording
 from fluxres.model import changes, joining
@@ -186,15 +186,22 @@ class ParentSupply:
                 total = steps.add(total, s, e, amount) if e > now else total
         return total
 
+    def require_open(self, vertices: Iterable[int]) -> None:
+        """Refuse units of the parent for a child that has ended; see `Upstream`."""
+        linked = self.graph.structure.accounts.linked
+        if not self.is_closed or linked is None:
+            return
+        for v in vertices:
+            if linked.item(v):
+                raise StaleHandle("its instance has ended", where=self.graph.structure.accounts.where(v))
+
     def take(self, vertices: Vertices, amounts: Amounts, start: int, end: int) -> None:
         """Charge the parent; see `Upstream`."""
         named = self._linked_units(vertices, amounts)
         end = min(end, self.until)
         if not named or start >= end:
             return
-        if self.is_closed:
-            where = self.graph.structure.accounts.where(named[0][0])
-            raise StaleHandle("its instance has ended", where=where)
+        self.require_open(v for v, _ in named)
         above = self.in_parent()
         try:
             with recording.own_changes(self.job.instance.inventory):

@@ -16,8 +16,8 @@ from msgspec import structs
 
 from fluxres import clock as clocks
 from fluxres import limits
+from fluxres.arrays import Int32
 from fluxres.errors import InfeasibleRequest, LimitExceeded, UsageError
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.draws import ONLY_A_WAY
 from fluxres.graph.kinds import WAY
 from fluxres.instance import Instance

@@ -1,4 +1,4 @@
-"""What a partition allows a request: its state, its longest time, its number of nodes (rule P1).
+"""What a partition allows a request: its state, its longest time, its number of nodes (rule P2), and which one it is (rule P1).
 
 The members of a partition are a mask of the nodes (`situation.Eligible`); this is about the rest.
 """

@@ -25,12 +25,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.arrays import Int64
 from fluxres.match.accumulator import Charger
 from fluxres.match.demand import Demand, Plan
 from fluxres.match.paths import Givers
 from fluxres.match.situation import Situation, having
 
-Int64 = NDArray[np.int64]
 NEVER = 2**62
 """More units than any machine contains."""
 

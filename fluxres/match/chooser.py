@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int32
 from fluxres.errors import LimitExceeded, UsageError
-from fluxres.graph.auxiliary import Int32
 from fluxres.match.policy import Policy
 from fluxres.match.result import NO_ROWS, Placement, SlotGroup
 from fluxres.match.situation import Situation
@@ -63,8 +63,8 @@ class Choice(NamedTuple):
     variant: int | None = None
 
 
-class Way(NamedTuple):
-    """One way to satisfy a request, for its refusal.
+class Alternative(NamedTuple):
+    """One of the alternatives of a request, for its refusal.
 
     Args:
         lacks: returns why it fails although the machine has enough of everything, as sentences without their full stop.
@@ -179,8 +179,8 @@ class Chooser(Rule, ABC):
         """
 
     @abstractmethod
-    def ways(self, request: Request, offer: Offer) -> Sequence[Way]:
-        """The ways to satisfy it, for a refusal."""
+    def alternatives(self, request: Request, offer: Offer) -> Sequence[Alternative]:
+        """What would satisfy it, for a refusal."""
 
 
 def chooser(rule: Rule) -> Chooser:

@@ -9,13 +9,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.arrays import Int64
 from fluxres.graph.kinds import EXCLUSIVE
 from fluxres.match.form import Draw, Load, NeedsTraverser
 from fluxres.match.node_table import NodeTable
 from fluxres.match.result import MatchBuilder
 from fluxres.match.typology import Typology
 
-Int64 = NDArray[np.int64]
 FEW: Final = 12
 """Number of nodes whose suppliers are looked at before those of all others."""
 

@@ -18,13 +18,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.arrays import Int32, Int64
 from fluxres.match.demand import Demand, Plan
 from fluxres.match.paths import NodeSupply
 from fluxres.match.result import SlotGroup
 from fluxres.match.typology import Typology
 
-Int32 = NDArray[np.int32]
-Int64 = NDArray[np.int64]
 UNITS_MAX: Final = 1024
 """Requests for more units take the general path, so that nothing is cached for counts that no machine has."""
 

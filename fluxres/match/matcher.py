@@ -41,7 +41,8 @@ from fluxres.syntax.jobspec import Request
 # What few requests need is imported by the first one that does: the traverser, routes between nodes, requests for amounts.
 if TYPE_CHECKING:
     from fluxres.match.earliest import Failures, WindowSkipper
-    from fluxres.match.reasons import Holders, PartReport, Refusal
+    from fluxres.match.reasons import Holders
+    from fluxres.match.refusal import PartReport, Refusal
     from fluxres.match.together import Below, Together
     from fluxres.match.traverser import Budget
 
@@ -386,7 +387,7 @@ class Matcher:
 
     def _objected(self, request: Request, found: list[Objection], start: int, end: int, how: str | Policy) -> Refusal:
         """The refusal of what a partition does not allow."""
-        from fluxres.match.reasons import Refusal  # most requests are not refused
+        from fluxres.match.refusal import Refusal  # most requests are not refused
 
         never = any(each.is_lasting for each in found)
         first = None
@@ -439,7 +440,7 @@ class Matcher:
     def _refused(
         self, query: Query, start: int, end: int, how: str | Policy, holders: Holders | None, *, undecided: bool
     ) -> Refusal:
-        from fluxres.match import reasons
+        from fluxres.match.refusal import Refusal  # most requests are not refused
 
         request, partition = query.plan.request, self.partition_for(query.plan.request)
         name = None if partition is None else partition.name
@@ -450,7 +451,9 @@ class Matcher:
             parts, notes = idle._explained(query, start, end, None)
             with idle._explaining(query.plan):
                 less, given_up = idle._enough(query, start, end)
-            return reasons.Refusal(parts, less, True, undecided=given_up, partition=name, notes=notes)
+            return Refusal(
+                parts, less, True, undecided=given_up, partition=name, notes=notes, is_of_part=query.eligible.part is not None
+            )
         less, given_up = self._enough(query, start, end)
         first = None
         try:
@@ -458,13 +461,14 @@ class Matcher:
         except LimitExceeded:
             undecided = True
         parts, notes = self._explained(query, start, end, holders)
-        return reasons.Refusal(
+        return Refusal(
             parts,
             less,
             earliest=None if first is None else seconds(first.start),
             undecided=undecided or given_up,
             partition=name,
             notes=notes,
+            is_of_part=query.eligible.part is not None,
         )
 
     def _explained(
@@ -476,8 +480,8 @@ class Matcher:
         rule = query.plan.request.chooser
         if rule is None:
             return reasons.explain(query, self._widest(query.plan), start, end, holders), ()
-        ways = chooser(rule).ways(query.plan.request, self._offer(query, start, end))
-        return reasons.of_ways(query, ways, start, end, holders)
+        alternatives = chooser(rule).alternatives(query.plan.request, self._offer(query, start, end))
+        return reasons.of_alternatives(query, alternatives, start, end, holders)
 
     def _is_never(self, request: Request) -> bool:
         """Whether a request is known to be unsatisfiable."""

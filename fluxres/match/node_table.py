@@ -13,13 +13,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.arrays import Int64
 from fluxres.match.situation import PERFORMANCE_CLASS, Eligible, Situation
 from fluxres.match.typology import Typology
 from fluxres.planner.level import Level
 from fluxres.planner.marks import Bits, bits_of
 from fluxres.planner.planner import Planner
 
-Int64 = NDArray[np.int64]
 _NOTHING: Final = np.zeros(0, np.int32)
 
 

@@ -5,10 +5,10 @@ cable between them.  So a distributed resource cannot be picked from any pool th
 from the pools that a job gets, along the edges of an auxiliary graph, and every pool of the type on them, and every edge with a
 capacity, must have the units.
 
-A supply path leads from the pool where a supply enters up through all suppliers that pass it on (`Ways`).  A route leads to a
-pool that a request names, such as a storage server or a switch, along links that carry traffic in both directions (`Routes`).  In
-a tree there is exactly one route: up to where the supply paths of both pools meet, and down again; nothing beyond is on it.  If
-there are several, the shortest is taken, and among equally short ones the lowest vertex number at each step.
+A supply path leads from the pool where a supply enters up through all suppliers that pass it on (`SupplyPaths`).  A route leads
+to a pool that a request names, such as a storage server or a switch, along links that carry traffic in both directions
+(`Routes`).  In a tree there is exactly one route: up to where the supply paths of both pools meet, and down again; nothing beyond
+is on it.  If there are several, the shortest is taken, and among equally short ones the lowest vertex number at each step.
 
 Each graph has its own paths: a node without an edge in the power graph may still be in a rack that has one.
 
@@ -29,9 +29,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int32, Int64
 from fluxres.graph.accounts import Accounts
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.feeds import Feeds
+from fluxres.graph.forest import are_in
 from fluxres.graph.kinds import WAY
 from fluxres.graph.outage import NOTHING_DEAD, Dead, reach
 from fluxres.graph.structure import Structure
@@ -49,18 +50,18 @@ class PathAccounts(NamedTuple):
     edges: tuple[int, ...]
 
 
-class Ways:
+class SupplyPaths:
     """The supply paths of one graph.  Cost: each is walked once for all pools with the same suppliers.
 
     Args:
         dead: by edge, whether it comes from a supplier that gives nothing; such edges are ignored if there are others.
-        only_ways: whether suppliers are pass-through pools without units; called where one of several suppliers is enough.
+        passes_only: whether suppliers are pass-through pools without units; called where one of several suppliers is enough.
     """
 
-    def __init__(self, feeds: Feeds, dead: NDArray[np.bool_] | None, only_ways: Callable[[Feeds], NDArray[np.bool_]]) -> None:
+    def __init__(self, feeds: Feeds, dead: NDArray[np.bool_] | None, passes_only: Callable[[Feeds], NDArray[np.bool_]]) -> None:
         self.feeds = feeds
         self._dead = dead
-        self._only_ways = only_ways
+        self._passes_only = passes_only
         self._farther: dict[tuple[int, ...], PathAccounts] = {}
 
     def of(self, entry: int) -> PathAccounts:
@@ -111,7 +112,7 @@ class Ways:
     @cached_property
     def _spent(self) -> NDArray[np.bool_] | None:
         """By edge, whether its supplier, or all suppliers farther up, are pass-through pools; None if none are."""
-        nothing = self._only_ways(self.feeds)
+        nothing = self._passes_only(self.feeds)
         if not nothing.any():
             return None
         return reach(self.feeds, nothing if self._dead is None else nothing | self._dead)[0]
@@ -155,13 +156,13 @@ class Links:
         graph = feeds.graph
         hops = np.array(list(self._unwired()), np.int32).reshape(-1, 2)
         ends = np.concatenate([np.stack([graph.src, graph.dst], 1).astype(np.int32), hops])
-        ends = ends[~(_are_in(structure, stated, ends[:, 0]) | _are_in(structure, stated, ends[:, 1]))]
+        ends = ends[~(are_in(structure.end, stated, ends[:, 0]) | are_in(structure.end, stated, ends[:, 1]))]
         ends = np.concatenate([ends, ends[:, ::-1]])
         ends = ends[np.lexsort((ends[:, 1], ends[:, 0]))]
         #: Both ends of each link, once in each direction, ascending.
         self._one, self._other = (np.ascontiguousarray(column).data for column in ends.T)
         #: By pool, whether it forwards traffic of others: nodes and the pools in them do not.
-        self.passes = ~_are_in(structure, structure.of_type("node"), np.arange(structure.n, dtype=np.int32))
+        self.passes = ~are_in(structure.end, structure.of_type("node"), np.arange(structure.n, dtype=np.int32))
 
     def _unwired(self) -> Iterable[tuple[int, int]]:
         """Steps without an edge: from a supplier to the pool that contains it."""
@@ -186,16 +187,6 @@ class Links:
     def ends(self, v: int) -> list[int]:
         """Where the links of a pool begin: at the pool, at the cards in it, or at its nearest ancestor with links."""
         return [v] if self.is_member(v) else [u for u in self.feeds.entries(v) if self.is_member(u)]
-
-
-def _are_in(structure: Structure, tops: Int32, vertices: Int32) -> NDArray[np.bool_]:
-    """Whether each pool is one of these or below one."""
-    if not len(tops):
-        return np.zeros(len(vertices), np.bool_)
-    at = tops.searchsorted(vertices, "right") - 1
-    reach = np.maximum.accumulate(structure.end[tops])  # nodes may be nested
-    found: NDArray[np.bool_] = (at >= 0) & (vertices < reach[at])
-    return found
 
 
 class Routes:
@@ -275,14 +266,14 @@ class Paths:
         self._charged: dict[tuple[int, int], Charges | None] = {}
         #: By type and pool, the pools of the type attached to it.
         self._hung_on: dict[int, dict[int, Givers]] = {}
-        self._giving: dict[tuple[Ways, int, tuple[int, ...]], tuple[Givers, ...]] = {}
-        self._ways = [Ways(feeds, dead.get(feeds.kind), self._only_ways) for feeds in structure.feeds]
+        self._giving: dict[tuple[SupplyPaths, int, tuple[int, ...]], tuple[Givers, ...]] = {}
+        self._supply_paths = [SupplyPaths(feeds, dead.get(feeds.kind), self._passes_only) for feeds in structure.feeds]
         self._links: dict[int, Links] = {}
         self._last = len(structure.types) + len(structure.subsystems)
         #: By number of graph and named pool, the channel under which its routes are requested.
         self._channels: dict[tuple[int, int], int] = {}
         #: By channel: the supply paths of the graph, its links, and the routes to each end of the pool.
-        self._routes: dict[int, tuple[Ways, Links, list[Routes]]] = {}
+        self._routes: dict[int, tuple[SupplyPaths, Links, list[Routes]]] = {}
         #: By channel, the only nodes in which anything is charged, if they are restricted.
         self._nodes: dict[int, frozenset[int]] = {}
         self._alone: dict[int, int] = {}
@@ -304,15 +295,15 @@ class Paths:
         """
         found = self._channels.get((kind, to))
         if found is None:
-            ways, links = self.ways(kind), self.links(kind)
+            supply, links = self.supply(kind), self.links(kind)
             found = self._channels[kind, to] = self._new_channel()
-            self._routes[found] = ways, links, [Routes(links, end) for end in links.ends(to)]
+            self._routes[found] = supply, links, [Routes(links, end) for end in links.ends(to)]
         return found
 
     def meeting(self, kind: int, routes: Routes, nodes: frozenset[int]) -> int:
         """As :meth:`channel`, for nodes that meet at one pool and request units to it."""
         found = self._new_channel()
-        self._routes[found] = self.ways(kind), self.links(kind), [routes]
+        self._routes[found] = self.supply(kind), self.links(kind), [routes]
         self._nodes[found] = nodes
         return found
 
@@ -320,18 +311,18 @@ class Paths:
         """As :meth:`channel`, for a single node, which charges nothing."""
         if kind not in self._alone:
             self._alone[kind] = found = self._new_channel()
-            self._routes[found] = self.ways(kind), self.links(kind), []
+            self._routes[found] = self.supply(kind), self.links(kind), []
         return self._alone[kind]
 
-    def ways(self, kind: int) -> Ways:
+    def supply(self, kind: int) -> SupplyPaths:
         """The supply paths of a graph, by the type number of its edges."""
-        return next(ways for ways in self._ways if ways.feeds.kind == kind)
+        return next(supply for supply in self._supply_paths if supply.feeds.kind == kind)
 
     def links(self, kind: int) -> Links:
         """The links of a graph, by the type number of its edges."""
         links = self._links.get(kind)
         if links is None:
-            links = self._links[kind] = Links(self._structure, self.ways(kind).feeds, self._stated)
+            links = self._links[kind] = Links(self._structure, self.supply(kind).feeds, self._stated)
         return links
 
     def _new_channel(self) -> int:
@@ -370,28 +361,28 @@ class Paths:
 
     def _of_type(self, v: int, kind: int) -> dict[Givers, Fraction] | None:
         parts: dict[Givers, Fraction] = dict.fromkeys(self._own(v, kind), ALL)
-        for ways in self._ways:
-            for givers, part in self._by(ways, v, (kind,)).items():
+        for supply in self._supply_paths:
+            for givers, part in self._by(supply, v, (kind,)).items():
                 parts[givers] = max(part, parts[givers]) if givers in parts else part
         return parts or None
 
     def _of_graph(self, v: int, kind: int) -> dict[Givers, Fraction] | None:
-        ways = next(ways for ways in self._ways if ways.feeds.kind == kind)
-        return self._by(ways, v, (*sorted(ways.feeds.counted), kind)) if ways.feeds.entries(v) else None
+        supply = self.supply(kind)
+        return self._by(supply, v, (*sorted(supply.feeds.counted), kind)) if supply.feeds.entries(v) else None
 
     def _on_route(self, v: int, channel: int) -> dict[Givers, Fraction] | None:
         """An equal part for every card of the pool, and of the named pool, between which there is a route."""
-        ways, links, routes = self._routes[channel]
+        supply, links, routes = self._routes[channel]
         if not routes and channel in self._alone.values():
             return {} if self._node_around(v) >= 0 else None
-        feeds = ways.feeds
+        feeds = supply.feeds
         every = (route.of(entry) for entry in links.ends(v) for route in routes)
-        found = [way for way in every if way is not None]
+        found = [path for path in every if path is not None]
         parts: dict[Givers, Fraction] = {}
-        for way in found:
-            givers: dict[Givers, None] = dict.fromkeys((edge,) for edge in way.edges)
+        for path in found:
+            givers: dict[Givers, None] = dict.fromkeys((edge,) for edge in path.edges)
             for kind in (*sorted(feeds.counted), feeds.kind):
-                givers |= dict.fromkeys(self._givers(ways, way, kind))
+                givers |= dict.fromkeys(self._givers(supply, path, kind))
             for each in givers:
                 parts[each] = parts.get(each, Fraction(0)) + Fraction(1, len(found))
         return parts if found else None
@@ -421,7 +412,7 @@ class Paths:
         """The graphs along which something is charged for this channel, and the types of pools that give it."""
         if channel < len(self._structure.types):
             return self.feeds, np.array([channel])
-        feeds = self._routes[channel][0].feeds if channel in self._routes else self.ways(channel).feeds
+        feeds = self._routes[channel][0].feeds if channel in self._routes else self.supply(channel).feeds
         return [feeds], np.array(sorted(feeds.counted), np.int64)
 
     def dead_edges(self, feeds: Feeds) -> NDArray[np.bool_] | None:
@@ -436,10 +427,10 @@ class Paths:
     def standing_by(self, v: int) -> list[int]:
         """Suppliers in service that give nothing because another one, which gives units of this pool, is enough."""
         found: set[int] = set()
-        for ways in self._ways if v < self._structure.n else ():
-            on, attached = ways.feeds.attached
+        for supply in self._supply_paths if v < self._structure.n else ():
+            on, attached = supply.feeds.attached
             for u in {v, self._structure.parent.item(v), *on[attached == v].tolist()}:
-                found.update(ways.standing_by(u))
+                found.update(supply.standing_by(u))
         return sorted(found)
 
     def along(self, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -462,10 +453,7 @@ class Paths:
         leaves &= np.isin(structure.type, list(self.channels)) & (structure.parent >= 0)
         for feeds in self.feeds:
             leaves[feeds.distributors] = False  # a distributor is included only if it supplies something kept
-            at = nodes.searchsorted(feeds.below, "right") - 1
-            ends = np.maximum.accumulate(structure.end[nodes])  # nodes may be nested
-            inside = (at >= 0) & (feeds.below < ends[at]) if nodes.size else np.zeros(len(at), np.bool_)
-            taken[feeds.below[inside]] = True
+            taken[feeds.below[are_in(structure.end, nodes, feeds.below)]] = True
         number = -1
         while number != (number := int(taken.sum())):
             taken = _with_ancestors(structure, taken)
@@ -503,26 +491,26 @@ class Paths:
         every = np.concatenate([feeds.below for feeds in self.feeds]) if self.feeds else np.zeros(0, np.int32)
         return len(np.unique(every)) == len(every)
 
-    def _by(self, ways: Ways, v: int, kinds: tuple[int, ...]) -> dict[Givers, Fraction]:
+    def _by(self, supply: SupplyPaths, v: int, kinds: tuple[int, ...]) -> dict[Givers, Fraction]:
         """What supplies a pool in one graph: pools of these types, and edges for counted types or for the graph itself."""
-        feeds, entries = ways.feeds, ways.entries(v)
+        feeds, entries = supply.feeds, supply.entries(v)
         parts: dict[Givers, Fraction] = {}
         for entry in entries:
-            way = ways.of(entry)
-            every = {kind: self._givers(ways, way, kind) for kind in kinds}
+            path = supply.of(entry)
+            every = {kind: self._givers(supply, path, kind) for kind in kinds}
             givers = dict.fromkeys(each for of_kind in every.values() for each in of_kind)
             if any(kind == feeds.kind or (kind in feeds.counted and every[kind]) for kind in kinds):
-                givers |= dict.fromkeys((edge,) for edge in way.edges)
+                givers |= dict.fromkeys((edge,) for edge in path.edges)
             for each in givers:
                 parts[each] = parts.get(each, Fraction(0)) + Fraction(1, len(entries))
         return parts
 
-    def _givers(self, ways: Ways, way: PathAccounts, kind: int) -> tuple[Givers, ...]:
+    def _givers(self, supply: SupplyPaths, path: PathAccounts, kind: int) -> tuple[Givers, ...]:
         """The pools on a path that give; the same for all pools with the same suppliers."""
-        key = ways, kind, way.pools
+        key = supply, kind, path.pools
         found = self._giving.get(key)
         if found is None:
-            every = (self._given_by(ways.feeds, u, kind) for u in way.pools)
+            every = (self._given_by(supply.feeds, u, kind) for u in path.pools)
             found = self._giving[key] = tuple(dict.fromkeys(givers for givers in every if givers))
         return found
 
@@ -532,7 +520,7 @@ class Paths:
             return (u,) if self._structure.type.item(u) == kind else ()
         return self._hung(u, kind)
 
-    def _only_ways(self, feeds: Feeds) -> NDArray[np.bool_]:
+    def _passes_only(self, feeds: Feeds) -> NDArray[np.bool_]:
         """By edge, whether everything its supplier gives by is a pass-through pool.  Cost: one step per supplier."""
         is_way = (self._structure.flags & WAY) != 0
         if not is_way.any():
@@ -620,12 +608,12 @@ class Meetings:
 
     def _all(self) -> list[Meeting]:
         structure, paths = self._structure, self._paths
-        ways, links = paths.ways(self._kind), paths.links(self._kind)
+        supply, links = paths.supply(self._kind), paths.links(self._kind)
         nodes = structure.of_type("node").tolist()
         ends = [links.ends(node) for node in nodes]
         below: dict[int, list[int]] = {}
         for at, node in enumerate(nodes):
-            met = [ways.of(entry).pools for entry in ways.entries(node)]
+            met = [supply.of(entry).pools for entry in supply.entries(node)]
             for v in set(met[0]).intersection(*met[1:]) if met else ():
                 below.setdefault(v, []).append(at)
         found = []
@@ -637,9 +625,6 @@ class Meetings:
                 channel = paths.meeting(self._kind, routes, frozenset(nodes[at] for at in reached))
                 found.append(Meeting(v, max(hops), np.array(reached, np.int64), channel))
         return found
-
-
-Int64 = NDArray[np.int64]
 
 
 class NodeSupply:

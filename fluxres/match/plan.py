@@ -139,24 +139,56 @@ class _Reader:
             return f"{vertex.type} is a pool; one in it is {pool}{AT}{vertex.type}{at}{node}"
         return nearest(vertex.type, known)
 
-    def demand(self, vertex: Vertex, place: str, slots: tuple[int, ...], in_node: bool, in_whole: bool) -> Demand:
-        typology, is_slot, is_directed = self.typology, vertex.is_slot, vertex.is_directed
-        if is_slot:
-            kind = -1
-        elif is_directed:
-            kind = typology.graphs.get(vertex.type, -1)
-        else:
+    def _kind(self, vertex: Vertex, place: str) -> int:
+        """The number of a type, or of the graph whose units are requested; -1 for a slot."""
+        typology = self.typology
+        if vertex.is_slot:
+            return -1
+        if not vertex.is_directed:
             kind = typology.number(vertex.type)
-        if is_directed and kind < 0:
-            numbers, where = typology.graphs, f"to '{vertex.to}'" if vertex.to is not None else "between nodes"
+            if kind < 0:
+                message = f"no pool of type '{vertex.type:.{limits.NAME_LENGTH_MAX}}' in this graph"
+                raise UnknownType(message, where=place, hint=self._instead_of(vertex), reasons={place: message})
+            return kind
+        found = typology.graphs.get(vertex.type)
+        if found is None:
+            where = f"to '{vertex.to}'" if vertex.to is not None else "between nodes"
             raise _infeasible(
                 f"no graph '{vertex.type}' that could carry units {where}",
                 place,
-                f"graphs are {', '.join(sorted(numbers)[:20])}" if numbers else "there are no auxiliary graphs",
+                f"graphs are {', '.join(sorted(typology.graphs)[:20])}" if typology.graphs else "there are no auxiliary graphs",
             )
-        if kind < 0 and not is_slot:
-            message = f"no pool of type '{vertex.type:.{limits.NAME_LENGTH_MAX}}' in this graph"
-            raise UnknownType(message, where=place, hint=self._instead_of(vertex), reasons={place: message})
+        return found
+
+    def demand(self, vertex: Vertex, place: str, slots: tuple[int, ...], in_node: bool, in_whole: bool) -> Demand:
+        """The demand of a vertex, with those below it; see `read`."""
+        made = self._bare(vertex, place, slots)
+        if vertex.to is not None:
+            made.channel = self.typology.paths.channel(made.kind, self._named(vertex.type, vertex.to, place))
+        if vertex.between is not None:
+            self._charge_between(made)
+        self.all.append(made)
+        is_slot = vertex.is_slot
+        made.children = self.read(
+            vertex.children,
+            f"{place}.with",
+            made.total if is_slot else (),
+            in_node=in_node or vertex.type == NODE,
+            in_whole=in_whole or (not is_slot and vertex.is_exclusive),
+        )
+        if self.draws and not is_slot and not in_whole:
+            self._add_draws(made, vertex)
+        made.confined = (
+            is_slot
+            and not in_node
+            and not self._has_node(made.children)
+            and any(self._is_in_node(child) for child in made.children)
+        )
+        return made
+
+    def _bare(self, vertex: Vertex, place: str, slots: tuple[int, ...]) -> Demand:
+        """The demand of a vertex, without what follows from others."""
+        typology, kind = self.typology, self._kind(vertex, place)
         flow = typology.is_flow(kind)
         if flow and (vertex.children or vertex.ids is not None or vertex.properties):
             raise InputError(
@@ -165,7 +197,7 @@ class _Reader:
                 hint=f"such as [node;{vertex.type}=10]",
             )
         ranges = None if vertex.ids is None else vertex.id_ranges
-        made = Demand(
+        return Demand(
             len(self.all),
             place,
             vertex.type,
@@ -184,28 +216,6 @@ class _Reader:
             total=(*slots, len(self.all)),
             properties=self._selective(vertex.properties, kind) if vertex.properties else (),
         )
-        if vertex.to is not None:
-            made.channel = typology.paths.channel(kind, self._named(vertex.type, vertex.to, place))
-        if vertex.between is not None:
-            self._charge_between(made)
-        self.all.append(made)
-        takes_whole = not is_slot and vertex.is_exclusive
-        made.children = self.read(
-            vertex.children,
-            f"{place}.with",
-            made.total if is_slot else (),
-            in_node=in_node or vertex.type == NODE,
-            in_whole=in_whole or takes_whole,
-        )
-        if self.draws and not is_slot and not in_whole:
-            self._add_draws(made, vertex)
-        made.confined = (
-            is_slot
-            and not in_node
-            and not self._has_node(made.children)
-            and any(self._is_in_node(child) for child in made.children)
-        )
-        return made
 
     def _selective(self, properties: tuple[str, ...], kind: int) -> tuple[str, ...]:
         """The properties, or none if all pools of the type have them: then pools are as interchangeable as without."""

@@ -27,13 +27,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.arrays import Int64
+from fluxres.documents.suggestion import choose_from
 from fluxres.errors import FluxresError, PolicyError, UsageError
 
 if TYPE_CHECKING:
     from fluxres.match.situation import Situation
 
 
-Ints = NDArray[np.int64]
 Score = Callable[["Situation", NDArray[np.int32]], NDArray[Any]]
 """Scores of ascending vertices of one type, low first. A score must depend on its own vertex only.
 
@@ -141,11 +142,11 @@ def policy(given: str | Policy) -> Policy:
         return given
     found = POLICIES.get(given) if isinstance(given, str) else None
     if found is None:
-        raise UsageError(f"no match policy {given!r}", hint=f"choose from {', '.join(POLICIES)}, and in Python any Policy")
+        raise UsageError(f"no match policy {given!r}", hint=f"{choose_from(POLICIES)}, and in Python any Policy")
     return found
 
 
-def nearest(nodes: NDArray[np.int32], parents: NDArray[np.int32], room: Ints, wanted: int) -> Ints:
+def nearest(nodes: NDArray[np.int32], parents: NDArray[np.int32], room: Int64, wanted: int) -> Int64:
     """Indexes of the nodes to use, ascending.
 
     Args:
@@ -176,7 +177,7 @@ def nearest(nodes: NDArray[np.int32], parents: NDArray[np.int32], room: Ints, wa
     return _shortest(nodes, usable[np.isin(group, picked)], room, wanted, None)
 
 
-def _parents(rooms: Ints, fewest: int, wanted: int) -> Ints:
+def _parents(rooms: Int64, fewest: int, wanted: int) -> Int64:
     """`fewest` parents with enough room whose first and last are closest."""
     sums = np.concatenate([[0], np.cumsum(rooms)])
     neighbours = np.flatnonzero(sums[fewest:] - sums[:-fewest] >= wanted)
@@ -197,7 +198,7 @@ def _parents(rooms: Ints, fewest: int, wanted: int) -> Ints:
     return np.sort(inside[np.argsort(-rooms[inside], kind="stable")[:fewest]])
 
 
-def _shortest(nodes: NDArray[np.int32], positions: Ints, room: Ints, wanted: int, parents: NDArray[np.int32] | None) -> Ints:
+def _shortest(nodes: NDArray[np.int32], positions: Int64, room: Int64, wanted: int, parents: NDArray[np.int32] | None) -> Int64:
     """The run of indexes with enough room whose first and last node are closest; within one parent if `parents` is given."""
     reach = np.cumsum(room[positions])
     before = reach - room[positions]

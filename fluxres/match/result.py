@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.arrays import Int32, Int64
 from fluxres.documents.document import plural
 from fluxres.errors import UsageError
 from fluxres.graph.accounts import Accounts
@@ -15,8 +16,6 @@ from fluxres.match.demand import Plan
 from fluxres.match.policy import Policy
 from fluxres.syntax.moment import in_words
 
-Int32 = NDArray[np.int32]
-Int64 = NDArray[np.int64]
 NO_ROWS: Final[Int64] = np.zeros((0, 3), np.int64)
 """No draws."""
 _NO_POOLS: Final[Int32] = np.zeros(0, np.int32)

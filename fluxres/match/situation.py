@@ -15,17 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int32, Mask
 from fluxres.documents.suggestion import suggest
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import EXCLUSIVE, STATES, PropertyValue
 from fluxres.graph.partitions import Partition
 from fluxres.graph.structure import Structure
 from fluxres.match.typology import Typology
 from fluxres.planner.planner import Planner
 from fluxres.syntax import hostlist
-from fluxres.syntax.constraint import And, Constraint, Hostlist, Not, Or, Properties, Ranks, States
-
-Mask = NDArray[np.bool_]
+from fluxres.syntax.constraint import And, Constraint, Hostlist, Not, Or, Properties, Ranks, States, part_of
 
 
 class Eligible:
@@ -56,6 +54,21 @@ class Eligible:
         if not self.everywhere or partition is not None:
             self.everywhere = bool(self.mask.all())
         self._barred: Int32 = self.targets[~self.mask]
+        part = part_of(constraint)
+        #: The targets of the part of the machine that a request is about; None for all of it.
+        self.part: Int32 | None = None if part is None else self.targets[self._evaluate(part)]
+
+    def candidates(self, kind: int) -> Int32:
+        """The pools of a type in the part of the machine that a request is about, with those that it shares with others."""
+        pools = self._typology.vertices(kind)
+        if self.part is None:
+            return pools
+        if self._by_pool:
+            return pools[np.isin(pools, self.part)]
+        own, ends = self._typology.node_of[pools], self._typology.accounts.end[pools]
+        is_shared = self.targets.searchsorted(pools) == self.targets.searchsorted(ends)  # no target below it, nor above
+        has_some = self.part.searchsorted(pools) < self.part.searchsorted(ends)
+        return pools[np.where(own < 0, is_shared | has_some, np.isin(own, self.part))]
 
     def of(self, v: int) -> bool:
         """Whether a pool may be used: its execution target satisfies the constraint, or it has none."""

@@ -178,7 +178,7 @@ class Traverser:
         for v in vertices:
             key: object = v
             if not self.plan.named:
-                key = self.likeness.ways(v), self.situation.signature(v), self.situation.free(v), self.situation.is_clear(v)
+                key = self.likeness.supply(v), self.situation.signature(v), self.situation.free(v), self.situation.is_clear(v)
             if key not in known:
                 known[key] = self._is_possible(demand, v)
             found += [v] * known[key]
@@ -513,7 +513,7 @@ class Traverser:
         found = []
         for v in vertices:
             if self._will_do(demand, v):
-                inside = (self.likeness.ways(v), self.situation.signature(v)) if parts else None
+                inside = (self.likeness.supply(v), self.situation.signature(v)) if parts else None
                 if inside not in known:
                     known[inside] = all(self.has_room_for(child, v) for child in parts)
                 found += [v] * known[inside]
@@ -644,9 +644,9 @@ class Likeness:
             if structure.type.item(u) in self._asked or self._situation.typology.node == structure.type.item(u):
                 above.append(u)
             u = structure.parent.item(u)
-        return (self.ways(v), *above, *self._situation.signature(v))
+        return (self.supply(v), *above, *self._situation.signature(v))
 
-    def ways(self, v: int) -> object:
+    def supply(self, v: int) -> object:
         """How a pool and those in it are supplied with what is charged, and what they supply; equal for interchangeable pools."""
         if not self._plan.charged:
             return ()

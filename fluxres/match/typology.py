@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.graph.auxiliary import Int32
+from fluxres.arrays import Int32
 from fluxres.graph.draws import Draws
 from fluxres.graph.feeds import Feeds
 from fluxres.graph.kinds import EXCLUSIVE

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int64
 from fluxres.match.drawing import FEW, Drawing
 from fluxres.match.form import LeafDemand, NeedsTraverser, Quantities, Single
 from fluxres.match.plan import settle
@@ -29,7 +30,6 @@ from fluxres.match.result import NO_ROWS, MatchBuilder, Placement, SlotGroup
 from fluxres.match.situation import Situation
 from fluxres.planner.marks import Bits, bits_of, ordinals_of
 
-Int64 = NDArray[np.int64]
 Pools = tuple[Int64, Int64]
 """Ordinals of pools of one type, and the free units of each."""
 _NONE: Final = np.zeros(0, np.int32)

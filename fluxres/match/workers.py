@@ -31,7 +31,7 @@ from fluxres.documents.document import plural
 from fluxres.errors import InfeasibleRequest, InputError
 from fluxres.graph import groups as graph_groups
 from fluxres.graph.structure import Structure
-from fluxres.match.chooser import Choice, Chooser, Offer, Returned, Way
+from fluxres.match.chooser import Alternative, Choice, Chooser, Offer, Returned
 from fluxres.match.group_choice import GroupChoice, GroupNeed, Pair, choose
 from fluxres.match.policy import Policy
 from fluxres.match.situation import Situation
@@ -297,16 +297,16 @@ class Amounts(Chooser):
             found = Workers.of(offer).in_node(nodes[0], variant, offer)
         return None if found is None else Choice([(0, v, units) for v, units in found], variant=number)
 
-    def ways(self, request: Request, offer: Offer) -> list[Way]:
+    def alternatives(self, request: Request, offer: Offer) -> list[Alternative]:
         """By variant what its node lacks, beyond what the pools of each type say."""
-        workers, found = Workers.of(offer), list[Way]()
+        workers, found = Workers.of(offer), list[Alternative]()
         for number, variant in enumerate(self.variants):
             name = f"variant {number}: " if len(self.variants) > 1 else ""
             if unknown := workers.unknown(variant):
-                found.append(Way(partial(_lacks_types, unknown), None, name))
+                found.append(Alternative(partial(_lacks_types, unknown), None, name))
             else:
                 asked = replace(request, resources=workers.resources(variant))
-                found.append(Way(partial(workers.lacks, variant, offer), asked, name))
+                found.append(Alternative(partial(workers.lacks, variant, offer), asked, name))
         return found
 
 

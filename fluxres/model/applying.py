@@ -16,11 +16,11 @@ from fluxres import limits
 from fluxres.allocation import steps
 from fluxres.allocation.audit import check_records
 from fluxres.allocation.records import ELSEWHERE, Records
+from fluxres.arrays import Int32
 from fluxres.clock import FOREVER
 from fluxres.documents.document import listed, plural
 from fluxres.errors import FluxresError, StillHeld, UsageError
 from fluxres.graph import update
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.compare import equal
 from fluxres.graph.correspondence import Correspondence
 from fluxres.graph.edges import rows_between, said

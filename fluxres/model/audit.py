@@ -10,11 +10,12 @@ import numpy as np
 
 from fluxres import limits
 from fluxres.allocation.audit import check_records
+from fluxres.documents.suggestion import did_you_mean
 from fluxres.graph.accounts import capacities
 from fluxres.graph.audit import check_hosts, check_structure
 from fluxres.graph.draws import ONLY_A_WAY, WITH_UNITS, Draws
 from fluxres.graph.structure import Problem, Structure
-from fluxres.syntax.unit import readable
+from fluxres.syntax.unit import readable, same_but_case
 
 if TYPE_CHECKING:
     from fluxres.match.typology import Typology
@@ -35,6 +36,7 @@ def check_supply(structure: Structure) -> Iterator[Problem]:
     yield from _check_draws(structure)
     yield from _check_suppliers(structure)
     yield from _check_capacities(structure)
+    yield from _check_units(structure)
 
 
 def _check_draws(structure: Structure) -> Iterator[Problem]:
@@ -126,3 +128,16 @@ def _check_capacities(structure: Structure) -> Iterator[Problem]:
         unit = f" {accounts.unit(edge)}" if accounts.unit(edge) else ""
         message = f"carries {carried[rows[0]]:g}{unit}, and {accounts.size.item(edge)} whole units of it count"
         yield Problem("warning", accounts.said(edge), f"{message} (write it in a smaller unit; edges like this: {len(edges)})")
+
+
+def _check_units(structure: Structure) -> Iterator[Problem]:
+    """Units that differ from a known one only in upper and lower case: they convert to no other unit.  Cost: O(pools + edges)."""
+    numbers, first = np.unique(structure.kind, return_index=True)
+    found = {structure.kinds[number].unit: v for number, v in zip(numbers.tolist()[::-1], first.tolist()[::-1], strict=True)}
+    for edge in range(structure.n, len(structure.accounts.size)):
+        found.setdefault(structure.accounts.unit(edge), edge)
+    for unit, v in sorted(found.items(), key=lambda item: item[1]):
+        known = [] if unit is None else same_but_case(unit)
+        if known:
+            message = f"is counted in '{unit}', which converts to no other unit ({did_you_mean(known)})"
+            yield Problem("warning", structure.accounts.said(v), message)

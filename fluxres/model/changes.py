@@ -57,13 +57,15 @@ def tell_now(graph: ResourceGraph, event: events.Event) -> None:
 
 
 def require_room(graph: ResourceGraph, *planned: tuple[Batch | Sequence[Change], Window]) -> None:
-    """Refuse, before the event is emitted, what would exceed the bounds of the planner afterwards.
+    """Refuse, before the event is emitted, what would exceed the bounds of the planner afterwards, or has lost its parent.
 
     Args:
         planned: plans of allocations, each with its window.
 
-    Errors: LimitExceeded.
+    Errors: LimitExceeded; StaleHandle for units of the parent of a child instance that has ended.
     """
+    if graph.records.upstream is not None:
+        graph.records.upstream.require_open(v for changed, _ in planned for v in _vertices(changed))
     number = 0
     for changed, _ in planned:
         if isinstance(changed, Batch):
@@ -85,6 +87,10 @@ def require_room(graph: ResourceGraph, *planned: tuple[Batch | Sequence[Change],
     graph.planner.require_room(windows)
 
 
+def _vertices(changed: Batch | Sequence[Change]) -> list[int]:
+    return changed.vertices.tolist() if isinstance(changed, Batch) else [change.v for change in changed]
+
+
 def require_end(graph: ResourceGraph, window: Window) -> None:
     """Refuse an allocation that begins later and has no end (RFC 16), and one whose window is already over.
 
@@ -104,7 +110,7 @@ def require_picks(found: Placement) -> None:
     if not len(found.vertices):
         raise UsageError(
             "the request only asks for shared pools, for which nothing is recorded",
-            hint="put them in a slot (slot/core) or ask for them exclusively (core{x})",
+            hint="put them in a slot, such as slot/node, or ask for them exclusively, such as node{x}",
         )
 
 
@@ -482,7 +488,7 @@ def lasting(graph: ResourceGraph, now: int) -> Records:
     """
     records = graph.records
     left = Records(graph.structure, empty_planner(graph.structure))
-    left.take_all(records)
+    left.carry_over_all(records)
     for stage in left.stages_over(now):
         left.release(stage)
     for job, pieces in left.ended(now):

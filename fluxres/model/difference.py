@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.arrays import Int32
 from fluxres.documents.document import plural
 from fluxres.graph.accounts import capacities
-from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.correspondence import Correspondence
-from fluxres.graph.kinds import DRAW, EXCLUSIVE, STATES, Kind
+from fluxres.graph.kinds import DRAW, EXCLUSIVE, STATES, WAY, Kind
 from fluxres.graph.structure import Structure
 
 
@@ -39,7 +40,7 @@ class Changed:
     """One attribute that changes in the same way in some pools.
 
     Args:
-        attribute: ``size``, ``unit``, ``basename``, ``state``, ``exclusive``, ``property KEY`` or ``tag KEY``.
+        attribute: ``size``, ``unit``, ``basename``, ``state``, ``exclusive``, ``way``, ``property KEY`` or ``tag KEY``.
         before, after: its values; None where there is none.
         vertices: the pools, in the present graph.
     """
@@ -307,6 +308,7 @@ class Difference:
             *self._of_kinds(),
             *self._column("state", s.state[v], other.state[w], STATES, only=(s.state[v] == 0) & (other.state[w] != 0)),
             *self._column("exclusive", s.flags[v] & EXCLUSIVE != 0, other.flags[w] & EXCLUSIVE != 0),
+            *self._column("way", s.flags[v] & WAY != 0, other.flags[w] & WAY != 0),
             *self._tags(),
         ]
 

@@ -22,6 +22,7 @@ from fluxres.graph.structure import Structure
 from fluxres.model import changes, joining, targets
 from fluxres.model.supply import Ends, require_drawn
 from fluxres.model.targets import Where
+from fluxres.syntax.name import is_name
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
@@ -108,7 +109,7 @@ def values_of(
 
 
 def _relation(relation: object) -> None:
-    if not isinstance(relation, str) or not relation.isprintable() or not 0 < len(relation) <= limits.NAME_LENGTH_MAX:
+    if not is_name(relation):
         raise UsageError(f"relation: expected 1 to {limits.NAME_LENGTH_MAX} printable characters, got {relation!r:.80}")
 
 

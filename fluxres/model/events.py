@@ -25,9 +25,10 @@ from fluxres.allocation.together import Share
 from fluxres.clock import FOREVER, seconds
 from fluxres.documents import arguments
 from fluxres.errors import InputError, UsageError
-from fluxres.graph.kinds import STATES
+from fluxres.graph.kinds import STATES, instead_of
 from fluxres.graph.structure import Structure
 from fluxres.model import extending, targets
+from fluxres.syntax.name import is_name
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
@@ -236,8 +237,8 @@ def check_state(state: str) -> dict[str, Any]:
 
     Errors: UsageError for a state RFC 4 and its extension do not know.
     """
-    if not isinstance(state, str) or state not in STATES:
-        raise UsageError(f"no state '{state!s:.80}'", hint=f"states are {', '.join(STATES)}")
+    if arguments.text(state, "state") not in STATES:
+        raise UsageError(f"no state '{state}'", hint=instead_of(state))
     return {"state": state}
 
 
@@ -246,7 +247,7 @@ def check_tag(key: str, value: str | None) -> dict[str, Any]:
 
     Errors: UsageError for a key or value that is empty, too long or not printable.
     """
-    if not isinstance(key, str) or not key or not key.isprintable() or "=" in key or len(key) > limits.NAME_LENGTH_MAX:
+    if not is_name(key, without="="):
         raise UsageError(f"tag: expected a key of 1 to {limits.NAME_LENGTH_MAX} printable characters without '=', got {key!r}")
     if value is not None:
         is_text = isinstance(value, str) and "\x00" not in value and arguments.is_unicode(value)

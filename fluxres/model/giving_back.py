@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from fluxres.allocation import steps
 from fluxres.clock import FOREVER
 from fluxres.errors import NotHeld
 from fluxres.model import changes
@@ -31,7 +32,8 @@ def give_back(graph: ResourceGraph, job: str, v: int, now: int, limit: int) -> N
 
 def _free(graph: ResourceGraph, job: str, v: int, now: int, limit: int) -> None:
     structure, records = graph.structure, graph.records
-    held = sorted(records.require_job(job))
+    # What it held before it got a pool above is not its own now.
+    held = sorted(u for u in records.require_job(job) if steps.touches(records.steps_of(u, job), now, FOREVER))
     inside = [u for u in held if v <= u < structure.end.item(v)]
     if inside:
         graph.free(job, inside)
@@ -48,13 +50,19 @@ def _free(graph: ResourceGraph, job: str, v: int, now: int, limit: int) -> None:
         rest += [u for u in others if u != at]
     before, is_upward = records.draws_of(job).at(now), job in records.upward
     graph.free(job, [above])
+    # What it held before it got the pool above is its own again.
+    pools = records.require_job(job) if records.is_holder(job) else ()
+    own = {u: steps.amount_at(records.steps_of(u, job), now) for u in pools}
+    if again := [u for u, amount in own.items() if amount and v <= u < structure.end.item(v)]:
+        graph.free(job, again)
+    rest = [u for u in rest if own.get(u, 0) < structure.size.item(u)]
     if not rest:
         return
     # What was drawn for the rest stays with it.
     left = records.draws_of(job).at(now) if records.is_holder(job) else before[:0]
     lost = np.array([row for row in before.tolist() if row not in left.tolist()], np.int64).reshape(-1, 3)
     lost = lost[[any(r < structure.end.item(u) and u < structure.end.item(r) for r in rest) for u in lost[:, 0].tolist()]]
-    units: dict[int, int] = {u: structure.size.item(u) for u in rest}
+    units: dict[int, int] = {u: structure.size.item(u) - own.get(u, 0) for u in rest}
     for _, account, amount in lost.tolist():
         units[account] = units.get(account, 0) + amount
     named = [(u, amount) for u, amount in units.items() if amount]

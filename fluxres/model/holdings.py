@@ -9,15 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres.allocation.facts import JobFacts
+from fluxres.arrays import Int32, Int64
 from fluxres.clock import FOREVER
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.forest import in_slices, topmost
 from fluxres.graph.structure import Structure
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
-
-Int64 = NDArray[np.int64]
 
 
 class Holding(msgspec.Struct, frozen=True):

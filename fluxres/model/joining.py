@@ -19,11 +19,11 @@ from fluxres.allocation import plans, steps
 from fluxres.allocation.audit import check_records
 from fluxres.allocation.planned import Batch
 from fluxres.allocation.records import ELSEWHERE, STAGE_OWNER, Records, empty_planner
+from fluxres.arrays import Int32
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import FluxresError, InputError, InsufficientResources, MergeConflict, StillHeld, UnknownPool
 from fluxres.graph import accounts, edges, surgery
 from fluxres.graph import move as moving
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.correspondence import Correspondence
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import OUTSIDE, Structure
@@ -249,7 +249,7 @@ def duplicate(graph: ResourceGraph, v: int = 0) -> ResourceGraph:
     if v:
         return _subtree(graph, v)
     made = _made(graph, surgery.duplicate(surgery.by_itself(graph.structure)))
-    made.records.take_all(graph.records)
+    made.records.carry_over_all(graph.records)
     return made
 
 
@@ -281,10 +281,15 @@ def _subtree(graph: ResourceGraph, v: int) -> ResourceGraph:
             had = records.implied.get(owner, {}).get(v, ())
             for s, e, units in steps.excess(tuple((s, e, size) for s, e in whole), had):
                 made.records.allocate(plans.allocate(made.records, [(0, units)], owner, s, e), owner, s, e)
+    # A reservation of a pool above is one of everything here.
+    above = set(records.accounts.ancestors(v))
+    for name, one in records.reservations.items():
+        if not above.isdisjoint(one.pools):
+            made.records.reservations[name] = structs.replace(one, pools=(0,))
     # Suppliers are copied as ways; what is held of them is not held here.
     old_to_new = np.full(structure.n, -1, np.int32)
     old_to_new[vertices[: part.tree_end]] = np.arange(part.tree_end, dtype=np.int32)
-    made.records.take(records, old_to_new)
+    made.records.carry_over(records, old_to_new)
     made.records.pools_of = {owner: made.records.pools_of[owner] for owner in records.pools_of if made.records.is_holder(owner)}
     made.records.slots_of = {job: slots for job, slots in records.slots_of.items() if inside[job]}
     return made
@@ -298,7 +303,7 @@ def taken(graph: ResourceGraph, structure: Structure, own: Records, numbers: Int
         numbers: new numbers of the pools, by old number.
     """
     records = Records(structure, empty_planner(structure))
-    records.take(own, numbers)
+    records.carry_over(own, numbers)
     return records
 
 
@@ -345,7 +350,7 @@ def _joined(graph: ResourceGraph, structure: Structure, *parts: tuple[Records, I
     _require_fit(structure, *parts)
     (own, from_own), (theirs, from_theirs) = parts
     records = taken(graph, structure, own, from_own)
-    records.take(theirs, from_theirs)
+    records.carry_over(theirs, from_theirs)
     for part, numbers in parts:
         _require_whole(part, records, numbers)
         _require_recorded(part, records, numbers)

@@ -21,7 +21,8 @@ from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:
     from fluxres.match import Placement, Policy
-    from fluxres.match.reasons import Holders, Refusal
+    from fluxres.match.reasons import Holders
+    from fluxres.match.refusal import Refusal
     from fluxres.model.match import Match
     from fluxres.model.resource_graph import ResourceGraph
 
@@ -93,7 +94,7 @@ def _for_queue(request: Request, name: str) -> Request:
 
 
 def require_accepted(graph: ResourceGraph, request: Request, length: int) -> None:
-    """Refuse a job that its partition does not accept for its queue (rule P1).
+    """Refuse a job that its partition does not accept for its queue (rule P2).
 
     Args:
         length: ticks.
@@ -105,7 +106,7 @@ def require_accepted(graph: ResourceGraph, request: Request, length: int) -> Non
     if partition is None:
         return
     from fluxres.match import admission
-    from fluxres.match.reasons import Refusal
+    from fluxres.match.refusal import Refusal
 
     found = admission.not_accepted(partition, request, length)
     if found:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.graph.auxiliary import Int32
+from fluxres.arrays import Int32, Int64
 from fluxres.graph.forest import slice_of, topmost
 from fluxres.graph.kinds import STATES
 from fluxres.graph.structure import Structure
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 NODE_STATES: Final = ("idle", "mixed", "allocated", "reserved", "draining", "drained", "down")
 """A node has the last of these that is true of it."""
 _IDLE, _MIXED, _ALLOCATED, _RESERVED, _DRAINING, _DRAINED, _DOWN = range(len(NODE_STATES))
-
-Int64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ from fluxres import limits
 from fluxres.allocation import reserved
 from fluxres.allocation.facts import JobFacts, Reservation
 from fluxres.allocation.reserved import Held, Rest
+from fluxres.arrays import Int32
 from fluxres.clock import FOREVER, TICKS_PER_S, seconds
 from fluxres.documents.document import listed
 from fluxres.errors import InsufficientResources, LimitExceeded, UnknownJob, UsageError
 from fluxres.graph import forest
-from fluxres.graph.auxiliary import Int32
 from fluxres.model import changes, events, targets
 from fluxres.syntax.moment import EPOCH_FROM_S, to_the_second
 
@@ -83,6 +83,31 @@ def reserve(graph: ResourceGraph, name: str, reservation: Reservation, facts: Jo
     Errors: UsageError for a name in use, and for no pools; InsufficientResources if jobs run into a window and are not to be
     ignored.
     """
+    held, planned = _plan(graph, name, reservation)
+    structure = graph.structure
+    changes.tell(graph, lambda: events.reserve(structure, name, reservation, facts, held), len(reservation.pools))
+    reserved.apply(graph.records, name, reservation, facts, planned)
+    graph.revision += 1
+
+
+def restore(
+    graph: ResourceGraph, name: str, reservation: Reservation, facts: JobFacts, held: Sequence[Held] | None = None
+) -> None:
+    """Record a reservation of a file.
+
+    Args:
+        held: what it holds; by default whatever no job holds.
+
+    Errors: as :func:`reserve`; InsufficientResources if jobs hold what it is said to hold.
+    """
+    _, planned = _plan(graph, name, reservation, held)
+    reserved.apply(graph.records, name, reservation, facts, planned)
+
+
+def _plan(
+    graph: ResourceGraph, name: str, reservation: Reservation, held: Sequence[Held] | None = None
+) -> tuple[Sequence[Held], list[reserved.Planned]]:
+    """What a new reservation holds, checked."""
     records = graph.records
     if not reservation.pools:
         raise UsageError("no pools named", hint="name at least one pool")
@@ -95,15 +120,13 @@ def reserve(graph: ResourceGraph, name: str, reservation: Reservation, facts: Jo
             f"{len(reservation.windows)} windows of {len(reservation.pools)} pools are more than {limits.RESERVATION_SPANS_MAX}"
         )
         raise LimitExceeded(message, hint="name the racks instead of their nodes, or let it repeat for a shorter time")
-    rest = reserved.left_of(records, name, reservation, 0)
-    if rest.owners and not reservation.ignores_jobs:
-        _refuse(graph, reservation, rest)
-    _require_room(graph, rest.held)
-    structure, held = graph.structure, rest.held
-    planned = reserved.plan(records, name, held)
-    changes.tell(graph, lambda: events.reserve(structure, name, reservation, facts, held), len(reservation.pools))
-    reserved.apply(records, name, reservation, facts, planned)
-    graph.revision += 1
+    if held is None:
+        rest = reserved.left_of(records, name, reservation, 0)
+        if rest.owners and not reservation.ignores_jobs:
+            _refuse(graph, reservation, rest)
+        held = rest.held
+    _require_room(graph, held)
+    return held, reserved.plan(records, name, held)
 
 
 def require_unused(graph: ResourceGraph, name: str) -> None:

@@ -22,18 +22,15 @@ import numpy as np
 
 from fluxres import limits
 from fluxres.allocation import steps
-from fluxres.allocation.chosen import Chosen, Returns
-from fluxres.allocation.drawn import DrawRecords
 from fluxres.allocation.facts import JobFacts, Launch, Reservation
-from fluxres.allocation.planned import Batch, Staged
-from fluxres.allocation.records import Records, empty_planner
-from fluxres.allocation.steps import Steps
+from fluxres.allocation.planned import Batch
+from fluxres.allocation.records import Records, RecordsState, empty_planner
+from fluxres.arrays import Int32
 from fluxres.clock import FOREVER, Clock, Length, Time, fixed, now_ticks, positive_ticks, seconds, ticks
 from fluxres.documents import arguments
 from fluxres.documents.document import plural, shown
 from fluxres.errors import StaleHandle, UsageError
 from fluxres.graph import state_notes, surgery
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.edges import Value
 from fluxres.graph.partitions import Partition, require_state
 from fluxres.graph.state_notes import StateNote
@@ -56,7 +53,7 @@ if TYPE_CHECKING:
 
     from fluxres.graph.views import StructureRef
     from fluxres.match import Matcher, Placement, Policy
-    from fluxres.match.reasons import Refusal
+    from fluxres.match.refusal import Refusal
     from fluxres.model.difference import Difference
     from fluxres.model.match import Match
     from fluxres.model.node_states import NodeStates
@@ -781,7 +778,7 @@ class ResourceGraph(ShownDeep, Tabular):
             end, duration_s: the end, or the length; by default the duration in the request, or no end. An allocation that begins
                 later than now needs an end (RFC 16).
             policy: for a request, which pools to prefer.
-            user, name: whom a new job belongs to, and what it is called there; :meth:`facts` gives them.
+            user, name: the owner of a new job, and what it is called there; :meth:`facts` gives them.
             launch: the processes that a new job lives by, as `fluxres run` records them.
 
         Errors: InsufficientResources with the earliest time, InfeasibleRequest, UnknownPool, UsageError; nothing changes then.
@@ -1210,7 +1207,7 @@ class ResourceGraph(ShownDeep, Tabular):
     ) -> None:
         """Set the state of pools (RFC 4 State).
 
-        A partition, such as ``partitions:batch``, is up, down, drain or inactive (rule P1).
+        A partition, such as ``partitions:batch``, is up, down, drain or inactive (rule P2).
 
         Args:
             reason: why; :attr:`Pool.state_note` gives it until the state is set again.
@@ -1540,9 +1537,6 @@ def all_of(*graphs: ResourceGraph, changes: ResourceGraph | None = None) -> Exit
     return held
 
 
-_Held = dict[int, dict[str, Steps]]
-
-
 def _reduced(graph: ResourceGraph) -> tuple[Callable[..., ResourceGraph], tuple[Any, ...]]:
     """The state of a graph for pickle: structure, records, and clock.
 
@@ -1550,7 +1544,7 @@ def _reduced(graph: ResourceGraph) -> tuple[Callable[..., ResourceGraph], tuple[
 
     Errors: UsageError for a clock that cannot be pickled; StaleHandle for a destroyed graph.
     """
-    records, clock = graph.records, graph._clock_given
+    clock = graph._clock_given
     try:
         pickle.dumps(clock)
     except (pickle.PicklingError, TypeError, AttributeError) as error:
@@ -1558,10 +1552,9 @@ def _reduced(graph: ResourceGraph) -> tuple[Callable[..., ResourceGraph], tuple[
             f"the clock of graph '{graph.name}' cannot be pickled: {error}",
             hint="use fluxres.clock.system or a function of a module, or set clock to None",
         ) from None
-    about = (records.facts, records.reservations, records.chosen, records.returns)
-    held = (records.held, records.implied, list(records.pools_of), records.stages, records.slots_of, records.drawn, *about)
-    counters = (graph.generation, graph.revision, records.stages_made)
-    return _revived, (type(graph), surgery.by_itself(graph.structure), graph.name, clock, held, counters)
+    counters = (graph.generation, graph.revision)
+    structure = surgery.by_itself(graph.structure)
+    return _revived, (type(graph), structure, graph.name, clock, graph.records.state(), counters)
 
 
 def _revived(
@@ -1569,27 +1562,10 @@ def _revived(
     structure: Structure,
     name: str,
     clock: Clock | None,
-    held: tuple[
-        dict[int, dict[str, Steps]],
-        dict[str, dict[int, Steps]],
-        Iterable[str],
-        dict[str, Staged],
-        dict[str, int],
-        DrawRecords,
-        dict[str, JobFacts],
-        dict[str, Reservation],
-        dict[str, Chosen],
-        Returns,
-    ],
-    counters: tuple[int, int, int],
+    state: RecordsState,
+    counters: tuple[int, int],
 ) -> ResourceGraph:
     graph = kind(structure, name=name, clock=clock)
-    before = Records(structure, graph.planner)
-    recorded, before.implied, owners, before.stages, slots_of, before.drawn = held[:6]
-    before.facts, before.reservations, before.chosen, before.returns = held[6:]
-    before.held.update(recorded)
-    before.pools_of = {owner: set() for owner in owners}
-    before.slots_of = slots_of
-    graph.records.take_all(before)
-    graph.generation, graph.revision, graph.records.stages_made = counters
+    graph.records.restore(state)
+    graph.generation, graph.revision = counters
     return graph

@@ -11,9 +11,11 @@ error, so :func:`unmet` reports to commands which values no pool has, and what m
 from __future__ import annotations
 
 import fnmatch
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import reduce
+from fractions import Fraction
+from functools import partial, reduce
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,17 +24,18 @@ from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.allocation import steps
+from fluxres.arrays import Int32, Mask
 from fluxres.clock import FOREVER, seconds, ticks
-from fluxres.documents.suggestion import suggest
+from fluxres.documents.suggestion import choose_from, suggest
 from fluxres.errors import StaleHandle, UnknownType, UsageError
-from fluxres.graph.auxiliary import Int32
-from fluxres.graph.kinds import STATES, Kind
+from fluxres.graph.kinds import STATES, Kind, instead_of
 from fluxres.graph.structure import CONTAINMENT
 from fluxres.model import targets
 from fluxres.model.pool import Pool
 from fluxres.model.targets import Place
-from fluxres.model.totals import Mask, available_units, considered
-from fluxres.syntax.criteria import All, And, Compare, Criteria, Not, Or
+from fluxres.model.totals import available_units, considered
+from fluxres.syntax import unit
+from fluxres.syntax.criteria import All, Amount, And, Compare, Criteria, Not, Or
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
@@ -118,7 +121,7 @@ class _CriteriaSearch:
         return _numbers(self.structure.rank, node) & (self.structure.rank >= 0)
 
     def _size(self, node: Compare) -> Mask:
-        return _numbers(self.structure.size, node)
+        return self._amounts(self.structure.size, node)
 
     def _depth(self, node: Compare) -> Mask:
         return _numbers(self.structure.depth, node)
@@ -126,7 +129,7 @@ class _CriteriaSearch:
     def _state(self, node: Compare) -> Mask:
         wanted = np.array([_text_matches(state, node) for state in STATES])
         if not wanted.any() and node.op != "~":
-            raise UsageError(f"no state '{', '.join(node.texts)}'", hint=f"states are {', '.join(STATES)}")
+            raise UsageError(f"no state '{', '.join(node.texts)}'", hint=instead_of(node.texts[0]))
         return np.asarray(wanted[self.structure.state])
 
     def _tag(self, node: Compare) -> Mask:
@@ -242,11 +245,20 @@ class _CriteriaSearch:
         return (lo, lo + 1) if node.when.kind == "at" else (lo, min(ticks(end, "during"), FOREVER))
 
     def _available(self, node: Compare) -> Mask:
-        return _numbers(available_units(self.graph, *self._when(node)), node)
+        return self._amounts(available_units(self.graph, *self._when(node)), node)
 
     def _allocated(self, node: Compare) -> Mask:
         free = self.graph.planner.free_slice(0, self.structure.n, *self._when(node))
-        return _numbers(self.structure.units - free, node)
+        return self._amounts(self.structure.units - free, node)
+
+    def _amounts(self, column: NDArray[Any], node: Compare) -> Mask:
+        """Numbers are compared as they are, sizes in the unit of each pool; one without such a unit meets none of these."""
+        found = _numbers(column, node) if node.ranges else np.zeros(self.structure.n, np.bool_)
+        for own in {kind.unit for kind in self.structure.kinds if kind.unit is not None}:
+            for amount in node.amounts:
+                if unit.dimension(own) == unit.dimension(amount.unit):
+                    found |= _sizes(column, node.op, amount, own) & self._by_kind(partial(_is_in, own))
+        return found
 
     def _job(self, node: Compare) -> Mask:
         records, (start, end) = self.graph.records, self._when(node)
@@ -306,6 +318,19 @@ def _numbers(column: NDArray[Any], node: Compare) -> Mask:
     return np.asarray((at >= 0) & (column <= highs[at]))
 
 
+def _is_in(own: str, kind: Kind) -> bool:
+    return kind.unit == own
+
+
+def _sizes(column: NDArray[Any], op: str, amount: Amount, own: str) -> Mask:
+    """How a column of this unit compares with an amount."""
+    exact = Fraction(unit.convert(amount.number, amount.unit, own))
+    if op not in _ORDER:
+        return np.asarray(column == exact.numerator if exact.denominator == 1 else np.zeros(len(column), np.bool_))
+    least = math.ceil(exact) if op in ("<", ">=") else math.floor(exact)
+    return np.asarray(_ORDER[op](column, min(least, limits.SIZE_MAX + 1)), np.bool_)
+
+
 def _qualified(have: Mapping[str, object], node: Compare) -> bool:
     """A property or tag: whether the key is there, or how its value compares; numbers as numbers, other values as text."""
     if node.qualifier is None and node.flag is not None:
@@ -325,10 +350,6 @@ def _qualified(have: Mapping[str, object], node: Compare) -> bool:
         return bool(_ORDER[node.op](text, wanted))
 
 
-_COMPARED_MAX: Final = 1000
-"""Known values that a wrong one is compared with: with more of them a hint takes too long."""
-
-
 def unmet(graph: ResourceGraph, criteria: Criteria) -> Iterator[str]:
     """A sentence for each requested value that no pool of the graph has."""
     match criteria:
@@ -337,6 +358,8 @@ def unmet(graph: ResourceGraph, criteria: Criteria) -> Iterator[str]:
                 yield from unmet(graph, item)
         case Compare(op="="):
             yield from _compared(graph, criteria)
+        case Compare(op=">" | ">=", key="size" | "available" | "allocated", ranges=((number, _),)):
+            yield from _beyond(graph, number)
         case All() | Not() | Compare():
             return
 
@@ -368,12 +391,18 @@ def _compared(graph: ResourceGraph, node: Compare) -> Iterator[str]:
             yield f"no {node.key} '{text[: limits.NAME_LENGTH_MAX]}' in this graph{_instead(text, values)}"
 
 
+def _beyond(graph: ResourceGraph, number: int) -> Iterator[str]:
+    largest = int(graph.structure.size.max())
+    if number > largest:
+        sizes = "; sizes have a unit, such as 64GiB" if any(kind.unit for kind in _kinds(graph)) else ""
+        yield f"no pool has {number} units in this graph (the largest has {largest}{sizes})"
+
+
 def _instead(text: str, known: Iterable[str]) -> str:
-    some = list(islice(known, _COMPARED_MAX))
+    some = list(islice(known, limits.COMPARED_MAX))
     if hint := suggest(text, some, most=3, cutoff=0.7):
         return f" ({hint})"
-    shown = ", ".join(some[: limits.WHY_NAMES_MAX])
-    return f" (choose from {shown}{' …' * (len(some) > limits.WHY_NAMES_MAX)})" if some else " (there is none)"
+    return f" ({choose_from(some, most=limits.WHY_NAMES_MAX)})"
 
 
 def _kinds(graph: ResourceGraph) -> Iterator[Kind]:

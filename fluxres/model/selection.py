@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, overload
 
 import numpy as np
 
+from fluxres.arrays import Int32
 from fluxres.documents.document import plural
 from fluxres.errors import StaleHandle, UnknownPool, UsageError
-from fluxres.graph.auxiliary import Int32
 from fluxres.model.pool import Pool
 from fluxres.shown import Tabular
 

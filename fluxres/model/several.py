@@ -32,7 +32,7 @@ from fluxres.syntax.jobspec import Request, Wanted, as_request, joined
 from fluxres.syntax.vertex import Vertex
 
 if TYPE_CHECKING:
-    from fluxres.match.reasons import Refusal
+    from fluxres.match.refusal import Refusal
     from fluxres.model.match import Match
     from fluxres.model.resource_graph import ResourceGraph
 
@@ -528,6 +528,8 @@ def _grant(graph: ResourceGraph, parts: Sequence[Sequence[Share]], facts: JobFac
     windows: dict[Window, list[int]] = {}
     for share in shares:
         windows.setdefault((share.start, share.end), []).extend(v for v, _ in share.targets)
+    if graph.records.upstream is not None:
+        graph.records.upstream.require_open(v for share in shares for v, _ in share.targets)
     graph.planner.require_room(windows)
     together.grant(graph.records, shares, lambda: changes.tell(graph, lambda: events.allocate_all(structure, shares), pools))
     graph.revision += 1

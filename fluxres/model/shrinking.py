@@ -18,10 +18,10 @@ from fluxres.allocation import steps
 from fluxres.allocation.drawn import Consumers
 from fluxres.allocation.records import empty_planner
 from fluxres.allocation.steps import Steps
+from fluxres.arrays import Int32
 from fluxres.clock import FOREVER
 from fluxres.errors import InputError, NotHeld
 from fluxres.graph import surgery
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
 from fluxres.match import Matcher, Policy
 from fluxres.match.situation import Eligible

@@ -18,10 +18,11 @@ import numpy as np
 from fluxres.allocation import steps
 from fluxres.allocation.drawn import NO_ROWS, Rows
 from fluxres.allocation.records import ELSEWHERE, Records
+from fluxres.arrays import Int32
 from fluxres.clock import FOREVER
 from fluxres.errors import InfeasibleRequest, InsufficientResources, StillHeld
 from fluxres.graph import edges
-from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.draws import ONLY_A_WAY, WITH_UNITS
 from fluxres.graph.feeds import Feeds
 from fluxres.graph.structure import Structure

@@ -26,6 +26,7 @@ from fluxres.graph.structure import Structure
 from fluxres.model.pool import Pool
 from fluxres.model.selection import Selection
 from fluxres.syntax.folded import folds, listed
+from fluxres.syntax.name import is_name
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
@@ -363,7 +364,7 @@ def label(text: object, name: str) -> str | None:
     """
     if text is None:
         return None
-    if not isinstance(text, str) or not text or not text.isprintable() or len(text) > limits.NAME_LENGTH_MAX:
+    if not is_name(text):
         message = f"{name}: expected 1 to {limits.NAME_LENGTH_MAX} printable characters, got {text!r:.80}"
         raise UsageError(message)
     return text

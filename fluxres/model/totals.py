@@ -12,18 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from fluxres.graph.auxiliary import Int32
+from fluxres.arrays import Int32, Int64, Mask
 from fluxres.graph.structure import Structure
 from fluxres.model.targets import Place
 from fluxres.syntax import unit
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
-
-
-Mask = NDArray[np.bool_]
 
 
 def considered(structure: Structure) -> Mask | None:
@@ -44,7 +40,6 @@ def giving(structure: Structure) -> Mask | None:
     return None if structure.units is structure.size else ~structure.ways
 
 
-Int64 = NDArray[np.int64]
 _NONE: Final = np.zeros(0, np.int32)
 
 

@@ -15,10 +15,10 @@ from fluxres.allocation import steps
 from fluxres.allocation.chosen import Chosen
 from fluxres.allocation.planned import Target
 from fluxres.allocation.steps import Steps
+from fluxres.arrays import Int32
 from fluxres.clock import FOREVER, now_ticks, seconds
 from fluxres.documents.document import plural
 from fluxres.errors import StaleHandle
-from fluxres.graph.auxiliary import Int32
 from fluxres.shown import Tabular
 from fluxres.syntax.moment import in_words
 

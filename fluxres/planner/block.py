@@ -28,10 +28,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fluxres import limits
+from fluxres.arrays import Int64
 from fluxres.clock import FOREVER
 from fluxres.errors import LimitExceeded
 
-Ints = npt.NDArray[np.int64]
 Row = npt.NDArray[Any]
 
 BEGINNING: Final = -(2**63)
@@ -305,7 +305,7 @@ class Block(Breakpoints):
         """The maximum use over the window, by ordinal in [lo, hi); None if all are 0."""
 
     @abstractmethod
-    def held(self, lo: int, hi: int, start: int, end: int) -> tuple[Ints, Row] | None:
+    def held(self, lo: int, hi: int, start: int, end: int) -> tuple[Int64, Row] | None:
         """The ordinals in [lo, hi) used in the window, ascending, and the maximum use of each; None if there are none."""
 
     @abstractmethod
@@ -313,7 +313,7 @@ class Block(Breakpoints):
         """The minimum use over the window, by ordinal in [lo, hi); None if all are 0."""
 
     @abstractmethod
-    def _apply(self, ordinals: Ints, amounts: Ints, i: int, j: int) -> None:
+    def _apply(self, ordinals: Int64, amounts: Int64, i: int, j: int) -> None:
         """Add amounts to the rows [i, j)."""
 
     @abstractmethod
@@ -321,13 +321,13 @@ class Block(Breakpoints):
         """The number of pools whose use at breakpoint k differs from the one before, counted from the rows."""
 
     @abstractmethod
-    def _changed(self, before: Row, after: Row) -> tuple[Ints, Ints, Ints]:
+    def _changed(self, before: Row, after: Row) -> tuple[Int64, Int64, Int64]:
         """Where rows differ: which of them, the ordinals, and by how many units."""
 
-    def differences(self) -> tuple[Ints, Ints, Ints]:
+    def differences(self) -> tuple[Int64, Int64, Int64]:
         """Every change of a pool: its ordinal, when, and by how many units."""
         times, rows = np.frombuffer(self.times, np.int64), np.frombuffer(self.rows, np.int64)
-        found: list[tuple[Ints, Ints, Ints]] = []
+        found: list[tuple[Int64, Int64, Int64]] = []
         for k in range(1, len(times), REDUCED_ROWS):
             part = self.matrix[rows[k - 1 : k + REDUCED_ROWS]]
             which, ordinals, units = self._changed(part[:-1], part[1:])
@@ -336,10 +336,10 @@ class Block(Breakpoints):
         return ordinals, moments, units
 
     @abstractmethod
-    def _accumulated(self, rows: Ints, ordinals: Ints, units: Ints, number: int) -> Row:
+    def _accumulated(self, rows: Int64, ordinals: Int64, units: Int64, number: int) -> Row:
         """This number of rows, each with the changes of pools at it and at the rows before."""
 
-    def fill(self, ordinals: Ints, times: Ints, units: Ints) -> None:
+    def fill(self, ordinals: Int64, times: Int64, units: Int64) -> None:
         """Make these changes of pools, each pool and moment once, in a block without any."""
         moments, at = np.unique(times, return_inverse=True)
         number = len(moments) + 1
@@ -352,7 +352,7 @@ class Block(Breakpoints):
     def ceiling(self, most: Row) -> Ceiling | None:
         """The bound set by `most`, the units by ordinal that may be in use; None if it allows any use."""
 
-    def add(self, ordinals: Ints, amounts: Ints, start: int, end: int, room: int) -> None:
+    def add(self, ordinals: Int64, amounts: Int64, start: int, end: int, room: int) -> None:
         """Add amounts to ascending ordinals over the window.  The caller ensures that all stay within bounds."""
         i, j = self._cut(*self.window(start, end), start, end, room)
         self._apply(ordinals, amounts, i, j)
@@ -462,7 +462,7 @@ class Flipped(NamedTuple):
     mask: Words
 
 
-def flipped(ordinals: Ints) -> Flipped:
+def flipped(ordinals: Int64) -> Flipped:
     """The bits of ascending ordinals.
 
     >>> flipped(np.array([64, 66]))
@@ -497,7 +497,7 @@ class BitBlock(Block):
     def peaks(self, lo: int, hi: int, start: int, end: int) -> Row | None:
         return self._folded(np.bitwise_or, lo, hi, start, end)
 
-    def held(self, lo: int, hi: int, start: int, end: int) -> tuple[Ints, Row] | None:
+    def held(self, lo: int, hi: int, start: int, end: int) -> tuple[Int64, Row] | None:
         words = self._words(np.bitwise_or, lo, hi, start, end)
         if words is None:
             return None
@@ -511,16 +511,16 @@ class BitBlock(Block):
         units.fill(1)
         return (ordinals, units) if ordinals.size else None
 
-    def unused(self, lo: int, hi: int, start: int, end: int) -> Ints:
+    def unused(self, lo: int, hi: int, start: int, end: int) -> Int64:
         """The ordinals in [lo, hi) that are not used in the window, ascending."""
         words = self._fold(np.bitwise_or, *self.window(start, end), lo >> 6, (hi + 63) >> 6)
-        found: Ints = (unpack(words)[lo & 63 : hi - (lo & ~63)] == 0).nonzero()[0] + lo
+        found: Int64 = (unpack(words)[lo & 63 : hi - (lo & ~63)] == 0).nonzero()[0] + lo
         return found
 
     def lows(self, lo: int, hi: int, start: int, end: int) -> Row | None:
         return self._folded(np.bitwise_and, lo, hi, start, end)
 
-    def _apply(self, ordinals: Ints, amounts: Ints, i: int, j: int) -> None:
+    def _apply(self, ordinals: Int64, amounts: Int64, i: int, j: int) -> None:
         self._flip(flipped(ordinals), i, j)
 
     def _flip(self, bits: Flipped, i: int, j: int) -> None:
@@ -541,7 +541,7 @@ class BitBlock(Block):
         self._flip(bits, i, j)
         self._recount(i, j)
 
-    def _changed(self, before: Row, after: Row) -> tuple[Ints, Ints, Ints]:
+    def _changed(self, before: Row, after: Row) -> tuple[Int64, Int64, Int64]:
         flips: Words = np.bitwise_xor(before, after)
         which, words = flips.nonzero()
         at, bits = unpack(flips[which, words]).reshape(-1, 64).nonzero()
@@ -549,7 +549,7 @@ class BitBlock(Block):
         ordinals = words << 6 | bits
         return which, ordinals, np.where(after[which, words] >> bits.astype(WORD) & WORD.type(1), 1, -1)
 
-    def _accumulated(self, rows: Ints, ordinals: Ints, units: Ints, number: int) -> Row:
+    def _accumulated(self, rows: Int64, ordinals: Int64, units: Int64, number: int) -> Row:
         matrix = np.zeros((number, self._width), WORD)
         np.bitwise_xor.at(matrix, (rows, ordinals >> 6), WORD.type(1) << (ordinals & 63).astype(WORD))
         np.bitwise_xor.accumulate(matrix, axis=0, out=matrix)
@@ -597,7 +597,7 @@ class CountBlock(Block):
     def peaks(self, lo: int, hi: int, start: int, end: int) -> Row | None:
         return self._folded(np.maximum, lo, hi, start, end)
 
-    def held(self, lo: int, hi: int, start: int, end: int) -> tuple[Ints, Row] | None:
+    def held(self, lo: int, hi: int, start: int, end: int) -> tuple[Int64, Row] | None:
         counts = self.peaks(lo, hi, start, end)
         if counts is None:
             return None
@@ -608,18 +608,18 @@ class CountBlock(Block):
     def lows(self, lo: int, hi: int, start: int, end: int) -> Row | None:
         return self._folded(np.minimum, lo, hi, start, end)
 
-    def _apply(self, ordinals: Ints, amounts: Ints, i: int, j: int) -> None:
+    def _apply(self, ordinals: Int64, amounts: Int64, i: int, j: int) -> None:
         # Array arithmetic wraps, so adding 256 - 3 to an unsigned byte subtracts 3.
         steps = amounts.astype(self.matrix.dtype)
         rows = np.frombuffer(self.rows[i:j], np.int64)
         for k in range(0, j - i, REDUCED_ROWS):
             self.matrix[rows[k : k + REDUCED_ROWS, None], ordinals] += steps
 
-    def _changed(self, before: Row, after: Row) -> tuple[Ints, Ints, Ints]:
+    def _changed(self, before: Row, after: Row) -> tuple[Int64, Int64, Int64]:
         which, ordinals = (before != after).nonzero()
         return which, ordinals, after[which, ordinals].astype(np.int64) - before[which, ordinals].astype(np.int64)
 
-    def _accumulated(self, rows: Ints, ordinals: Ints, units: Ints, number: int) -> Row:
+    def _accumulated(self, rows: Int64, ordinals: Int64, units: Int64, number: int) -> Row:
         matrix = np.zeros((number, self.length), self.matrix.dtype)
         matrix[rows, ordinals] = units.astype(matrix.dtype)  # which wraps, as the sum does
         return np.cumsum(matrix, axis=0, dtype=matrix.dtype, out=matrix)

@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fluxres import limits
+from fluxres.arrays import Int32
 from fluxres.errors import LimitExceeded, UsageError
 from fluxres.planner.timeline import narrowest
-
-Vertices = npt.NDArray[np.int32]
 
 RUNS_SLICED_MAX: Final = 64
 """Up to this number, runs are cleared slice by slice; above it, by one cumulative sum."""
@@ -31,7 +30,7 @@ class Runs(NamedTuple):
     A vertex is in a run if an odd number of edges is at or before it.
     """
 
-    edges: Vertices
+    edges: Int32
 
     @classmethod
     def of(cls, starts: npt.NDArray[Any], stops: npt.NDArray[Any]) -> Runs:
@@ -50,14 +49,14 @@ class Runs(NamedTuple):
         return cls(edges)
 
     @property
-    def starts(self) -> Vertices:
+    def starts(self) -> Int32:
         return self.edges[::2]
 
     @property
-    def stops(self) -> Vertices:
+    def stops(self) -> Int32:
         return self.edges[1::2]
 
-    def outside(self, vertices: Vertices) -> npt.NDArray[np.int64]:
+    def outside(self, vertices: Int32) -> npt.NDArray[np.int64]:
         """1 for each vertex that is in no run, else 0.
 
         >>> Runs.of(np.array([1, 7]), np.array([6, 9])).outside(np.array([0, 1, 5, 6, 8], np.int32))
@@ -88,7 +87,7 @@ class Runs(NamedTuple):
 NO_RUNS: Final = Runs(np.zeros(0, np.int32))
 
 
-OfType = Callable[[int], Vertices]
+OfType = Callable[[int], Int32]
 
 
 class Columns:
@@ -124,14 +123,14 @@ class Columns:
         self.type = self.type_numbers.data
         self.size = self.sizes.data
         self._of_type = of_type
-        self._vertices: list[Vertices | None] = [None] * self.types
+        self._vertices: list[Int32 | None] = [None] * self.types
         self._sums: list[npt.NDArray[np.int64] | None] = [None] * self.types
         self._dtypes: dict[int, np.dtype[Any] | None] = {}
         self.plain: set[int] = set()
         """Types all of whose pools have one unit, as far as `dtype` was asked."""
         self._ordinals: npt.NDArray[np.int32] | None = None
 
-    def vertices(self, kind: int) -> Vertices:
+    def vertices(self, kind: int) -> Int32:
         """The vertices of a type, ascending (int32)."""
         found = self._vertices[kind]
         if found is None:

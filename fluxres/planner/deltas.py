@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fluxres.arrays import Int64
 from fluxres.clock import FOREVER
-from fluxres.planner.block import Ints
 
 
 class Deltas(NamedTuple):
@@ -26,12 +26,12 @@ class Deltas(NamedTuple):
         units: int64[k], none of them 0.
     """
 
-    pools: Ints
-    times: Ints
-    units: Ints
+    pools: Int64
+    times: Int64
+    units: Int64
 
     @classmethod
-    def of(cls, pools: Ints, times: Ints, units: Ints) -> Deltas:
+    def of(cls, pools: Int64, times: Int64, units: Int64) -> Deltas:
         """Rows in any order; those of one pool and moment are added up.
 
         >>> Deltas.of(np.array([1, 0, 1, 0]), np.array([5, 9, 5, 7]), np.array([1, -1, 2, 1]))
@@ -55,7 +55,7 @@ class Deltas(NamedTuple):
         )
 
     @classmethod
-    def of_windows(cls, pools: Ints, units: Ints, starts: Ints, ends: Ints) -> Deltas:
+    def of_windows(cls, pools: Int64, units: Int64, starts: Int64, ends: Int64) -> Deltas:
         """Units that are used over windows [start, end), in any order.
 
         >>> Deltas.of_windows(np.array([1, 1]), np.array([2, 2]), np.array([5, 8]), np.array([8, FOREVER]))
@@ -68,7 +68,7 @@ class Deltas(NamedTuple):
             np.concatenate([units, -units[ending]]),
         )
 
-    def used(self) -> Ints:
+    def used(self) -> Int64:
         """The units of the pool of each row that are used from then on."""
         total = np.cumsum(self.units)
         first = np.flatnonzero(_is_new(self.pools))
@@ -96,7 +96,7 @@ class Deltas(NamedTuple):
             yield self.pools.item(row), self.times.item(row), ends.get(row + 1, FOREVER)
 
 
-def _is_new(values: Ints) -> npt.NDArray[np.bool_]:
+def _is_new(values: Int64) -> npt.NDArray[np.bool_]:
     """Which values differ from the one before."""
     found = np.ones(len(values), np.bool_)
     np.not_equal(values[1:], values[:-1], out=found[1:])

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from fluxres.arrays import Int64
 from fluxres.clock import FOREVER
 from fluxres.errors import UsageError
-from fluxres.planner.block import BEGINNING, Ceiling, Ints
+from fluxres.planner.block import BEGINNING, Ceiling
 from fluxres.planner.columns import Columns, Runs
 from fluxres.planner.timeline import Timeline
 
@@ -65,8 +66,8 @@ def ceilings(
     columns: Columns,
     used: Sequence[Timeline | None],
     cover: Sequence[Timeline | None],
-    vertices: Ints,
-    amounts: Ints,
+    vertices: Int64,
+    amounts: Int64,
 ) -> Iterator[Ceiling]:
     """The ceilings that the demands (ascending vertices) impose, one per block that has any."""
     above = _ancestors(columns, vertices)
@@ -89,7 +90,7 @@ def ceilings(
         yield from _of_line(line, levels, Runs.of(first[first < stop], stop[first < stop]))
 
 
-def _of_line(line: Timeline, levels: Sequence[tuple[Ints, Ints]], nothing: Runs) -> Iterator[Ceiling]:
+def _of_line(line: Timeline, levels: Sequence[tuple[Int64, Int64]], nothing: Runs) -> Iterator[Ceiling]:
     """Ceilings of one timeline: the given bounds by ordinal, 0 in the runs `nothing`, no bound elsewhere."""
     for base, block in line.busy_blocks():
         most = np.full(block.length, 1 if line.dtype is None else np.iinfo(line.dtype).max, line.dtype or np.uint8)
@@ -103,7 +104,7 @@ def _of_line(line: Timeline, levels: Sequence[tuple[Ints, Ints]], nothing: Runs)
             yield ceiling
 
 
-def _ancestors(columns: Columns, vertices: Ints) -> Ints:
+def _ancestors(columns: Columns, vertices: Int64) -> Int64:
     """All proper ancestors of the vertices, each once, ascending."""
     found = []
     level = np.unique(columns.parents[vertices])

@@ -21,7 +21,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from fluxres.planner.block import BEGINNING, Ints
+from fluxres.arrays import Int64
+from fluxres.planner.block import BEGINNING
 from fluxres.planner.columns import Columns, distinct
 from fluxres.planner.deltas import Deltas
 from fluxres.planner.marks import Bits, Marks, ordinals_of
@@ -76,7 +77,7 @@ class Level:
             types.update(distinct(columns.type_numbers[above]).tolist())
             above = distinct(columns.parents[above])
         self._types_above = sorted(types)
-        self._edges: dict[int, tuple[Ints, Ints]] = {}
+        self._edges: dict[int, tuple[Int64, Int64]] = {}
         self._between: dict[int, list[int]] = {}
 
     @staticmethod
@@ -87,7 +88,7 @@ class Level:
 
     # -- queries ----------------------------------------------------------------------------------------------
 
-    def edges(self, kind: int) -> tuple[Ints, Ints]:
+    def edges(self, kind: int) -> tuple[Int64, Int64]:
         """Per pool, the ordinals [first, stop) of the pools of another type below it."""
         found = self._edges.get(kind)
         if found is None:
@@ -217,7 +218,7 @@ class Level:
             else:
                 self._clear_one(pool, self.roof.gaps(pool, start, end))
 
-    def change_many(self, vertices: npt.NDArray[np.int64], kind: int, amounts: Ints, start: int, end: int) -> None:
+    def change_many(self, vertices: npt.NDArray[np.int64], kind: int, amounts: Int64, start: int, end: int) -> None:
         """As :meth:`change`, for many pools of one type."""
         if kind == self.kind:
             self._roof_many(self.ordinal_of[vertices].astype(np.int64), bool(amounts[0] > 0), start, end, own=True)
@@ -258,7 +259,7 @@ class Level:
         else:
             self._clear_one(pool, [(start, end)])
 
-    def _roof_many(self, pools: Ints, on: bool, start: int, end: int, *, own: bool) -> None:
+    def _roof_many(self, pools: Int64, on: bool, start: int, end: int, *, own: bool) -> None:
         bits = self.roof.bits(pools)
         self.roof.mark(bits, on, start, end)
         if on:
@@ -286,7 +287,7 @@ class Level:
         for start, end in windows:
             self.touched.mark_one(pool, False, start, end)
 
-    def _clear_many(self, pools: Ints, bits: Bits, start: int, end: int) -> None:
+    def _clear_many(self, pools: Int64, bits: Bits, start: int, end: int) -> None:
         """Clear `touched` of many ascending pools, where nothing of them is held or used any more.
 
         Args:
@@ -441,7 +442,7 @@ class Levels:
         for level in self._made:
             level.change(runs, start, end)
 
-    def change_many(self, vertices: Ints, amounts: Ints, start: int, end: int) -> None:
+    def change_many(self, vertices: Int64, amounts: Int64, start: int, end: int) -> None:
         """As :meth:`change`, for many pools."""
         if amounts[0] < 0:
             self._note_freed(start, end)

@@ -21,8 +21,9 @@ from operator import or_
 import numpy as np
 import numpy.typing as npt
 
+from fluxres.arrays import Int64
 from fluxres.clock import FOREVER
-from fluxres.planner.block import BEGINNING, WORD, Breakpoints, Ints, unpack
+from fluxres.planner.block import BEGINNING, WORD, Breakpoints, unpack
 from fluxres.planner.deltas import Deltas
 
 Bits = int
@@ -123,9 +124,9 @@ class Marks(Breakpoints):
         i, j = self.window(start, end)
         return self.rows[i] if j - i == 1 else reduce(or_, self.rows[i:j])
 
-    def runs(self, ordinal: int, start: int = BEGINNING, end: int = FOREVER) -> list[tuple[int, int]]:
-        """(start, end) where one pool is marked within a window, by default at any time; adjacent ones are merged."""
-        return self._where(ordinal, True, start, end)
+    def runs(self, ordinal: int) -> list[tuple[int, int]]:
+        """(start, end) where one pool is marked; adjacent ones are merged."""
+        return self._where(ordinal, True, BEGINNING, FOREVER)
 
     def gaps(self, ordinal: int, start: int, end: int) -> list[tuple[int, int]]:
         """(start, end) where one pool is not marked within a window; adjacent ones are merged."""
@@ -196,7 +197,7 @@ def bits_of(flags: npt.NDArray[np.bool_]) -> Bits:
     return int.from_bytes(np.packbits(flags, bitorder="little").tobytes(), "little")
 
 
-def ordinals_of(bits: Bits, length: int) -> Ints:
+def ordinals_of(bits: Bits, length: int) -> Int64:
     """The positions of the set bits, ascending.
 
     >>> ordinals_of(13, 64).tolist()

@@ -21,11 +21,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fluxres import limits
+from fluxres.arrays import Int32, Int64
 from fluxres.clock import FOREVER
 from fluxres.errors import LimitExceeded, UsageError
 from fluxres.planner import audit, fit
-from fluxres.planner.block import BEGINNING, Ints, too_many_breakpoints
-from fluxres.planner.columns import NO_RUNS, Columns, OfType, Runs, Vertices
+from fluxres.planner.block import BEGINNING, too_many_breakpoints
+from fluxres.planner.columns import NO_RUNS, Columns, OfType, Runs
 from fluxres.planner.deltas import Deltas
 from fluxres.planner.level import Changes, Levels
 from fluxres.planner.timeline import Finding, Timeline
@@ -166,7 +167,7 @@ class Planner:
         """Undo `hold_all` over all or any part of the window; all or nothing."""
         self._change_all(vertices, amounts, start, end, -1)
 
-    def hold_windows(self, vertices: Ints, amounts: Ints, starts: Ints, ends: Ints) -> None:
+    def hold_windows(self, vertices: Int64, amounts: Int64, starts: Int64, ends: Int64) -> None:
         """Use units of pools, each over a window of its own, before there is a level: as `hold` for each, all or nothing.
 
         Args:
@@ -348,7 +349,7 @@ class Planner:
             at += length
         return found
 
-    def _plan(self, vertices: Ints, units: Ints, start: int, end: int, sign: int) -> Iterator[Callable[[int, int], None]]:
+    def _plan(self, vertices: Int64, units: Int64, start: int, end: int, sign: int) -> Iterator[Callable[[int, int], None]]:
         """Check a change of many ascending pools, all up or all down, and yield its parts, each for one timeline.
 
         Errors: UsageError naming the first pool without enough units; LimitExceeded.
@@ -435,7 +436,7 @@ class Planner:
             for kind, line in enumerate(self._used)
         )
 
-    def busy(self, lo: int, hi: int, start: int, end: int) -> Vertices:
+    def busy(self, lo: int, hi: int, start: int, end: int) -> Int32:
         """Vertices in [lo, hi) that are themselves used at some moment of the window, ascending (int32)."""
         found = [vertices for vertices, _ in self._held(self._used, lo, hi, start, end)]
         if not found:
@@ -444,7 +445,7 @@ class Planner:
 
     def _held(
         self, lines: Sequence[Timeline | None], lo: int, hi: int, start: int, end: int
-    ) -> Iterator[tuple[Vertices, npt.NDArray[Any]]]:
+    ) -> Iterator[tuple[Int32, npt.NDArray[Any]]]:
         """By type: vertices in [lo, hi) in use, ascending, and the maximum use of each; types without any are left out."""
         for kind, line in enumerate(lines):
             if line is None:
@@ -461,7 +462,7 @@ class Planner:
             u = self.covered_by(u, start, end)
         return stop
 
-    def free_slice(self, lo: int, hi: int, start: int, end: int) -> Ints:
+    def free_slice(self, lo: int, hi: int, start: int, end: int) -> Int64:
         """Units free through the whole window, for every vertex in [lo, hi) (int64), as defined by `free`.
 
         Cost: a copy of the sizes, and the rows of the window over the slice.
@@ -480,7 +481,7 @@ class Planner:
         """Everything strictly below the vertices of [lo, hi) that are held exclusively at some moment of the window."""
         return self._below([vertices for vertices, _ in self._held(self._cover, lo, hi, start, end)])
 
-    def _below(self, pools: Sequence[Vertices]) -> Runs:
+    def _below(self, pools: Sequence[Int32]) -> Runs:
         if not pools:
             return NO_RUNS
         ends = self.columns.ends
@@ -488,7 +489,7 @@ class Planner:
         roots = roots[ends[roots] > roots + 1]
         return Runs.of(roots + 1, ends[roots]) if roots.size else NO_RUNS
 
-    def totals(self, v: int, start: int, end: int, unavailable: npt.ArrayLike | None = None) -> Ints:
+    def totals(self, v: int, start: int, end: int, unavailable: npt.ArrayLike | None = None) -> Int64:
         """Units free through the whole window in the subtree of v, including v, by type number (int64).
 
         Args:
@@ -507,8 +508,8 @@ class Planner:
             out = out[k : int(out.searchsorted(np.int32(hi)))]
         if self.covered_by(v, start, end) >= 0:
             return total
-        held: list[tuple[int, Vertices, npt.NDArray[Any]]] = []
-        whole: list[Vertices] = []
+        held: list[tuple[int, Int32, npt.NDArray[Any]]] = []
+        whole: list[Int32] = []
         edges = np.array([lo, hi], np.int32)
         for kind, line in enumerate(self._used):
             vertices = columns.vertices(kind)
@@ -533,7 +534,7 @@ class Planner:
             total[kind] -= gone.outside(which).dot(units)
         return total - self._units_in(gone, total) if gone.edges.size else total
 
-    def _units_in(self, runs: Runs, there: Ints) -> Ints:
+    def _units_in(self, runs: Runs, there: Int64) -> Int64:
         """Units in runs of vertices, by type; types with 0 in `there` are skipped."""
         signs = np.ones(len(runs.edges), np.int64)
         signs[::2] = -1
@@ -563,12 +564,12 @@ class Planner:
 
     # -- whole machine, audit ---------------------------------------------------------------------------------
 
-    def free_ordinals(self, kind: int, lo: int, hi: int, start: int, end: int) -> Ints:
+    def free_ordinals(self, kind: int, lo: int, hi: int, start: int, end: int) -> Int64:
         """The ordinals in [lo, hi) of a type, all of whose pools have size 1, that are not used themselves in the window."""
         line = self._used[kind]
         return np.arange(lo, hi) if line is None else line.unused(lo, hi, start, end)
 
-    def held_ordinals(self, kind: int, lo: int, hi: int, start: int, end: int) -> tuple[Ints, npt.NDArray[Any]] | None:
+    def held_ordinals(self, kind: int, lo: int, hi: int, start: int, end: int) -> tuple[Int64, npt.NDArray[Any]] | None:
         """The ordinals in [lo, hi) of a type used in the window, ascending, and the maximum use of each; or None."""
         line = self._used[kind]
         if line is None:
@@ -590,7 +591,7 @@ class Planner:
         return self.columns.nbytes + self.levels.nbytes + sum(line.nbytes for line in self._made)
 
 
-def _with_windows(line: Timeline, ordinals: Ints, amounts: Ints, starts: Ints, ends: Ints) -> Deltas:
+def _with_windows(line: Timeline, ordinals: Int64, amounts: Int64, starts: Int64, ends: Int64) -> Deltas:
     """What is used in a timeline, and these units besides."""
     return Deltas.sum_of([Deltas.of(*line.differences()), Deltas.of_windows(ordinals, amounts, starts, ends)])
 

@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fluxres import limits
+from fluxres.arrays import Int64
 from fluxres.clock import FOREVER
-from fluxres.planner.block import BitBlock, Block, CountBlock, Flipped, Ints, Row, flipped, too_many_breakpoints
+from fluxres.planner.block import BitBlock, Block, CountBlock, Flipped, Row, flipped, too_many_breakpoints
 from fluxres.planner.deltas import Deltas
 
 Finding = tuple[int, str]
@@ -117,9 +118,9 @@ class Timeline:
         """Whether any unit of the ordinals [lo, hi) is used in the window."""
         return any(block.peaks(first, stop, start, end) is not None for _, block, first, stop in self._parts(lo, hi))
 
-    def held(self, lo: int, hi: int, start: int, end: int) -> tuple[Ints, Row]:
+    def held(self, lo: int, hi: int, start: int, end: int) -> tuple[Int64, Row]:
         """The ordinals in [lo, hi) that are used in the window, ascending, and the maximum use of each."""
-        ordinals: list[Ints] = []
+        ordinals: list[Int64] = []
         units: list[Row] = []
         for base, block, first, stop in self._parts(lo, hi):
             found = block.held(first, stop, start, end)
@@ -132,7 +133,7 @@ class Timeline:
             return np.zeros(0, np.int64), np.zeros(0, np.uint8)
         return np.concatenate(ordinals), np.concatenate(units)
 
-    def unused(self, lo: int, hi: int, start: int, end: int) -> Ints:
+    def unused(self, lo: int, hi: int, start: int, end: int) -> Int64:
         """The ordinals in [lo, hi) that are not used in the window, ascending."""
         number = lo // self.span
         block, base = self.blocks.get(number), number * self.span
@@ -140,7 +141,7 @@ class Timeline:
             return block.unused(lo - base, hi - base, start, end) + base
         return np.setdiff1d(np.arange(lo, hi), self.held(lo, hi, start, end)[0], assume_unique=True)
 
-    def split(self, ordinals: Ints) -> Iterator[tuple[int, slice]]:
+    def split(self, ordinals: Int64) -> Iterator[tuple[int, slice]]:
         """Split ascending ordinals at block boundaries: (block number, slice of them)."""
         if not ordinals.size:
             return
@@ -154,7 +155,7 @@ class Timeline:
             if a < b:
                 yield number, slice(a, b)
 
-    def extremes(self, ordinals: Ints, start: int, end: int, *, least: bool = False) -> Ints:
+    def extremes(self, ordinals: Int64, start: int, end: int, *, least: bool = False) -> Int64:
         """The maximum (or minimum) use over the window, for ascending ordinals."""
         found = np.zeros(len(ordinals), np.int64)
         for number, part in self.split(ordinals):
@@ -168,7 +169,7 @@ class Timeline:
                 found[part] = used[inside - lo]
         return found
 
-    def add(self, ordinals: Ints, amounts: Ints, start: int, end: int) -> None:
+    def add(self, ordinals: Int64, amounts: Int64, start: int, end: int) -> None:
         """Add amounts to ascending ordinals.  The caller ensures that all stay within 0 … size and that there is room."""
         for number, part in self.split(ordinals):
             block = self.blocks.get(number) or self._open(number)
@@ -176,7 +177,7 @@ class Timeline:
             block.add(ordinals[part] - number * self.span, amounts[part], start, end, 2)
             self.breakpoints += len(block.times) - before
 
-    def flips(self, ordinals: Ints, start: int, end: int, *, on: bool) -> list[tuple[int, Flipped]] | None:
+    def flips(self, ordinals: Int64, start: int, end: int, *, on: bool) -> list[tuple[int, Flipped]] | None:
         """What changes in which block of a timeline of bits, for ascending ordinals; None if one of them is in the way."""
         found: list[tuple[int, Flipped]] = []
         for number, part in self.split(ordinals):
@@ -195,13 +196,13 @@ class Timeline:
             block.flip(bits, start, end)
             self.breakpoints += len(block.times) - before
 
-    def missing(self, ordinals: Ints, start: int, end: int) -> int:
+    def missing(self, ordinals: Int64, start: int, end: int) -> int:
         """Breakpoints that a change of these ordinals over the window would add."""
         ends = 1 + (end < FOREVER)
         blocks = (self.blocks.get(number) for number, _ in self.split(ordinals))
         return sum(ends if block is None else block.missing(start, end) for block in blocks)
 
-    def require_room(self, ordinals: Ints, start: int, end: int) -> None:
+    def require_room(self, ordinals: Int64, start: int, end: int) -> None:
         """Raise LimitExceeded if a change of these ordinals over the window would add too many breakpoints."""
         if self.breakpoints + self.missing(ordinals, start, end) > limits.BREAKPOINTS_MAX:
             raise too_many_breakpoints()
@@ -212,7 +213,7 @@ class Timeline:
         """(first ordinal, block) of the blocks in which anything is ever used."""
         return [(base, block) for base, block, _, _ in self._parts(0, self.length)]
 
-    def rows(self) -> Iterator[tuple[int, int, Ints, Row]]:
+    def rows(self) -> Iterator[tuple[int, int, Int64, Row]]:
         """(start, end, ordinals, units used) for every block and breakpoint from which on something is used."""
         for base, block in self.busy_blocks():
             for k in range(1, len(block.times)):
@@ -221,7 +222,7 @@ class Timeline:
                 if held is not None:
                     yield start, end, held[0] + base, held[1]
 
-    def differences(self) -> tuple[Ints, Ints, Ints]:
+    def differences(self) -> tuple[Int64, Int64, Int64]:
         """Every change of a pool: its ordinal, when, and by how many units."""
         found = [(base, *block.differences()) for base, block in self.busy_blocks()]
         none = np.zeros(0, np.int64)

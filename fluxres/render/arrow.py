@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.arrays import Int32, Mask
 from fluxres.clock import FOREVER, TICKS_PER_S
 from fluxres.errors import UsageError
 from fluxres.formats.pool_texts import by_kind
@@ -69,7 +70,7 @@ def _needed(name: str) -> Any:
         raise UsageError(f"{name} is not installed", hint=f"pip install {name}") from None
 
 
-def _pools(graph: ResourceGraph, vertices: NDArray[np.int32], arrow: Any) -> Any:
+def _pools(graph: ResourceGraph, vertices: Int32, arrow: Any) -> Any:
     """A row for each pool, in vertex order: its data, what is free of it now, and the jobs with a record on it now."""
     s, (start, end) = graph.structure, graph.window(None, None)
     number, rank, jobs = s.id[vertices], s.rank[vertices], _jobs_of(graph, vertices, start, end)
@@ -89,7 +90,7 @@ def _pools(graph: ResourceGraph, vertices: NDArray[np.int32], arrow: Any) -> Any
     return arrow.table(columns)
 
 
-def _jobs_of(graph: ResourceGraph, vertices: NDArray[np.int32], start: int, end: int) -> list[str | None]:
+def _jobs_of(graph: ResourceGraph, vertices: Int32, start: int, end: int) -> list[str | None]:
     found: list[str | None] = [None] * len(vertices)
     held = np.fromiter((v for v in graph.records.held if v < graph.structure.n), np.int32)
     for at in np.flatnonzero(np.isin(vertices, held)).tolist():
@@ -168,10 +169,10 @@ def _repeated(texts: Sequence[str | None], arrow: Any) -> Any:
 
 def _of_kind(
     structure: Structure,
-    vertices: NDArray[np.int32],
+    vertices: Int32,
     text: Callable[[Any], str | None],
     arrow: Any,
-    without: NDArray[np.bool_] | None = None,
+    without: Mask | None = None,
 ) -> Any:
     of_kind = by_kind(structure, text, None)
     numbers = {word: i for i, word in enumerate(dict.fromkeys(word for word in of_kind if word is not None))}
@@ -179,7 +180,7 @@ def _of_kind(
     return _words(index if without is None else np.where(without, -1, index), list(numbers), arrow)
 
 
-def _hosts(structure: Structure, vertices: NDArray[np.int32], arrow: Any, without: NDArray[np.bool_] | None = None) -> Any:
+def _hosts(structure: Structure, vertices: Int32, arrow: Any, without: Mask | None = None) -> Any:
     """The name of the node that a pool is or is in, null outside of nodes."""
     nodes = structure.in_tree("node")
     at = slice_of(nodes, structure.end[nodes], vertices)

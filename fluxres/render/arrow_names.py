@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fluxres.graph.auxiliary import Int32
+from fluxres.arrays import Int32
 from fluxres.graph.kinds import around_id
 from fluxres.graph.structure import Structure
 
@@ -57,7 +56,7 @@ def paths(structure: Structure, vertices: Int32, arrow: Any) -> Any:
 
 
 def _parents(structure: Structure, vertices: Int32) -> Int32:
-    parents: NDArray[np.int32] = np.unique(structure.parent[vertices])
+    parents: Int32 = np.unique(structure.parent[vertices])
     return parents[parents >= 0]
 
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from fluxres.arrays import Int32
 from fluxres.documents.document import plural
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
 from fluxres.model.difference import Changed, Difference, EdgeChange, SubtreeChange
 from fluxres.render.events import folded_paths

@@ -17,13 +17,11 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import ArrayLike, NDArray
 
+from fluxres.arrays import Int32, Int64, Mask, UInt64
 from fluxres.graph.accounts import ARROW
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import IDENTIFYING, Kind, KindTable, PropertyValue, around_id
 from fluxres.graph.structure import Structure
 from fluxres.syntax import folded as folded_text
-
-UInt64 = NDArray[np.uint64]
 
 _BASE: Final = 0x9E3779B97F4A7C15
 _INVERSE: Final = pow(_BASE, -1, 2**64)
@@ -81,7 +79,7 @@ def described(kind: Kind) -> tuple[tuple[str, PropertyValue], ...]:
     return tuple(pair for pair in kind.properties if pair[0] not in IDENTIFYING)
 
 
-def _alike(kinds: KindTable) -> NDArray[np.int64]:
+def _alike(kinds: KindTable) -> Int64:
     """For each kind the first one that differs only in what identifies a pool."""
     first: dict[tuple[object, ...], int] = {}
     found = np.empty(len(kinds), np.int64)
@@ -124,7 +122,7 @@ def _powers(base: int, count: int) -> UInt64:
     return np.cumprod(factors, dtype=np.uint64)
 
 
-def groups(signatures: UInt64) -> list[NDArray[np.int64]]:
+def groups(signatures: UInt64) -> list[Int64]:
     """Index arrays of equal signatures, in the order of their first occurrence.
 
     >>> [group.tolist() for group in groups(np.array([7, 3, 7], np.uint64))]
@@ -141,7 +139,7 @@ _SPELLED_MAX: Final = 65_536
 """Maximal number of names written out in one text: this takes a tenth of a second."""
 
 
-def runs(numbers: NDArray[np.int64]) -> list[tuple[int, int]]:
+def runs(numbers: Int64) -> list[tuple[int, int]]:
     """Index ranges (first, last) of consecutive ascending numbers.
 
     >>> runs(np.array([0, 1, 2, 7]))
@@ -281,13 +279,13 @@ class _Segments:
     def least(self, column: NDArray[Any]) -> NDArray[Any]:
         return np.minimum.reduceat(np.minimum.reduceat(column, self.runs)[self.order], self.starts)
 
-    def members(self, segment: int) -> NDArray[np.int64]:
+    def members(self, segment: int) -> Int64:
         """Rows of one segment, in any order."""
         runs = self.order[self.starts[segment] : self._stops[segment]].tolist()
         return np.concatenate([np.arange(self.runs[r], self._run_stops[r]) for r in runs])
 
 
-def _starts(keys: UInt64) -> NDArray[np.int64]:
+def _starts(keys: UInt64) -> Int64:
     return np.concatenate([[0], np.flatnonzero(keys[1:] != keys[:-1]) + 1])
 
 
@@ -317,7 +315,7 @@ def _inside(structure: Structure, vertices: Int32, looks: UInt64) -> list[Fold]:
     return sorted(done, key=lambda item: item.vertex)
 
 
-def _named(structure: Structure, vertices: Int32, by_id: NDArray[np.bool_]) -> UInt64:
+def _named(structure: Structure, vertices: Int32, by_id: Mask) -> UInt64:
     """A number for the name of each pool; equal for equal names of one kind.
 
     Args:

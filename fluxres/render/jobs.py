@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from fluxres.arrays import Int32
 from fluxres.clock import FOREVER, seconds
 from fluxres.documents.document import listed, plural
-from fluxres.graph.auxiliary import Int32
 from fluxres.model import ResourceGraph
 from fluxres.model.holdings import Holding, nodes_held, of, overlapping
 from fluxres.model.node_states import nodes_of

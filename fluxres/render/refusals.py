@@ -11,7 +11,7 @@ from typing import Any
 
 from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources, UnknownType
 from fluxres.match.admission import Objection
-from fluxres.match.reasons import CUT, PartReport, Refusal
+from fluxres.match.refusal import CUT, PartReport, Refusal
 from fluxres.model import matching
 from fluxres.model.several import Shortage
 from fluxres.render.text import PLAIN, Style, seconds_or_none, when, when_from

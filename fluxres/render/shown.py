@@ -13,7 +13,7 @@ from fluxres.clock import seconds
 from fluxres.documents import arguments
 from fluxres.documents.document import plural
 from fluxres.errors import StaleHandle
-from fluxres.match.reasons import Refusal
+from fluxres.match.refusal import Refusal
 from fluxres.model import Allocation, Pool, ResourceGraph, Selection
 from fluxres.model.match import Match
 from fluxres.model.tables import Spans, Totals

@@ -10,10 +10,9 @@ from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fluxres.arrays import Int32, Int64
 from fluxres.clock import seconds
-from fluxres.graph.auxiliary import Int32
 from fluxres.model import ResourceGraph, holdings
 from fluxres.model.holdings import Holding
 from fluxres.model.node_states import NODE_STATES, nodes_of
@@ -113,7 +112,7 @@ class _Entry:
     kind: str
     start: int
     end: int
-    nodes: NDArray[np.int64]
+    nodes: Int64
 
 
 def of(graph: ResourceGraph, window: tuple[int, int], *, pools: Sequence[int] = (), by_job: bool = False) -> Timeline:

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fluxres.arrays import Int32, Mask, UInt64
 from fluxres.graph import state_notes
 from fluxres.graph.accounts import CAPACITY, UNIT
-from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.structure import Structure
 from fluxres.model import ResourceGraph
-from fluxres.render.folding import Subtrees, UInt64, described, fold_all, folded, groups, looks, mixed, of_text
+from fluxres.render.folding import Subtrees, described, fold_all, folded, groups, looks, mixed, of_text
 from fluxres.render.listings import holders, notes, properties_text, tags_text
 from fluxres.render.text import PLAIN, Column, Style, state_role, table, units
 
@@ -69,7 +69,7 @@ def _below(
         yield from _below(structure, subtrees, members.ravel(), ends, depth)
 
 
-def _names(structure: Structure, members: NDArray[np.int32]) -> str:
+def _names(structure: Structure, members: Int32) -> str:
     """Names of the members: those in one parent if all parents have the same, else all of them."""
     row = members[0]
     if not structure.names and bool((structure.id[members] == structure.id[row]).all()):
@@ -219,12 +219,12 @@ def edges(structure: Structure, subsystem: Subsystem, *, at: int | None = None, 
             fold_all(structure, targets.tolist()),
             edge_text(structure, subsystem, row),
         ]
-        for sources, arrow, targets, row in edge_groups(structure, subsystem, at)
+        for sources, arrow, targets, row in edge_groups(subsystem, at)
     ]
     return table([Column("FROM"), Column(""), Column("TO"), Column("EDGE")], rows, style=style)
 
 
-def edge_groups(structure: Structure, subsystem: Subsystem, at: int | None = None) -> Iterator[tuple[Int32, str, Int32, int]]:
+def edge_groups(subsystem: Subsystem, at: int | None = None) -> Iterator[tuple[Int32, str, Int32, int]]:
     """(sources, arrow, targets, row): every source has an edge like that row to every target.
 
     Args:
@@ -252,7 +252,7 @@ def edge_groups(structure: Structure, subsystem: Subsystem, at: int | None = Non
         yield src[starts[group]], "↔" if both[row] else "→", targets, row
 
 
-def _both_ways(subsystem: Subsystem, look: UInt64) -> NDArray[np.bool_]:
+def _both_ways(subsystem: Subsystem, look: UInt64) -> Mask:
     there = mixed(subsystem.src, subsystem.dst, look)
     back = mixed(subsystem.dst, subsystem.src, look)
     # NumPy 2.0 chooses an algorithm by the range of the values, which overflows for uint64.

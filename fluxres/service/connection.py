@@ -3,6 +3,9 @@
 An ASGI server passes a request and its answer on in pieces: it wakes a task for each, and writes each by itself, so that even a
 small answer is two packets. But most bodies have arrived when their request is handled, and most answers are complete when they
 are sent. So the gate takes the entire body if it is there, and sends the entire answer at once. Otherwise it uses ASGI.
+
+Several requests may have come over a connection that its client closes (pipelining). uvicorn tells only the latest of them, and
+the one that is being answered would go on: a search to its end, a stream for ever. Here, all of them learn it.
 """
 
 from __future__ import annotations
@@ -37,10 +40,28 @@ _HAS_FAST_PATH: Final = _USED.issubset(RequestResponseCycle.__init__.__code__.co
 class Connection(HttpToolsProtocol):
     """Speaks HTTP with one client."""
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._open: list[RequestResponseCycle] = []
+        """The requests without a complete answer, of which the first is being answered."""
+
     def on_message_begin(self) -> None:
         super().on_message_begin()
         if _HAS_FAST_PATH:
             self.scope[CONNECTION] = self  # type: ignore[typeddict-unknown-key]  # what ASGI does not know is for the application
+
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        if _HAS_FAST_PATH:
+            self._open = [cycle for cycle in self._open if not cycle.response_complete] + [self.cycle]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        for cycle in self._open:
+            if not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+        self._open.clear()
 
     def body(self, scope: MutableMapping[str, Any], most: int) -> bytes | None:
         """The body of a request, which can still be received; None if it has not come yet, or has more than `most` bytes."""

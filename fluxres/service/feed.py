@@ -125,7 +125,7 @@ class Feed:
             if found is None:
                 try:
                     found = await loop.run_in_executor(None, self._read, last)
-                except StoreConflict:  # it was dropped, and created anew
+                except StoreConflict:  # it was dropped
                     return
             if found:
                 if found[0][0] > last + 1:
@@ -204,7 +204,7 @@ class Feed:
             self._end.wait(_REST_S)
 
     def _look(self) -> list[Entry]:
-        """The events since the last look.  Errors: StoreConflict if there is another graph of this name."""
+        """The events since the last look.  Errors: StoreConflict if it was dropped, be it by another process."""
         must_read, self._must_read = self._must_read, False
         with self._lock:
             committed, self._committed = self._committed, []

@@ -25,6 +25,7 @@ from fluxres.service.metrics import ServiceMetrics
 from fluxres.service.rates import Rates
 from fluxres.service.time_limit import receiving
 from fluxres.service.within import within
+from fluxres.syntax.name import is_name
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -139,8 +140,7 @@ def _named(caller: Any, user: str) -> Any:
     """The caller of this machine under the name that it gives itself: nobody checks it, as nobody checks that of a command."""
     from dataclasses import replace
 
-    is_name = user.isprintable() and len(user) <= limits.NAME_LENGTH_MAX
-    return replace(caller, name=user) if is_name else caller
+    return replace(caller, name=user) if is_name(user) else caller
 
 
 def _bound(scope: Scope) -> int:
@@ -227,7 +227,7 @@ class Answer:
             if not _is_closed(error):
                 raise
             self._is_gone = True
-            await asyncio.sleep(0)  # the server learns it, too
+            await asyncio.sleep(0)  # so that the server notices as well
 
     async def problem(self, error: FluxresError) -> None:
         """Answer with a problem, unless an answer has begun."""

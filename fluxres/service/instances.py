@@ -15,6 +15,7 @@ import msgspec
 
 from fluxres import limits
 from fluxres.allocation.records import Records
+from fluxres.documents.suggestion import choose_from
 from fluxres.errors import LimitExceeded, UnknownJob, UsageError
 from fluxres.instance import Instance, recording, saved
 from fluxres.instance.accounting import Accounting
@@ -186,8 +187,7 @@ class Instances:
     def _current(self, graph: ResourceGraph, name: str) -> _Running:
         """An instance that agrees with the store, read from it if need be. Errors: UnknownJob."""
         if name not in self.names():
-            hint = f"choose from {', '.join(self._running)}" if self._running else "there is none"
-            raise UnknownJob(f"no instance '{name:.80}'", where=f"graph '{self._graph}'", hint=hint)
+            raise UnknownJob(f"no instance '{name:.80}'", where=f"graph '{self._graph}'", hint=choose_from(self._running))
         one = self._running[name]
         if one.kept is None or one.records is not graph.records:
             self._forget(name)

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from fluxres.arrays import Int32
 from fluxres.errors import Forbidden
-from fluxres.graph.auxiliary import Int32
 from fluxres.model import ResourceGraph, Selection, targets
 from fluxres.model.node_states import nodes_of
 from fluxres.service.access import Caller
@@ -54,7 +54,7 @@ def restricted(graph: ResourceGraph, caller: Caller, wanted: Any) -> Any:
     if not len(ranks) or (ranks < 0).any():
         raise Forbidden(f"token '{caller.name}' is for a part without ranks", hint="name pools instead of a request")
     request = as_request(wanted)
-    within: constraint.Constraint = constraint.Ranks((str(IDset(ranks.tolist())),))  # names of nodes may repeat
+    within: constraint.Constraint = constraint.Part((str(IDset(ranks.tolist())),))  # names of nodes may repeat
     if request.constraint is not None:
         within = constraint.And((request.constraint, within))
     return replace(request, constraint=within)

@@ -43,29 +43,6 @@ INNER_JOBS: Final = "inner jobs"
 MOLDABLE: Final = "moldable"
 RESIZING: Final = "resizing"
 
-FEATURES: Final = {
-    NESTING: "a topology of several levels",
-    BALANCE: "jobs that move between siblings",
-    ELASTIC: "elastic instances",
-    DECISIONS: "decisions that take time",
-    OVERHEADS: "other costs, bounded launch slots",
-    EVENTS: "external events, failures",
-    REQUEUE: "jobs are requeued when a node fails",
-    CHECKPOINTS: "checkpoints",
-    ACCOUNTING: "limits, partitions and QOS of a site",
-    TIME_LIMITS: "limits on times among them",
-    PREEMPTION: "preemption",
-    PREDICTION: "predicted run times",
-    FEEDBACK: "closed loop",
-    ENERGY: "draw of nodes",
-    SAVING: "nodes that are switched off",
-    CAP: "a power cap",
-    INNER_JOBS: "instances made for jobs",
-    MOLDABLE: "jobs of several sizes",
-    RESIZING: "malleable jobs and a resize policy",
-}
-"""In the order of the table."""
-
 CONTAINS: Final = {
     BALANCE: (NESTING,),
     ELASTIC: (NESTING,),

@@ -102,6 +102,16 @@ def of_number(number: int, name: str = "processors") -> ResourceGraph:
     return _graph(Recipe(name, children=(Recipe("core", 1, size=number, ids=None),)))
 
 
+def of_processors(number: int) -> ResourceGraph:
+    """The same, of a number that somebody gave.
+
+    Errors: UsageError for none, or more than `limits.SIZE_MAX`.
+    """
+    if not 0 < number <= limits.SIZE_MAX:
+        raise UsageError(f"expected at least one processor, got {number}", where="machine")
+    return of_number(number)
+
+
 def of_shape(text: str) -> ResourceGraph:
     """A machine in the syntax of a request: ``rack=2/node=16/[core=8;gpu=2]``; every pool has a number and a name.
 
@@ -143,9 +153,7 @@ def read(text: str | None, processors: int | None = None) -> ResourceGraph:
             raise UsageError("the workload does not specify its number of processors", hint="give --machine")
         return of_number(processors)
     if _NUMBER.fullmatch(text):
-        if not 0 < int(text) <= limits.SIZE_MAX:
-            raise UsageError(f"expected at least one processor, got {text}", where="machine")
-        return of_number(int(text))
+        return of_processors(int(text))
     from pathlib import Path
 
     if "://" not in text and "=" in text and _SHAPE.match(text) and not Path(text).exists():

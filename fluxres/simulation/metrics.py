@@ -15,8 +15,8 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fluxres.arrays import Floats, Int64
 from fluxres.clock import TICKS_PER_S, seconds
 from fluxres.simulation.schedule import Finished
 
@@ -25,8 +25,6 @@ BOUND_S: Final = 10.0
 _BOUND: Final = BOUND_S * TICKS_PER_S
 _MERGED: Final = 1 << 16
 """Entries of `Peak` from which on it merges those of one moment."""
-
-Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -104,7 +102,7 @@ class Peak:
         self._size_max = max(_MERGED, 2 * len(moments))
 
 
-def _still_possible(moments: Numbers, changes: Numbers) -> tuple[Numbers, Numbers]:
+def _still_possible(moments: Int64, changes: Int64) -> tuple[Int64, Int64]:
     """A step function with fewer steps, and with the same peak once spans are added that do not end before its end.
 
     Such a span covers everything from its start on, so of each moment only the largest height from there on counts.
@@ -222,9 +220,9 @@ class OverTime(NamedTuple):
 
     begin_s: float
     part_s: float
-    used: NDArray[np.float64]
-    waiting: NDArray[np.float64]
-    starts: NDArray[np.float64]
+    used: Floats
+    waiting: Floats
+    starts: Floats
 
 
 class JobOwner(NamedTuple):
@@ -266,11 +264,11 @@ class Series:
     def close(self) -> None:
         """No-op: nothing is buffered."""
 
-    def owners(self) -> tuple[list[JobOwner], Numbers]:
+    def owners(self) -> tuple[list[JobOwner], Int64]:
         """All owners, and by job the index of its own."""
         return list(self._owners), np.array(self._owner, np.int64)
 
-    def columns(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    def columns(self) -> tuple[Int64, Int64, Int64, Int64]:
         """submit, start, end (ticks; start -1 for a job that never ran) and size, in the order of the ends."""
         submit, start, end, size = (
             np.frombuffer(own, np.int64) if len(own) else np.zeros(0, np.int64)
@@ -278,7 +276,7 @@ class Series:
         )
         return submit, start, end, size
 
-    def changes(self) -> Numbers:
+    def changes(self) -> Int64:
         """Start, end and units of what was held beside the columns: rows for interrupted attempts and for changes of a size."""
         return np.array(self._attempts + self._resizes, np.int64).reshape(-1, 3)
 
@@ -324,14 +322,14 @@ class Averages:
     array([2.        , 0.66666667])
     """
 
-    def __init__(self, edges: NDArray[np.float64]) -> None:
+    def __init__(self, edges: Floats) -> None:
         self._edges = edges
         self._changes = np.zeros(len(edges) + 1)
         """Before the first edge, in each part, and from the last edge on."""
         self._areas = np.zeros(len(edges) + 1)
         """What these changes add to the area of the part in which they are."""
 
-    def add(self, moments: Numbers, changes: Numbers | NDArray[np.float64]) -> None:
+    def add(self, moments: Int64, changes: Int64 | Floats) -> None:
         edges = self._edges
         part = np.searchsorted(edges, moments, side="right")
         # Relative to an edge, so that areas of timestamps since 1970 keep their precision.
@@ -339,7 +337,7 @@ class Averages:
         self._changes += np.bincount(part, changes, len(edges) + 1)
         self._areas += np.bincount(part, changes * rest, len(edges) + 1)
 
-    def averages(self) -> NDArray[np.float64]:
+    def averages(self) -> Floats:
         height = np.cumsum(self._changes)[:-2]
-        averages: NDArray[np.float64] = np.maximum(height + self._areas[1:-1] / np.diff(self._edges), 0.0)
+        averages: Floats = np.maximum(height + self._areas[1:-1] / np.diff(self._edges), 0.0)
         return averages

@@ -32,7 +32,7 @@ from fluxres.errors import (
 )
 from fluxres.instance import Instance, Job
 from fluxres.instance.charged import Charged
-from fluxres.instance.job import Scheduler
+from fluxres.instance.job import URGENCY_DEFAULT, Scheduler
 from fluxres.instance.policy import policy
 from fluxres.instance.queue import Endless, QueuePolicy
 from fluxres.instance.runner import NOT_STARTED, STOPPED
@@ -51,30 +51,31 @@ from fluxres.simulation.energy import feed
 from fluxres.simulation.energy.energy import Energy
 from fluxres.simulation.energy.feed import with_fleet
 from fluxres.simulation.events import (
-    BOOT,
-    CORRECT,
-    END,
     EVENT_ORDERS,
-    EXTERNAL,
-    FOLLOW,
-    KEEP,
-    LAUNCHED,
-    PASS,
-    PERIOD,
-    READY,
-    SERVED,
-    SUBMIT,
-    TIMER,
+    BootEvent,
+    CorrectionEvent,
+    DisturbanceEvent,
+    EndEvent,
+    Event,
     EventQueue,
+    FollowEvent,
+    KeepEvent,
+    LaunchedEvent,
+    PassEvent,
+    PeriodEvent,
+    ReadyEvent,
+    ServedEvent,
     SimulatedClock,
+    SubmitEvent,
+    TimerEvent,
 )
-from fluxres.simulation.machine import Machine
+from fluxres.simulation.machine import Machine, of_processors
 from fluxres.simulation.machine import read as read_machine
 from fluxres.simulation.metrics import RunningMetrics
 from fluxres.simulation.nesting.families import Families
 from fluxres.simulation.nesting.hierarchy import Hierarchy, require_units, shares
 from fluxres.simulation.nesting.processor import DECISION, INGEST, SPAWN, Processor
-from fluxres.simulation.nesting.processors import Processors, TaskEnd
+from fluxres.simulation.nesting.processors import Processors
 from fluxres.simulation.nesting.sites import ChildPayload, InstanceRow, Site
 from fluxres.simulation.prediction.prediction import ErrorSink, Prediction
 from fluxres.simulation.result import Refusals, Result
@@ -84,7 +85,7 @@ from fluxres.simulation.watchdog import watching
 from fluxres.simulation.workload.feedback import Feedback, require_kind
 from fluxres.simulation.workload.models import Ensemble
 from fluxres.simulation.workload.reading import read
-from fluxres.simulation.workload.workload import Submission, Workload, of_list, share
+from fluxres.simulation.workload.workload import Submission, Workload, of_list
 from fluxres.syntax.jobspec import Request, parse_shape
 
 if TYPE_CHECKING:
@@ -165,39 +166,15 @@ class Simulator:
         self.hierarchy = hierarchy if hierarchy is not None else Hierarchy()
         self.costs = by_level(cost, self.hierarchy.levels)
         self.malleable = resizing.MalleableJobs(resizing.parse(resize_policy), self._move_end)
-        disturbances = disturbances if disturbances is not None else Disturbances()
-        self.checkpoint = disturbances.checkpoint
-        self.external = External(self, disturbances.events, disturbances.on_failure)
-        self.has_external = self.external.next is not None
-        self.features = exclusions.features(
-            self.hierarchy,
-            self.costs,
-            has_events=self.has_external,
-            on_failure=disturbances.on_failure,
-            checkpoint=disturbances.checkpoint,
-            accounting=accounting,
-            has_prediction=prediction is not None,
-            has_feedback=feedback is not None,
-            fleet=self.fleet,
-            resizes=self.malleable.policy.is_needed,
-        )
-        if (excluded := exclusions.found(self.features)) is not None:
-            raise excluded.error()
-        if feedback is not None:
-            require_kind(feedback)
-        takes_time, has_work = exclusions.DECISIONS in self.features, exclusions.OVERHEADS in self.features
         self.accounting = accounting
-        self._known_charged: dict[tuple[str | None, ...], Charged] = {}
+        self.prediction = prediction
+        self.feedback: Feedback | None = None
+        self._feedback_kind = feedback
+        self._set_disturbances(disturbances if disturbances is not None else Disturbances())
+        self._require_compatible()
         self.clock = SimulatedClock()
         self.events = EventQueue(EVENT_ORDERS[event_order])
-        self.feedback: Feedback | None = None
-        self._follows, self._to_follow = feedback, 0
-        """What the loop is closed by; and the jobs that will be submitted at a known time, since those they follow have ended."""
-        self.processors = Processors(self, self.hierarchy.starts_per_node) if has_work else None
-        self._is_batched = event_order == "batched"
-        self.prediction = prediction
-        self._is_stepped = takes_time or self._is_batched or prediction is not None
-        """Whether the simulator makes the passes, as events of their own."""
+        self._set_passes(is_batched=event_order == "batched")
         self.instance = Instance(
             self.machine.graph,
             queue_policy=queue_policy if hierarchy is None else hierarchy.queue_policy(0),
@@ -212,32 +189,91 @@ class Simulator:
             accounting=accounting,
         )
         self.instance.measure_in(self.machine.unit)
+        self.families = Families(self, self.hierarchy)
+        self._set_measures(sinks, keep=keep)
+        self._set_state()
+
+    def _set_disturbances(self, given: Disturbances) -> None:
+        self.checkpoint = given.checkpoint
+        self.external = External(self, given.events, given.on_failure)
+        self.has_external = self.external.next is not None
+        self.histories: dict[Job, History] = {}
+        """Of jobs that were interrupted."""
+
+    def _require_compatible(self) -> None:
+        """Errors: UsageError for features that exclude each other, and a kind of feedback that does not exist."""
+        self.features = exclusions.features(
+            self.hierarchy,
+            self.costs,
+            has_events=self.has_external,
+            on_failure=self.external.on_failure,
+            checkpoint=self.checkpoint,
+            accounting=self.accounting,
+            has_prediction=self.prediction is not None,
+            has_feedback=self._feedback_kind is not None,
+            fleet=self.fleet,
+            resizes=self.malleable.policy.is_needed,
+        )
+        if (excluded := exclusions.found(self.features)) is not None:
+            raise excluded.error()
+        if self._feedback_kind is not None:
+            require_kind(self._feedback_kind)
+
+    def _set_passes(self, *, is_batched: bool) -> None:
+        """Whether passes and other work of instances take time, and who makes the passes."""
+        takes_time, has_work = exclusions.DECISIONS in self.features, exclusions.OVERHEADS in self.features
+        self.processors = Processors(self, self.hierarchy.starts_per_node) if has_work else None
+        self._is_batched = is_batched
+        self._is_stepped: bool = takes_time or is_batched or self.prediction is not None
+        """Whether the simulator makes the passes, as events of their own."""
+        self._starting: list[Job] | None = [] if takes_time else None
+        """The jobs that the current decision starts; None if decisions take no time."""
+
+    def _set_measures(self, sinks: Iterable[Sink], *, keep: bool) -> None:
+        """What is recorded of a run, and for whom."""
         self.schedule = Schedule() if keep else None
         self.running = RunningMetrics(self.machine.count, is_ordered=self.features.isdisjoint(_ENDS_OUT_OF_ORDER))
+        if self.has_external:
+            self.running.area_of = lambda begin, end: self.external.areas(begin, end)[1]
         self.losses = LossSink()
         self.predictions = ErrorSink()
         own = (self.running, self.losses, *([self.schedule] if self.schedule is not None else ()))
-        own += () if prediction is None else (self.predictions,)
+        own += () if self.prediction is None else (self.predictions,)
         self.sinks: list[Sink] = [*own, *sinks]
         self.refusals = Refusals()
         self.errors: list[str] = []
         self.rows: list[InstanceRow] = []
+
+    def _set_state(self) -> None:
+        """What changes while a workload runs."""
+        self._workload = Workload("jobs", ())
+        self._may_name_others = False
+        """Whether jobs of the workload may depend on others."""
         self._sites: dict[Scheduler, Site] = {}
-        self._workload: Iterable[Submission] = ()
-        self._starting: list[Job] | None = [] if takes_time else None
-        self.histories: dict[Job, History] = {}
-        """Of jobs that were interrupted."""
-        if self.has_external:
-            self.running.area_of = lambda begin, end: self.external.areas(begin, end)[1]
+        self._known_charged: dict[tuple[str | None, ...], Charged] = {}
         self._begin_at = FOREVER
         """The first submission."""
-        self.families = Families(self, self.hierarchy)
         self._active_at = 0
         """When an event last had a consequence."""
         self._last_ended: Job | None = None
+        self._made = 0
+        """Instances that have begun: the number of the next one."""
+        self._arrived = 0
+        """Jobs of the workload that have arrived at their instances."""
+        self._arrived_inner = 0
+        """The same, with the jobs of its instance in place of a job that has one."""
+        self._to_follow = 0
+        """Jobs that will be submitted at a known time, since those they follow have ended."""
         self._never = 0
         """Jobs that were never submitted because the instance of their job had ended."""
-        self._made = self._submitted = self._numbered = self._ended = self._handled = self._supplies_seen = self._idle_events = 0
+        self._ended = 0
+        """Jobs that have ended."""
+        self._handled = 0
+        """Events."""
+        self._idle_events = 0
+        """External events in a row after which nothing else was to come."""
+        self._supplies_seen = 0
+        """How often instances had returned units of shared suppliers when all others were last told."""
 
     # -- the runner of the instances -----------------------------------------------------------------------------------
 
@@ -257,7 +293,7 @@ class Simulator:
         what = job.payload
         if isinstance(what, AdvanceReservation):
             if job.limit < FOREVER:
-                self.events.push(job.limit, END, job)
+                self.events.push(job.limit, EndEvent(job))
             return
         is_submission = isinstance(what, Submission)
         is_instance = not is_submission or what.jobs
@@ -271,10 +307,9 @@ class Simulator:
             history = self.histories.get(job) if self.histories else None
             if history is not None:
                 history.ends = end
-            plan = self._plan_of(job)
-            self.events.push(end, END, job if plan is None else (job, plan))
+            self.events.push(end, EndEvent(job, self._plan_of(job)))
             if job.limit < end:
-                self.events.push(job.limit, CORRECT, job)
+                self.events.push(job.limit, CorrectionEvent(job))
         if is_instance:
             site = self._sites.get(job.instance)
             if site is None or site.processor is None or self.processors is None:
@@ -310,7 +345,7 @@ class Simulator:
         """A malleable job ends at another moment, since its size has changed."""
         if self.fleet is not None:
             self.fleet.resize(job, self.clock.now)
-        self.events.push(end, END, (job, self._plan_of(job)))
+        self.events.push(end, EndEvent(job, self._plan_of(job)))
 
     def _plan_of(self, job: Job) -> object:
         """What distinguishes the planned end of a job from those of earlier attempts and sizes; None for a job without."""
@@ -365,53 +400,13 @@ class Simulator:
         Errors: InputError for a workload that is not sorted, or depends on jobs that were not submitted before; the results until
         then are in the sinks. A queue policy that raises ends its instance, and `Result.errors` reports it.
         """
-        if isinstance(workload, Ensemble):  # none of its jobs names another, so their ids need not be remembered
-            workload = Workload("ensemble", workload)
-        self._workload = of_list(workload) if isinstance(workload, list | tuple) else workload
-        handlers: dict[int, Callable[[Any], None]] = {
-            SUBMIT: self._submit,
-            TIMER: self._timer,
-            BOOT: self._boot,
-            END: self._end,
-            PASS: self._pass,
-            EXTERNAL: self._external,
-            PERIOD: self.families.end_period,
-            CORRECT: self._correct,
-            FOLLOW: self._follow,
-        }
-        if self._follows is not None:
-            if not isinstance(self._workload, Workload):
-                self._workload = of_list(list(self._workload))
-            self._workload.submissions = jobs = list(self._workload.submissions)
-            self.feedback = Feedback(jobs, self._follows, self.external.notes)
-        if self.processors is not None:
-            handlers |= {
-                KEEP: self.processors.keep,
-                SERVED: self.processors.complete,
-                LAUNCHED: self.processors.launched,
-                READY: self.processors.ready,
-            }
-        events, clock = self.events, self.clock
+        self._read(workload)
         used = [self.instance.policy, *map(policy, self.hierarchy.queue_policies)]
         ours = all(type(each).__module__.startswith("fluxres.instance.") for each in used)
         try:
             with watching(lambda: [site.instance for site in list(self._sites.values())], needed=not ours):
-                if self.fleet is not None and self.instance.ledger is not None:
-                    self.instance.ledger.lead = self.fleet.longest_wait
-                if self.fleet is not None and self.fleet.cap is not None:
-                    feed.reserve(self.fleet.cap, self.instance, self.fleet, AdvanceReservation(feed.GRAPH, 0, 0))
-                self._await_external()
-                self._site(self.instance, self.machine, ChildPayload(0, 0), None, self._share(ChildPayload(0, 0)))
-                for clock.now, kind, what in events:
-                    self._handled += 1
-                    try:
-                        handlers[kind](what)
-                    except (PolicyError, Endless) as error:
-                        self._stop(what, error)
-                    if self._endless is not None:
-                        raise self._endless
-                    if progress is not None and not self._handled % _SHOWN_EVERY:
-                        progress(self._ended)
+                self._begin_run()
+                self._handle_events(progress)
         finally:
             for sink in self.sinks:
                 sink.close()
@@ -421,11 +416,70 @@ class Simulator:
             self.rows.append(site.row(self._begin_at, self._active_at))
         return self.result()
 
+    def _read(self, given: Workload | Iterable[Submission]) -> None:
+        """Take the workload, in whatever form it is given, and find what follows what in a closed loop."""
+        self._may_name_others = False
+        if isinstance(given, Workload):
+            self._workload, self._may_name_others = given, given.has_dependencies
+        elif isinstance(given, Ensemble):
+            self._workload = Workload("ensemble", given)
+        elif isinstance(given, list | tuple) or self._feedback_kind is not None:
+            self._workload = of_list(given if isinstance(given, list | tuple) else list(given))
+            self._may_name_others = self._workload.has_dependencies
+        else:  # its jobs are only seen one after the other
+            self._workload, self._may_name_others = Workload("jobs", given), True
+        if self._feedback_kind is not None:
+            self._workload.submissions = jobs = list(self._workload.submissions)
+            self.feedback = Feedback(jobs, self._feedback_kind, self.external.notes)
+
+    def _begin_run(self) -> None:
+        """Make what happens first: the power cap, the first external event, and the outermost instance with its share."""
+        if self.fleet is not None and self.instance.ledger is not None:
+            self.instance.ledger.lead = self.fleet.longest_wait
+        if self.fleet is not None and self.fleet.cap is not None:
+            feed.reserve(self.fleet.cap, self.instance, self.fleet, AdvanceReservation(feed.GRAPH, 0, 0))
+        self._await_external()
+        self._site(self.instance, self.machine, ChildPayload(0, 0), None, self._share(ChildPayload(0, 0)))
+
+    def _handle_events(self, progress: Callable[[int], None] | None) -> None:
+        handlers, clock = self._handlers(), self.clock
+        for clock.now, event in self.events:
+            self._handled += 1
+            try:
+                handlers[type(event)](event)
+            except (PolicyError, Endless) as error:
+                self._stop(event.site_in(self), error)
+            if self._endless is not None:
+                raise self._endless
+            if progress is not None and not self._handled % _SHOWN_EVERY:
+                progress(self._ended)
+
+    def _handlers(self) -> dict[type[Event], Callable[[Any], None]]:
+        found: dict[type[Event], Callable[[Any], None]] = {
+            SubmitEvent: self._on_submit,
+            FollowEvent: self._on_follow,
+            TimerEvent: self._on_timer,
+            BootEvent: self._on_boot,
+            EndEvent: self._on_end,
+            PassEvent: self._on_pass,
+            DisturbanceEvent: self._on_disturbance,
+            PeriodEvent: self.families.end_period,
+            CorrectionEvent: self._on_correct,
+        }
+        if (processors := self.processors) is not None:
+            found |= {
+                KeepEvent: lambda event: processors.keep(event.job),
+                ServedEvent: processors.complete,
+                LaunchedEvent: lambda event: processors.launched(event.launch),
+                ReadyEvent: lambda event: processors.ready(event.launch),
+            }
+        return found
+
     def result(self) -> Result:
         left = sum(_left_of(job) for one in self._sites.values() for job in one.instance.jobs())
-        jobs: Any = self._workload.submissions if isinstance(self._workload, Workload) else self._workload
-        if hasattr(jobs, "__len__") and len(jobs) > self._submitted:  # of instances that have ended or never started
-            left += sum(job.number for job in jobs) - self._numbered
+        total = self._workload.count
+        if total is not None and total > self._arrived:  # of instances that have ended or never started
+            left += sum(job.number for job in self._workload) - self._arrived_inner
         left += self._never + sum(site.drain() for site in self._sites.values() if site.place < 0)
         rows = sorted(self.rows, key=lambda row: row.number)
         waiting = (job.limit_reached for one in self._sites.values() for job in one.instance.jobs())
@@ -453,9 +507,8 @@ class Simulator:
         if self.feedback is not None:
             return iter(self.feedback.first)
         is_leaf = what.level == hierarchy.levels - 1
-        if not getattr(workload, "has_levels", False):
-            return share(workload, what.place, hierarchy.leaves) if is_leaf else iter(())
-        assert isinstance(workload, Workload)
+        if not workload.has_levels:
+            return workload.share(what.place, hierarchy.leaves) if is_leaf else iter(())
         return workload.share_of_level(what.level, what.place, hierarchy.fan_outs)
 
     def _site(
@@ -471,9 +524,7 @@ class Simulator:
         if self.processors is not None:
             site.processor = Processor(cost.overheads)
         # Ids are remembered only if later jobs may name them: for a million jobs they take most of the memory.
-        instance.dependencies.remembers = (
-            not isinstance(self._workload, Workload) or self._workload.has_dependencies or self.has_external
-        )
+        instance.dependencies.remembers = self._may_name_others or self.has_external
         if job is not None:
             site.parent, site.job = self._sites[job.instance], job
             self.families.add(site)
@@ -486,15 +537,11 @@ class Simulator:
         """How many jobs may wait before the next one is taken: a million at once would fill the memory and change nothing."""
         if self.hierarchy.ahead is not None:
             return self.hierarchy.ahead
-        jobs = self._workload.submissions if isinstance(self._workload, Workload) else self._workload
-        return max(_AHEAD_LEAST, 4 * machine.count) if isinstance(jobs, Ensemble) else 0
+        return max(_AHEAD_LEAST, 4 * machine.count) if isinstance(self._workload.submissions, Ensemble) else 0
 
     def _divide(self, site: Site, what: ChildPayload) -> None:
         number = self.hierarchy.fan_outs[what.level]
-        by, finest = (
-            self.hierarchy.divides(what.level),
-            "" if getattr(self._workload, "has_requests", False) else self.machine.unit,
-        )
+        by, finest = self.hierarchy.divides(what.level), "" if self._workload.has_requests else self.machine.unit
         sizes: Sequence[int] = self.hierarchy.sizes_of(what.level)
         if sizes:
             unit = by or self.machine.unit
@@ -508,7 +555,7 @@ class Simulator:
         requests = {size: Request(parse_shape(f"slot={size}/{unit}"), attributes=any_partition) for size in set(sizes)}
         for child, size in enumerate(sizes):
             try:
-                self._enter(site, requests[size], FOREVER, ChildPayload(what.level + 1, what.place * number + child))
+                self._submit_child(site, requests[size], ChildPayload(what.level + 1, what.place * number + child))
             except InfeasibleRequest as error:
                 if exclusions.CAP not in self.features:
                     raise
@@ -516,13 +563,20 @@ class Simulator:
                 hint = "it may draw what all its nodes draw: give a higher cap, or more and smaller instances"
                 raise InfeasibleRequest(error.message, where=place, hint=hint) from error
 
-    def _enter(self, site: Site, request: Request, limit: int, payload: Any, given: Submission | None = None) -> Job:
-        instance = site.instance
+    def _submit_child(self, site: Site, request: Request, payload: ChildPayload) -> None:
+        """Submit the job of an instance of the hierarchy."""
+        now = site.instance.enter()
+        limit = _within_partition(site, request, FOREVER)
+        site.instance.submit_request(request, limit, now, URGENCY_DEFAULT, None, None, (), payload)
+
+    def _submit_job(self, site: Site, given: Submission, limit: int) -> Job:
+        """Submit a job of the workload to an instance.
+
+        Errors: InfeasibleRequest, InsufficientResources and LimitExceeded if it can never run there.
+        """
+        instance, request = site.instance, site.request(given)
         now = instance.enter()
-        if limit >= FOREVER and site.machine.graph.structure.partitions and instance.ledger is None:
-            limit = matching.length(site.machine.graph, request)
-        if given is None:
-            return instance.submit_request(request, limit, now, 16, None, None, (), payload)
+        limit = _within_partition(site, request, limit)
         planned = FOREVER
         if self.prediction is not None and not given.jobs:
             planned = self.checkpoint.limit(self.prediction.predict(given))
@@ -531,7 +585,7 @@ class Simulator:
         charged = self._charged(given) if given.user is not None or self.accounting is not None else None
         sizes = None if given.adaptive is None else site.sizes(given, given.adaptive, self._extended)
         urgency, name, user = given.urgency, given.name, given.user
-        return instance.submit_request(request, limit, now, urgency, name, user, wanted, payload, charged, planned, sizes)
+        return instance.submit_request(request, limit, now, urgency, name, user, wanted, given, charged, planned, sizes)
 
     def _extended(self, limit: int) -> int:
         """A limit with the time for saves, a restart and waiting for nodes."""
@@ -555,45 +609,48 @@ class Simulator:
             found = self._known_charged[key] = Charged(*key)
         return found
 
-    # -- events ------------------------------------------------------------------------------------------------------
+    # -- how a job of the workload gets into a queue -------------------------------------------------------------------
+    #
+    # Its event comes, and it arrives at its instance, whose processor may have to ingest it first.  The instance receives it: it
+    # submits it to its queue if it can, else offers it to others, else refuses it.
 
     def _announce(self, site: Site) -> None:
         if not site.is_coming and site.wants_more and site.upcoming is not None:
             site.is_coming = True
-            self.events.push(max(site.upcoming.submit, self.clock.now), SUBMIT, site)
+            self.events.push(max(site.upcoming.submit, self.clock.now), SubmitEvent(site))
 
-    def _submit(self, site: Site) -> None:
+    def _on_submit(self, event: SubmitEvent) -> None:
+        site = event.site
         job = site.upcoming
         site.is_coming = False
         if job is None or site.instance.is_closed:
             return  # its instance or one above was stopped after the event was queued
         site.take_next()
-        self._submit_job(site, job)
+        self._arrive(site, job)
 
-    def _follow(self, job: Submission) -> None:
-        """Submit a job that follows others."""
+    def _on_follow(self, event: FollowEvent) -> None:
         self._to_follow -= 1
-        site = self._sites.get(self.instance)
-        if site is not None and not site.instance.is_closed:
-            self._submit_job(site, job)
+        if not self.instance.is_closed:
+            self._arrive(self.outermost, event.job)
 
-    def _after(self, job: Submission) -> None:
+    def _plan_followers(self, job: Submission) -> None:
         """Schedule the submission of the jobs that follow one that has ended."""
         for moment, follower in () if self.feedback is None else self.feedback.ended(job.id, self.clock.now):
             self._to_follow += 1
-            self.events.push(moment, FOLLOW, follower)
+            self.events.push(moment, FollowEvent(follower))
 
-    def _submit_job(self, site: Site, job: Submission) -> None:
+    def _arrive(self, site: Site, job: Submission) -> None:
+        """A job arrives at its instance, unless it has to wait for one that it depends on."""
         if self.feedback is not None:
             if self.feedback.is_early(job):
                 self._announce(site)
                 return
             for dependent in self.feedback.submitted(job, self.clock.now):
                 self._to_follow += 1
-                self.events.push(self.clock.now, FOLLOW, dependent)
+                self.events.push(self.clock.now, FollowEvent(dependent))
         if site.place >= 0:
-            self._submitted += 1
-            self._numbered += job.number if job.jobs else 1
+            self._arrived += 1
+            self._arrived_inner += job.number
         self._begin_at = min(self._begin_at, job.submit)
         if self.fleet is not None:
             self.fleet.begin(job.submit)  # it may have waited for its instance to begin
@@ -601,25 +658,25 @@ class Simulator:
             self.processors.put(site, INGEST, job)
             self._announce(site)
         else:
-            self.ingested(site, job)
+            self.receive(site, job)
 
-    def ingested(self, site: Site, job: Submission) -> None:
-        """Put a job into the queue of an instance."""
-        problem = self._take(site, job)
+    def receive(self, site: Site, job: Submission) -> None:
+        """Put a job that has arrived into the queue of its instance, or of another one that can run it, or refuse it."""
+        problem = self._try_submit(site, job)
         if problem is not None and self.families.make_room(site, job):
-            problem = self._take(site, job)
+            problem = self._try_submit(site, job)
         if problem is not None and (problem := self._pass_on(site, job, problem)) is not None:
             self.refusals.add(job.id, problem, job.number)
             if self.prediction is not None:
                 self.prediction.end(job)
             if site.place >= 0:
-                self._after(job)
+                self._plan_followers(job)
             if site.instance.dependencies.remembers:
                 site.names[str(job.id)] = None
         self._announce(site)
         self._settle(site)
 
-    def _take(self, site: Site, job: Submission) -> str | None:
+    def _try_submit(self, site: Site, job: Submission) -> str | None:
         """Submit a job to an instance; returns why it can never run there, or None."""
         if (problem := self._unsupported(job)) is not None:
             return problem
@@ -629,7 +686,7 @@ class Simulator:
                 limit = self.checkpoint.limit(limit)
             if self.fleet is not None and not job.jobs and limit < FOREVER:
                 limit += self.fleet.longest_wait
-            made = self._enter(site, site.request(job), limit, job, job)
+            made = self._submit_job(site, job, limit)
         # never, undecided even on the idle machine, or not accepted by its partition
         except (InfeasibleRequest, InsufficientResources, LimitExceeded) as error:
             return f"{error.where}: {error.message}" if self.accounting is not None and error.where else error.message
@@ -654,19 +711,19 @@ class Simulator:
             for other in (*(each for each in siblings if each is not site and not each.is_ending), parent):
                 if other.instance.is_closed:
                     continue
-                refused = self._arrives(other, job)
+                refused = self._offer(other, job)
                 if refused is None:
                     return None
                 problem = refused
             site = parent
         return problem
 
-    def _arrives(self, site: Site, job: Submission) -> str | None:
-        """Submit a job to an instance if that can hold it; returns why not, or None."""
+    def _offer(self, site: Site, job: Submission) -> str | None:
+        """Submit a job that another instance cannot run to this one; returns why it cannot run here either, or None."""
         if self.processors is not None and site.instance.can_hold(site.request(job)):
             self.processors.put(site, INGEST, job)
             return None
-        problem = self._take(site, job)
+        problem = self._try_submit(site, job)
         if problem is None:
             self._settle(site)
         return problem
@@ -694,9 +751,9 @@ class Simulator:
     def _await_external(self) -> None:
         event = self.external.next
         if event is not None:
-            self.events.push(max(event.at, self.clock.now), EXTERNAL, None)
+            self.events.push(max(event.at, self.clock.now), DisturbanceEvent())
 
-    def _external(self, _: None) -> None:
+    def _on_disturbance(self, _: DisturbanceEvent) -> None:
         if not self._has_work:
             return  # a model of failures has no end
         self.external.take()
@@ -737,8 +794,9 @@ class Simulator:
                 return found
         return None
 
-    def _timer(self, site: Site) -> None:
+    def _on_timer(self, event: TimerEvent) -> None:
         """Handle what is due at an instance; nothing at a moment at which something was to be due, and no longer is."""
+        site = event.site
         if site.timer != self.clock.now:
             return  # an earlier one has come since
         site.timer = FOREVER
@@ -755,11 +813,11 @@ class Simulator:
         # A reservation that is due while the instance is busy waits for its next decision anyway and needs no timer.
         if due < site.timer and (due > self.clock.now or site.pass_at == FOREVER):
             site.timer = max(due, self.clock.now)
-            self.events.push(site.timer, TIMER, site)
+            self.events.push(site.timer, TimerEvent(site))
 
-    def _boot(self, booted: tuple[Job, int]) -> None:
-        job, started = booted
-        if job.state is not State.INACTIVE and (job.started != started or job.child is not None):
+    def _on_boot(self, event: BootEvent) -> None:
+        job = event.job
+        if job.state is not State.INACTIVE and (job.started != event.started or job.child is not None):
             return  # of an attempt that was interrupted: the job waits again, or has started again
         given: ChildPayload | Submission = job.payload
         site = self._sites.get(job.instance)
@@ -790,9 +848,9 @@ class Simulator:
             raise InputError("holds nothing that jobs of its own could get", where=where, hint=hint) from None
         self._site(child, Machine(child._graph, self.machine.unit), what, job, feed)
 
-    def _end(self, what: Job | tuple[Job, object]) -> None:
-        job, plan = what if isinstance(what, tuple) else (what, None)
-        if plan != self._plan_of(job):
+    def _on_end(self, event: EndEvent) -> None:
+        job = event.job
+        if event.plan != self._plan_of(job):
             return  # of an attempt that was interrupted, or another size; the end may come at the same moment, in its own place
         given, processors = job.payload, self.processors
         is_nested_at_limit = isinstance(given, Submission) and bool(given.jobs) and job.limit <= self.clock.now
@@ -833,8 +891,9 @@ class Simulator:
             self._close(site, below)
         self._settle(site)
 
-    def _correct(self, job: Job) -> None:
+    def _on_correct(self, event: CorrectionEvent) -> None:
         """Plan anew for a job that runs on at the end of what was predicted for it."""
+        job = event.job
         site, now, given = self._sites.get(job.instance), self.clock.now, job.payload
         if self.prediction is None or site is None or job.state is not State.RUN or job.limit != now:
             return  # the attempt was interrupted
@@ -843,7 +902,7 @@ class Simulator:
             self.external.notes["jobs that outlived their prediction and were stopped, as what they held was reserved"] += 1
             site.instance.exception(job, "timelimit", note="it outlives its prediction, and others have reserved what it holds")
         elif job.limit < end:
-            self.events.push(job.limit, CORRECT, job)
+            self.events.push(job.limit, CorrectionEvent(job))
         self._settle(site, passed=not self._is_batched)
 
     def _close(self, site: Site, below: Site) -> None:
@@ -857,8 +916,9 @@ class Simulator:
         site.children_left -= 1
         self.families.remove(site, below)
 
-    def _pass(self, site: Site) -> None:
+    def _on_pass(self, event: PassEvent) -> None:
         """One decision and its cost, or a complete pass if decisions cost nothing."""
+        site = event.site
         if self.processors is not None:
             self.processors.serve(site)
             return
@@ -876,7 +936,7 @@ class Simulator:
         site.busy_ticks += spent
         if started and site.cost.decision is not None:
             site.pass_at = moment
-            self.events.push(moment, PASS, site)
+            self.events.push(moment, PassEvent(site))
         self._settle(site, passed=True)
 
     def decide(self, site: Site) -> tuple[int, list[Job]]:
@@ -891,7 +951,7 @@ class Simulator:
         queue = instance.queue
         queued, free, held = len(queue), 0, 0
         if cost.sees_load:
-            queue.is_asking = True
+            queue.counts_units = True
             free, held = queue.free, len(instance.inventory.running.holds) + queue.reserved
         if cost.measures:
             with _without_collection():
@@ -903,7 +963,7 @@ class Simulator:
         units = sum(job.size for job in starting)
         pools = sum(len(instance.inventory.vertices(job.claim)) for job in starting) if cost.sees_pools else 0
         size, is_first = site.machine.count, queue.actions > 0 and not site.has_tried
-        load = (queue.asked, free, held, self.machine.cores)
+        load = (queue.units_requested, free, held, self.machine.cores)
         spent = ticks(cost.decide(Decision(queue.actions, started, queued, size, took, units, is_first, pools, *load)))
         site.has_tried |= is_first
         site.decisions += 1
@@ -956,7 +1016,7 @@ class Simulator:
         if self._is_stepped and not passed and site.pass_at == FOREVER and not instance.is_closed:
             site.pass_at = max(self.clock.now, site.busy_until)
             if self.processors is None:
-                self.events.push(site.pass_at, PASS, site)
+                self.events.push(site.pass_at, PassEvent(site))
             else:
                 self.processors.put(site, DECISION, None)
         if site.upcoming is not None and not site.is_coming:
@@ -964,7 +1024,7 @@ class Simulator:
         self._plan_timer(site)
         if site.upcoming is None and site.job is not None and self._is_over(site):
             site.is_ending = True
-            self.events.push(self.clock.now, END, site.job)
+            self.events.push(self.clock.now, EndEvent(site.job))
 
     def _is_over(self, site: Site) -> bool:
         """Whether an inner instance, whose share of the workload was submitted, has nothing left to do."""
@@ -972,17 +1032,21 @@ class Simulator:
 
     # -- what the parts of a simulation use ---------------------------------------------------------------------------
 
-    def submit(self, site: Site, job: Submission) -> None:
-        """Submit a job to an instance, which may need time to receive it."""
+    @property
+    def outermost(self) -> Site:
+        return self._sites[self.instance]
+
+    def transfer(self, site: Site, job: Submission) -> None:
+        """Give an instance a job of a sibling, which may need time to receive it."""
         if self.processors is not None:
             self.processors.put(site, INGEST, job)
         else:
-            self._take(site, job)
+            self._try_submit(site, job)
             self.settle_one(site, passed=False)
 
     def wake(self, site: Site) -> None:
         """Let the idle processor of an instance begin its next task after the current event."""
-        self.events.push(self.clock.now, PASS, site)
+        self.events.push(self.clock.now, PassEvent(site))
 
     def settle(self, site: Site, *, passed: bool) -> None:
         """After a decision: request the next one unless it has started nothing."""
@@ -1006,7 +1070,7 @@ class Simulator:
         self._boot_at(self.clock.now + ticks(self.hierarchy.boot_s), job)
 
     def _boot_at(self, moment: int, job: Job) -> None:
-        self.events.push(moment, BOOT, (job, job.started))
+        self.events.push(moment, BootEvent(job, job.started))
 
     def site_of(self, job: Job) -> Site:
         """The instance of a job."""
@@ -1018,10 +1082,8 @@ class Simulator:
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    def _stop(self, what: Site | Job | TaskEnd | Submission | tuple[Site, object], error: BaseException) -> None:
-        """End the instance of a policy that raised; everything else goes on."""
-        what = what[0] if isinstance(what, tuple) and not isinstance(what, Submission) else what
-        site = what if isinstance(what, Site) else self._sites[self.instance if isinstance(what, Submission) else what.instance]
+    def _stop(self, site: Site, error: BaseException) -> None:
+        """End an instance whose policy raised; everything else goes on."""
         instance = site.instance
         message = str(error) if isinstance(error, FluxresError) else f"queue policy {instance.policy.name}: {error}"
         self.errors.append(f"{instance.address}: {message}")
@@ -1034,7 +1096,7 @@ class Simulator:
         elif site.job.state in RUNNING:
             instance.shut(message)
             site.is_ending = True
-            self.events.push(self.clock.now, END, site.job)
+            self.events.push(self.clock.now, EndEvent(site.job))
 
     def _over(self, job: Job) -> None:
         given, end, never_began = job.payload, job.ended, False
@@ -1045,7 +1107,7 @@ class Simulator:
         if not isinstance(given, Submission):
             return
         if self.feedback is not None and job.instance is self.instance:
-            self._after(given)
+            self._plan_followers(given)
         if given.jobs:
             self._never += given.number if job.started < 0 or never_began else 0
             if job.child is not None and (below := self._sites.get(job.child)) is not None:
@@ -1113,6 +1175,13 @@ def _never_done(given: Submission, history: History) -> LimitExceeded:
     return LimitExceeded(message, where=f"job {given.id}", hint=hint)
 
 
+def _within_partition(site: Site, request: Request, limit: int) -> int:
+    """The limit of a job; that of its partition if it has none, and no ledger gives it one."""
+    if limit >= FOREVER and site.machine.graph.structure.partitions and site.instance.ledger is None:
+        return matching.length(site.machine.graph, request)
+    return limit
+
+
 def _size(job: Job) -> int:
     """The size that was chosen for a moldable job."""
     assert job.sizes is not None  # it has several
@@ -1165,8 +1234,8 @@ def _machine(given: object, jobs: Iterable[Submission], unit: str) -> Machine:
     if isinstance(given, Machine):
         return given
     if isinstance(given, int) and not isinstance(given, bool):
-        given = str(given)
-    if given is None or isinstance(given, str | PathLike):
+        given = of_processors(given)
+    elif given is None or isinstance(given, str | PathLike):
         text = None if given is None else fspath(given)
         given = read_machine(text, jobs.processors if isinstance(jobs, Workload) else None)
     if not isinstance(given, ResourceGraph):

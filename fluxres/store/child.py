@@ -13,12 +13,10 @@ ends a crashed child (`Store.settle`), and its parent gets back everything that 
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from secrets import token_hex
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -26,7 +24,7 @@ from msgspec.structs import replace
 from fluxres import clock as clocks
 from fluxres import limits
 from fluxres.clock import FOREVER, Clock, Length, Time, seconds, ticks
-from fluxres.errors import FluxresError, HoldLapsed, StillHeld, StoreBusy, StoreConflict, UnknownGraph, UsageError
+from fluxres.errors import HoldLapsed, StillHeld, StoreBusy, StoreConflict, UnknownGraph, UsageError
 from fluxres.model import giving_back, targets
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.store import claims, writing
@@ -34,6 +32,7 @@ from fluxres.store.attached import Attached
 from fluxres.store.claims import ChildLease, Claim, Claims
 from fluxres.store.contents import GraphRow
 from fluxres.store.database import Connection
+from fluxres.store.leased import Leased, require_none
 from fluxres.store.rows import Rows
 from fluxres.store.store import Held, Store, open_store
 from fluxres.syntax.moment import in_message
@@ -41,9 +40,6 @@ from fluxres.syntax.moment import in_message
 if TYPE_CHECKING:
     from fluxres.model.targets import Targets
     from fluxres.syntax.jobspec import Wanted
-
-_RENEWALS: Final = 3
-"""Of a lease in its life."""
 
 
 class ChildFence:
@@ -71,11 +67,10 @@ class ChildFence:
                 leased(db, self._uid, self._name, self._mark, ticks(self._clock()))
             except HoldLapsed as loss:
                 self.loss = loss
-        if self.loss is not None:
-            raise HoldLapsed(self.loss.message, where=self.loss.where, hint=self.loss.hint)
+        require_none(self.loss)
 
 
-class Child:
+class Child(Leased):
     """What a job of another graph holds, as a graph of its own under a lease. It returns everything when the block ends.
 
     Several threads may use it. :func:`open_child` makes one.
@@ -98,27 +93,13 @@ class Child:
 
     def __init__(self, store: Store, row: GraphRow, claim: Claim, fence: ChildFence, command: str) -> None:
         assert claim.lease is not None
-        self.store, self.name, self.parent, self.job = store, row.name, claim.name, claim.job
-        self.uid = row.uid
-        self.on_loss: Callable[[], object] = lambda: None
-        self._fence, self._command, self._life_s = fence, command, claim.lease.life_s
+        super().__init__(row.name, claim.name, claim.job, claim.lease.life_s)
+        self.store, self.uid = store, row.uid
+        self._fence, self._command = fence, command
         self._until, self._mark = claim.lease.until, claim.lease.mark
         wait_s = limits.LOCK_WAIT_SECONDS_DEFAULT
         self.graph: ResourceGraph = Attached(store, row.name, "full", command, wait_s, store.clock).graph
-        self._is_over = threading.Event()
-        self._was_ended = False
-        self._thread = threading.Thread(target=self._run, name="fluxres-child", daemon=True)
         self._thread.start()
-
-    def __enter__(self) -> Child:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if error is None:
-            self.end()
-            return
-        with suppress(FluxresError):  # the error of the block says more, and the lease ends by itself
-            self.end()
 
     def __repr__(self) -> str:
         return f"<Child {self.name} of job {self.job} in {self.parent} at {self.store.url}>"
@@ -129,19 +110,8 @@ class Child:
         return seconds(self._until)
 
     @property
-    def is_over(self) -> bool:
-        """Whether it has ended, or has lost its lease, and changes nothing any more."""
-        return self._is_over.is_set() or self._fence.loss is not None
-
-    @property
     def loss(self) -> HoldLapsed | None:
-        """Why it changes nothing any more: its lease was over, or it has ended; None while it may."""
         return self._fence.loss
-
-    def require(self) -> None:
-        """Errors: HoldLapsed once it has lost its lease, and not if it was ended here."""
-        if (loss := self.loss) is not None and not self._was_ended:
-            raise HoldLapsed(loss.message, where=loss.where, hint=loss.hint)
 
     # -- more, less, longer --------------------------------------------------------------------------------------------
 
@@ -232,20 +202,12 @@ class Child:
         self._fence.loss = HoldLapsed("it was detached", where=f"graph '{self.name}'", hint="open it again")
 
     def _stop(self) -> None:
-        self._is_over.set()
-        if self._thread is not threading.current_thread():
-            self._thread.join()
+        super()._stop()
         self.graph.close()
 
-    def _run(self) -> None:
-        while not self._is_over.wait(self._life_s / _RENEWALS):
-            with suppress(FluxresError):  # the store is busy or away: again until the lease is over
-                self.renew()
-            if self._fence.loss is None and seconds(self._until) <= self.store.clock():
-                self._fence.loss = claims.over(self.name, self._until)
-            if self._fence.loss is not None:
-                self.on_loss()
-                return
+    def _note_end_of_lease(self) -> None:
+        if seconds(self._until) <= self.store.clock():
+            self._fence.loss = claims.over(self.name, self._until)
 
 
 def open_child(

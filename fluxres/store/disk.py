@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from fluxres.errors import StoreError
 
@@ -15,9 +16,28 @@ def write_whole(path: Path, content: bytes) -> None:
     """Replace the content of a file atomically: a reader sees either the old or the new content.
 
     Args:
+        path: a link is followed; an existing file keeps its mode. A pipe is written to.
+
+    Errors: StoreError; a file is then unchanged.
+    """
+    try:
+        if path.is_fifo():
+            path.write_bytes(content)
+            return
+    except OSError as error:
+        raise _cannot(path, error, "check its permissions, and what reads it") from None
+    with replacing(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A new content of a file, which replaces the old one, atomically, when the block ends without an error.
+
+    Args:
         path: a link is followed; an existing file keeps its mode.
 
-    Errors: StoreError; the file is then unchanged.
+    Errors: StoreError, also for an OSError in the block; the file is then unchanged.
     """
     target = Path(os.path.realpath(path))
     part = target.with_name(f".{target.name[:100]}.{os.urandom(6).hex()}")
@@ -25,18 +45,18 @@ def write_whole(path: Path, content: bytes) -> None:
         mode = _mode(target)
         with temporary(part):
             with open(part, "xb", opener=_private) as file:
-                file.write(content)
+                yield file
                 file.flush()
                 os.fchmod(file.fileno(), mode)
                 os.fsync(file.fileno())
             part.replace(target)
             sync_folder(target.parent)
     except OSError as error:
-        raise StoreError(
-            f"cannot be written: {error.strerror or error}; nothing was written",
-            where=str(path),
-            hint="check that the directory exists, its permissions, and the free space",
-        ) from None
+        raise _cannot(path, error, "check that the directory exists, its permissions, and the free space") from None
+
+
+def _cannot(path: Path, error: OSError, hint: str) -> StoreError:
+    return StoreError(f"cannot be written: {error.strerror or error}; nothing was written", where=str(path), hint=hint)
 
 
 def _private(name: str, flags: int) -> int:

@@ -11,10 +11,9 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -22,7 +21,7 @@ from fluxres.errors import InputError, StoreError, UsageError
 from fluxres.store import claims, journal
 from fluxres.store.contents import CLAIM, PARTS, Blob, EventRow, GraphRow, Part
 from fluxres.store.database import Connection
-from fluxres.store.disk import temporary
+from fluxres.store.disk import replacing
 from fluxres.store.lease import ANSWER, INSTANCE, LEASE
 from fluxres.store.progress import OnProgress, unwatched
 from fluxres.store.rows import SAVED, Rows
@@ -261,7 +260,7 @@ def write(path: Path, rows: Rows, now: float, on_progress: OnProgress = unwatche
     """
     header = Header("store", VERSION, rows.url, now, len(rows.graphs()))
     graphs = events = 0
-    with _replaced(path) as out:
+    with replacing(path) as out:
         hashed, lines = hashlib.blake2b(digest_size=16), 0
         for document in chain((header,), items(rows, on_progress)):
             line = msgspec.json.encode(document) + b"\n"
@@ -327,22 +326,6 @@ def _check_header(line: bytes, where: str) -> None:
 
 def _damaged(said: str, where: str) -> InputError:
     return InputError(said, where=where, hint="take another dump: this one was damaged or cut short; nothing was restored")
-
-
-@contextmanager
-def _replaced(path: Path) -> Iterator[BinaryIO]:
-    """A file that is written beside `path`, and gets this name when the block ends without an error."""
-    part = path.with_name(f".{path.name[:100]}.{os.getpid()}")
-    with temporary(part):
-        try:
-            with part.open("wb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(path)
-        except OSError as error:
-            said = f"cannot be written: {error.strerror or error}; nothing was written"
-            raise StoreError(said, where=str(path), hint="check the directory, its permissions, and the free space") from None
 
 
 def require_new(path: Path, store: Path, *, replace: bool) -> None:

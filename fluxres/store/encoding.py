@@ -32,6 +32,7 @@ from fluxres import limits
 from fluxres.allocation.chosen import Chosen
 from fluxres.allocation.facts import JobFacts, Reservation
 from fluxres.allocation.planned import Staged
+from fluxres.arrays import Int32, Int64
 from fluxres.errors import StoreError
 from fluxres.graph import surgery
 from fluxres.graph.auxiliary import Subsystem
@@ -310,11 +311,11 @@ class RecordColumns(msgspec.Struct, frozen=True):
     """
 
     owners: list[str]
-    owner: NDArray[np.int32]
-    vertex: NDArray[np.int32]
-    start: NDArray[np.int64]
-    end: NDArray[np.int64]
-    amount: NDArray[np.int64]
+    owner: Int32
+    vertex: Int32
+    start: Int64
+    end: Int64
+    amount: Int64
     stages: list[Staged]
     slots_of: dict[str, int] = msgspec.field(default_factory=dict)
     stages_made: int = 0
@@ -328,7 +329,7 @@ class RecordColumns(msgspec.Struct, frozen=True):
     def of(
         cls,
         owners: list[str],
-        spans: Sequence[tuple[int, int, int, int, int]] | NDArray[np.int64],
+        spans: Sequence[tuple[int, int, int, int, int]] | Int64,
         stages: list[Staged],
         slots_of: dict[str, int] | None = None,
         stages_made: int = 0,
@@ -506,7 +507,7 @@ def _read_shape(reader: Reader, state: NDArray[Any], tags: dict[int, dict[str, s
     )
 
 
-def tree(depth: NDArray[np.int16]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def tree(depth: NDArray[np.int16]) -> tuple[Int32, Int32]:
     """Parents and subtree ends from the depths of pools in pre-order.
 
     Neighbours of one depth are siblings, so only the changes of depth matter. There, level by level from the deepest one:

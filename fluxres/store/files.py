@@ -18,13 +18,15 @@ from msgspec.structs import astuple
 
 from fluxres import clock as clocks
 from fluxres.allocation.drawn import DrawRecords
+from fluxres.allocation.facts import JobFacts, Reservation
 from fluxres.clock import FOREVER, Clock, seconds, ticks
 from fluxres.documents import arguments, compression, source_text
 from fluxres.documents import source as files
 from fluxres.errors import FluxresError, InputError, InputWarning, UsageError
 from fluxres.formats import registry
-from fluxres.formats.format import Hold, Loaded
+from fluxres.formats.format import Hold, Loaded, Reserved
 from fluxres.graph import surgery
+from fluxres.model import reserving
 from fluxres.model.changes import expire_stages
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.model.targets import Where
@@ -198,9 +200,26 @@ def _load_source(
 def _graph(loaded: Loaded, where: str, clock: Clock | None) -> tuple[ResourceGraph, tuple[str, ...]]:
     try:
         held = _held(loaded.allocations)
-        return records.allocate(loaded.structure, held, name=loaded.name, clock=clock), loaded.notes
+        graph = records.allocate(loaded.structure, held, name=loaded.name, clock=clock)
     except FluxresError as error:
         raise InputError(f"the allocations break a rule: {error}", where=where) from error
+    try:
+        for one in loaded.reservations:
+            _reserve(graph, one)
+    except FluxresError as error:
+        raise InputError(f"the reservations break a rule: {error}", where=where) from error
+    return graph, loaded.notes
+
+
+def _reserve(graph: ResourceGraph, one: Reserved) -> None:
+    def window(start_s: float, end_s: float) -> tuple[int, int]:
+        return ticks(start_s, "start"), ticks(end_s, "end")
+
+    pools, windows = reserving.topmost(graph.structure.end, one.pools), tuple(window(*each) for each in one.windows)
+    submitted = None if one.submitted_s is None else ticks(one.submitted_s, "submitted")
+    held = None if one.held is None else [(*window(start, end), list(units.items())) for start, end, units in one.held]
+    facts = JobFacts(one.user, None, submitted)
+    reserving.restore(graph, one.name, Reservation(pools, windows, one.ignores_jobs), facts, held)
 
 
 def _held(allocations: Sequence[Hold]) -> RecordColumns:
@@ -434,7 +453,9 @@ def bytes_of(g: ResourceGraph, format: str = "cluster", *, strict: bool = False,
     with g.lock:
         has_stages = bool(g.records.stages)
         no_file_says = _left_out(records.capture(g.records))
-        written = registry.write(surgery.by_itself(g.structure), registry.holds(g), name=g.name, format=format, **options)
+        held, kept = registry.holds(g), registry.reserved(g)
+        structure = surgery.by_itself(g.structure)
+        written = registry.write(structure, held, reservations=kept, name=g.name, format=format, **options)
     left_out = [*no_file_says, *written.left_out]
     if strict and left_out:
         more = [f"and {len(left_out) - _SHOWN_MAX} more"] if len(left_out) > _SHOWN_MAX else []
@@ -462,11 +483,13 @@ def _ways_out(*, has_stages: bool, is_format: bool, is_every_file: bool) -> str:
 def _left_out(held: RecordColumns) -> list[str]:
     """What no file format can express: temporary locks, and times so far away that seconds cannot express their ticks."""
     left_out = [f"stage {staged.stage} of job {staged.job}: files do not store temporary locks" for staged in held.stages]
-    moments = {moment for column in (held.start, held.end) for moment in np.unique(column).tolist()}
+    windows = {window for one in held.reservations.values() for window in one.windows}
+    moments = {moment for window in windows for moment in window}
+    moments |= {moment for column in (held.start, held.end) for moment in np.unique(column).tolist()}
     rounded = sum(ticks(seconds(moment)) != moment for moment in moments)
     if rounded:
         left_out.append(f"microseconds of times too far away to express in seconds: {rounded} rounded")
-    windows = {*zip(held.start.tolist(), held.end.tolist(), strict=True)} if rounded else ()
+    windows |= {*zip(held.start.tolist(), held.end.tolist(), strict=True)} if rounded else set()
     lost = sum(seconds(start) >= seconds(end) for start, end in windows)
     if lost:
         left_out.append(f"allocations in windows so short and so far away that they round to nothing: {lost}")

@@ -65,6 +65,17 @@ def entry_of(seq: int, time: float, command: str, stored: bytes) -> Entry:
     return Entry(seq, time, command, event, user if isinstance(user, str) else "")
 
 
+def load(pools: int, jobs: int, replaced: str | None = None) -> Event:
+    """A complete graph is written.
+
+    Args:
+        pools, jobs: their numbers in the graph.
+        replaced: what is lost of the graph that had its name before, in words.
+    """
+    event = {"event": "load", "count": pools, "jobs": jobs}
+    return event if replaced is None else event | {"replaced": replaced}
+
+
 def body(event: Event, user: str | None = None) -> bytes:
     """An event as stored, without the other graph of a merge, which the snapshot written with it contains.
 

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fluxres.allocation import plans
 from fluxres.allocation.drawn import DrawRecords
 from fluxres.allocation.planned import Batch
 from fluxres.allocation.records import HIDDEN, Records
 from fluxres.allocation.steps import Steps
+from fluxres.arrays import Mask
 from fluxres.clock import Clock
 from fluxres.graph.structure import Structure
 from fluxres.model.resource_graph import ResourceGraph
@@ -96,12 +96,12 @@ def _restore_held(records: Records, stored: RecordColumns) -> None:
     before.stages = {staged.stage: staged for staged in stored.stages}
     # Jobs are listed in the order they first held something, and not in that of their pools.
     records.pools_of = {owner: set() for owner in stored.owners}
-    records.take(before, np.arange(structure.n, dtype=np.int32))
-    records.take_batches(batches)
+    records.carry_over(before, np.arange(structure.n, dtype=np.int32))
+    records.add_batches(batches)
     records.slots_of = dict(stored.slots_of)
 
 
-def _batches(structure: Structure, stored: RecordColumns, below: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], dict[str, Batch]]:
+def _batches(structure: Structure, stored: RecordColumns, below: Mask) -> tuple[Mask, dict[str, Batch]]:
     """Which spans are of owners with nothing but records over one window, and what these hold.
 
     Args:
@@ -131,7 +131,7 @@ def _batches(structure: Structure, stored: RecordColumns, below: NDArray[np.bool
     return ~is_odd[stored.owner], found
 
 
-def _below_whole(structure: Structure, stored: RecordColumns) -> NDArray[np.bool_]:
+def _below_whole(structure: Structure, stored: RecordColumns) -> Mask:
     """Which spans are of a pool below one that their owner holds exclusively at some time: these may be implied."""
     order = np.lexsort((stored.vertex, stored.owner))
     vertex, owner = stored.vertex[order].astype(np.int64), stored.owner[order].astype(np.int64)

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from fluxres import limits
 from fluxres.clock import Clock
+from fluxres.documents.suggestion import choose_from
 from fluxres.errors import FluxresError, StoreError, UnknownGraph, UsageError
 from fluxres.graph.structure import Structure
 from fluxres.model.resource_graph import ResourceGraph
@@ -286,7 +287,6 @@ def unknown(name: str | None, names: list[str], url: str, *, missing: Path | Non
         return UnknownGraph(said, where=url, hint="check the address, or add a graph with: fluxres load SOURCE")
     if not names:
         return UnknownGraph("this store has no graphs", where=url, hint="add one with: fluxres load SOURCE", graph=name or "")
-    known = ", ".join(names)
     if name is None:
-        return UnknownGraph("no graph is selected", where=url, hint=f"name one of {known}")
-    return UnknownGraph(f"no graph '{name}'", where=url, hint=f"choose from {known}", graph=name)
+        return UnknownGraph("no graph is selected", where=url, hint=choose_from(names))
+    return UnknownGraph(f"no graph '{name}'", where=url, hint=choose_from(names), graph=name)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
-from fluxres.clock import Clock, sleep
+from fluxres.clock import Clock, sleep, stopwatch
 from fluxres.errors import StoreBusy, StoreError
 from fluxres.store import lock
 from fluxres.store.database import Connection, Database, Durability
@@ -38,6 +38,10 @@ _STEPS_BETWEEN_INTERRUPTS: Final = 100_000
 """Instructions of a statement of SQLite, some milliseconds."""
 _BUSY_S: Final = 10.0
 """Timeout for SQLite's own locks: other writers hold them for milliseconds, unless another tool has the file open."""
+_NO_SHARED_MEMORY: Final = (sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP)
+"""There is no room for the file with the index of the log, which the first reader makes: the disk is full."""
+_BETWEEN_READERS_S: Final = 0.01
+"""Before a reader tries again to be the only one."""
 
 _TABLES: Final = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
@@ -198,7 +202,7 @@ class SqliteDatabase(Database):
             yield None
             return
         with self.translated():
-            db, version = _patiently(self._connected, self._path)
+            db, version = _patiently(self._connected_to_read, self._path)
             try:
                 if version is not None:
                     for name, table in _missing_tables(db, version):
@@ -211,9 +215,25 @@ class SqliteDatabase(Database):
             finally:
                 db.close()
 
-    def _connected(self, *, shared: bool = False) -> tuple[SqliteConnection, int | None]:
+    def _connected_to_read(self) -> tuple[SqliteConnection, int | None]:
+        """A connection, and the version of the tables; also on a full disk, where one process reads after the other."""
+        end = stopwatch() + _BUSY_S
+        while True:
+            try:
+                return self._connected()
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode not in _NO_SHARED_MEMORY:
+                    raise
+            try:
+                return self._connected(alone=True)
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or stopwatch() > end:
+                    raise
+            sleep(_BETWEEN_READERS_S)
+
+    def _connected(self, *, shared: bool = False, alone: bool = False) -> tuple[SqliteConnection, int | None]:
         """A connection, and the version of the tables."""
-        db = SqliteConnection(_connect(self._path, shared=shared), self.url)
+        db = SqliteConnection(_connect(self._path, shared=shared, alone=alone), self.url)
         try:
             return db, _version(db, self._path)
         except BaseException:
@@ -374,7 +394,8 @@ class _Translated(AbstractContextManager[None]):
 
 
 def _translate(error: sqlite3.Error, path: Path) -> StoreError:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    extended = getattr(error, "sqlite_errorcode", 0)
+    code = extended & 0xFF
     where = str(path)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreBusy("another program has this database locked", where=where, hint="close it there, then try again")
@@ -382,7 +403,7 @@ def _translate(error: sqlite3.Error, path: Path) -> StoreError:
         return StoreError("is not a SQLite database", where=where, hint="name another file, or move this one away")
     if code == sqlite3.SQLITE_CORRUPT:
         return StoreError(f"the database is damaged: {error}", where=where, hint="restore a backup (see fluxres help stores)")
-    if code == sqlite3.SQLITE_FULL:
+    if code == sqlite3.SQLITE_FULL or extended in _NO_SHARED_MEMORY:
         return StoreError("no space left; nothing was changed", where=where, hint="free some space, then try again")
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
         return StoreError("is not writable", where=where, hint="check the permissions of the file and its directory")
@@ -405,7 +426,14 @@ def _check_head(path: Path) -> None:
         raise StoreError("is not a SQLite database", where=str(path), hint="name another file, or move this one away")
 
 
-def _connect(path: Path, *, shared: bool = False) -> sqlite3.Connection:
+def _connect(path: Path, *, shared: bool = False, alone: bool = False) -> sqlite3.Connection:
+    """A connection.
+
+    Args:
+        shared: several threads use it.
+        alone: no other connection uses the database meanwhile, and the index of the log is in the memory of this process. Two
+            that wait for each other hold each other up, so it does not wait.
+    """
     options = "mode=rw"
     if not os.access(path.parent, os.W_OK) and not path.with_name(path.name + "-wal").exists():
         # Write-ahead logging keeps two files beside the database; if they do not exist and cannot be created, there is no writer.
@@ -413,11 +441,18 @@ def _connect(path: Path, *, shared: bool = False) -> sqlite3.Connection:
     address = f"file:{quote(str(path))}?{options}"
     with _OPENING:
         db = sqlite3.connect(
-            address, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=not shared, factory=_Counted
+            address,
+            uri=True,
+            timeout=0 if alone else _BUSY_S,
+            isolation_level=None,
+            check_same_thread=not shared,
+            factory=_Counted,
         )
         db.identity = _identity(path)
         _CONNECTIONS[db.identity] += 1
     try:
+        if alone:
+            db.execute("PRAGMA locking_mode = EXCLUSIVE")
         db.execute("PRAGMA synchronous = FULL")
     except BaseException:
         db.close()

@@ -1,4 +1,4 @@
-"""A store in one SQLite file: named graphs, each a snapshot and the events after it.
+"""A store: named graphs at one address, each a snapshot and the events after it.
 
 A writer holds the lock from before it reads until its changes are on disk, so it decides on the state that it changes. One
 transaction appends its events and advances the event number of the graph. After a few hundred events, or when the shape changes,
@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from itertools import islice
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -32,6 +33,10 @@ from fluxres.store.tickets import Ticket, Tickets
 from fluxres.store.url import ServerUrl, StoreUrl, parse
 from fluxres.store.url import default as default_url
 from fluxres.store.writing import Change
+from fluxres.syntax.name import is_name
+
+_RECREATED: Final = "was dropped and created again"
+"""Another graph has the name of one that was read."""
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -62,7 +67,7 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class Link:
-    """A connection that stays open, to one graph of a store, for one that has the graph in memory.
+    """A connection that stays open, to one graph of a store, for a process that has the graph in memory.
 
     Only the holder of the lock commits.  Threads use it in turn.
 
@@ -190,7 +195,7 @@ class Link:
         if row is None or row.uid != self._row.uid:
             if self._fence is not None:
                 self._fence.require(rows.db)
-            what = "was dropped" if row is None else "was dropped and created again"
+            what = "was dropped" if row is None else _RECREATED
             raise StoreConflict(f"graph '{self.name}' {what}", where=rows.url, hint="open it again")
         return row
 
@@ -336,12 +341,15 @@ class Store:
             at: the graph and the number of the event.
             limit: at most this number, the first ones.
 
-        Errors: as :meth:`log`; StoreConflict if there is another graph of this name.  Cost: reads these events only.
+        Errors: as :meth:`log`; StoreConflict if it was dropped, also if there is another graph of this name.  Cost: reads these
+        events only.
         """
         with self.reading(name) as rows:
-            row = rows.graph(name)
+            row = rows.find(name)
+            if row is None:
+                raise StoreConflict(f"graph '{name}' was dropped", where=self.url)
             if row.uid != at.uid:
-                raise StoreConflict(f"graph '{name}' was dropped and created again", where=self.url, hint="read it again")
+                raise StoreConflict(f"graph '{name}' {_RECREATED}", where=self.url, hint="read it again")
             return list(islice(rows.entries(row, after=at.seq), limit))
 
     def position(self, name: str) -> Position:
@@ -547,14 +555,14 @@ class Store:
         shape = encoding.encode_shape(graph.structure)
         with self.creating(command, wait_s) as db:
             rows = self.rows(db)
-            event = {"event": "load", "count": len(graph), "jobs": len(graph.records.jobs())}
             row, chosen = rows.find(name), rows.default()
+            loss = None
             if row is None:
                 row = rows.make(name, self.clock())
             else:
                 if base is not None:
                     self._require(row, base)
-                event["replaced"] = loss = rows.loss(row)
+                loss = rows.loss(row)
                 if not replace and base is None:
                     raise UsageError(
                         f"a graph '{name}' already exists, with {loss}",
@@ -565,6 +573,7 @@ class Store:
                 Claims(rows).require_unleased(row)
                 rows.require_without_instances(row)
                 Claims(rows).remove(row)
+            event = journal.load(len(graph), len(graph.records.jobs()), loss)
             seq = writing.append(rows, row, graph, [event], self.clock(), command, shape=shape)
             if held is not None:
                 self._stake(rows, row, graph, held)
@@ -581,7 +590,7 @@ class Store:
         if rows.find(name) is not None:
             raise UsageError(f"a graph '{name}' already exists", where=self.url, hint="choose another name")
         chosen, row = rows.default(), rows.make(name, self.clock())
-        event = {"event": "load", "count": len(graph), "jobs": 0}
+        event = journal.load(len(graph), 0)
         writing.append(rows, row, graph, [event], self.clock(), command, shape=encoding.encode_shape(graph.structure))
         self._stake(rows, row, graph, held)
         if chosen is not None:
@@ -741,12 +750,12 @@ class Store:
 
 def _moved(row: GraphRow, base: Position) -> str:
     if row.uid != base.uid:
-        return "it was dropped and created again"
+        return f"it {_RECREATED}"
     return f"{row.seq - base.seq} events have been written since"
 
 
 def _check_name(name: str) -> None:
-    if not name or not name.isprintable() or len(name) > limits.NAME_LENGTH_MAX:
+    if not is_name(name):
         raise UsageError(f"the name of a graph has 1 to {limits.NAME_LENGTH_MAX} printable characters, got {name!r}")
 
 

@@ -127,21 +127,24 @@ def without_password(text: str) -> str:
     return re.sub(r"([?&](?:ssl)?password=)[^&]*", r"\1…", re.sub(r"(://[^/@:]*):[^@]*@", r"\1@", text))
 
 
-def _hosts(address: str) -> str:
-    """The servers of an address, with commas between them, without a user.
+def split_server(address: str) -> tuple[str, str, list[str], str]:
+    """The scheme, the login, the servers and the path of an address without options.
 
     ``urllib.parse.urlsplit`` refuses several servers of which a later one has brackets.
 
-    >>> _hosts("etcds://ada:secret@a:1,[::1]:2/site")
-    'a:1,[::1]:2'
+    >>> split_server("etcds://ada:secret@a:1,[::1]:2/site")
+    ('etcds', 'ada:secret', ['a:1', '[::1]:2'], 'site')
     """
-    return address.partition("://")[2].partition("/")[0].rpartition("@")[2]
+    scheme, _, rest = address.partition("://")
+    network, _, path = rest.partition("/")
+    login, _, hosts = network.rpartition("@")
+    return scheme, login, hosts.split(","), path
 
 
 def _server(text: str) -> ServerUrl:
     """The address of a server: options other than the graph are those of its client library."""
     servers, _, query = text.partition("?")  # as it is: urlunsplit drops the slashes of postgresql:///name
-    for host in _hosts(servers).split(","):
+    for host in split_server(servers)[2]:
         try:
             urlsplit(f"//{host}")
         except ValueError as error:  # brackets that are not of an IPv6 address; the text may have a password

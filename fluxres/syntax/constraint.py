@@ -73,6 +73,10 @@ class Ranks(msgspec.Struct, frozen=True):
         return [span for text in self.texts for span in idset.ranges(text)]
 
 
+class Part(Ranks, frozen=True):
+    """The targets of the only part of the machine that a request is about: a refusal counts nothing outside of it."""
+
+
 class States(msgspec.Struct, frozen=True):
     """Targets in any of the states."""
 
@@ -200,6 +204,16 @@ def hosts_of(constraint: Constraint | None) -> list[str]:
         case And() | Or():
             return [text for item in constraint.items for text in hosts_of(item)]
     return []
+
+
+def part_of(constraint: Constraint | None) -> Part | None:
+    """The part of the machine that a request is about; None for all of it.
+
+    >>> part_of(And((Properties(("ssd",)), Part(("0-3",))))), part_of(Ranks(("0-3",)))
+    (Part(texts=('0-3',)), None)
+    """
+    items = constraint.items if isinstance(constraint, And) else (constraint,)
+    return next((item for item in items if isinstance(item, Part)), None)
 
 
 def _constraint(values: object, place: Place, depth: int) -> Constraint:

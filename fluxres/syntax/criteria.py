@@ -19,14 +19,14 @@ from fluxres import limits
 from fluxres.documents.document import excerpt
 from fluxres.documents.suggestion import suggest
 from fluxres.errors import FluxresError, InputError, LimitExceeded
-from fluxres.syntax import hostlist, moment
+from fluxres.syntax import hostlist, moment, unit
 from fluxres.syntax.idset import joined
 
 # -- keys -------------------------------------------------------------------------------------------------------------
 
 Kind = Literal["text", "names", "number", "flag", "job", "sharing", "qualified"]
-"""How values are read: exact text or globs; hostlists; integers and idsets; true or false; job ids; for `shared`, either of
-the last two; for `property` and `tag`, a key or, with `:KEY`, its value."""
+"""How values are read: exact text or globs; hostlists; integers and idsets, for `measured` keys also sizes with a unit; true or
+false; job ids; for `shared`, either of the last two; for `property` and `tag`, a key or, with `:KEY`, its value."""
 
 _EQUAL: Final = ("=", "!=", "~")
 _ORDER: Final = ("=", "!=", "<", "<=", ">", ">=")
@@ -35,7 +35,8 @@ _EVERY: Final = (*_ORDER, "~")
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key: the kind of its values, its operators, whether it may be used alone, and whether it depends on time."""
+    """One key: the kind of its values, its operators, whether it may be used alone, whether it depends on time, and whether
+    its numbers are units of a pool."""
 
     name: str
     kind: Kind
@@ -43,6 +44,7 @@ class Key:
     operators: tuple[str, ...] = _EQUAL
     alone: bool = False
     timed: bool = False
+    measured: bool = False
 
 
 def _table(*keys: Key) -> Mapping[str, Key]:
@@ -58,13 +60,13 @@ KEYS: Final = _table(
     Key("path", "text", "containment path, such as /demo/rack0/node3"),
     Key("uri", "text", "URI in any of its hierarchies, such as power:/pdu0/node3"),
     Key("uuid", "text", "uuid of the pool"),
-    Key("size", "number", "units of the pool; k M G T Ki Mi Gi Ti multiply", _ORDER),
+    Key("size", "number", "units of the pool, such as 8 or 64GiB", _ORDER, measured=True),
     Key("unit", "text", "what its size counts, such as GiB"),
     Key("state", "text", "up, down, drain, degraded, failing, unknown or null; also written status"),
     Key("property", "qualified", "property=KEY has it; property:KEY=VALUE compares its value", _EVERY, alone=True),
     Key("tag", "qualified", "tag=KEY has it; tag:KEY=VALUE compares its value", _EVERY, alone=True),
-    Key("allocated", "number", "units that jobs hold", _ORDER, timed=True),
-    Key("available", "number", "units that are free", _ORDER, timed=True),
+    Key("allocated", "number", "units that jobs hold", _ORDER, timed=True, measured=True),
+    Key("available", "number", "units that are free", _ORDER, timed=True, measured=True),
     Key("job", "job", "id of a job that holds units of the pool", timed=True),
     Key("exclusive", "flag", "one job holds all of the pool", ("=", "!="), alone=True, timed=True),
     Key("shared", "sharing", "jobs hold something below the pool; shared=JOB for one job", alone=True, timed=True),
@@ -175,8 +177,18 @@ def _unescaped(inside: str, offset: int) -> str:
 
 # -- values -----------------------------------------------------------------------------------------------------------
 
-Value = str | bool | tuple[int, int]
-"""Text (a glob after `~`, a hostlist expression if a name has brackets); a flag; or a range of integers, ends included."""
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A number of a known unit, which is compared in the unit of each pool."""
+
+    number: int
+    unit: str
+
+
+Value = str | bool | tuple[int, int] | Amount
+"""Text (a glob after `~`, a hostlist expression if a name has brackets); a flag; a range of integers, ends included; or a
+size."""
 
 _FLAGS: Final = {"true": True, "false": False}
 _RANGE: Final = re.compile(r"(?P<low>[^-]*)(?:-(?P<high>.*))?", re.DOTALL)
@@ -229,12 +241,23 @@ def _check_hostlist(item: str, word: Token) -> None:
 
 
 def _numbers(key: Key, op: str, words: Sequence[Token]) -> tuple[Value, ...]:
-    ranges = [_range(field, word) for word in words for field in _fields(word)]
+    found = [_amount(key, field, word) or _range(key, field, word) for word in words for field in _fields(word)]
+    ranges = [value for value in found if isinstance(value, tuple)]
     if op in ("=", "!="):
-        return joined(ranges)
-    if len(ranges) != 1 or ranges[0][0] != ranges[0][1]:
+        return (*joined(ranges), *dict.fromkeys(value for value in found if isinstance(value, Amount)))
+    if len(found) != 1 or any(low != high for low, high in ranges):
         raise InputError(f"expected one number after {key.name}{op}, got {words[0].shown()}", where=_at(words[0].start))
-    return tuple(ranges)
+    return tuple(found)
+
+
+def _amount(key: Key, field: str, word: Token) -> Amount | None:
+    """A number with a unit; None for other text."""
+    if not key.measured or not (unit.is_size(field) or unit.is_misspelt(field)):
+        return None
+    try:
+        return Amount(*unit.parse(field))
+    except InputError as error:
+        raise InputError(error.message, where=_at(word.start), hint=error.hint) from None
 
 
 def _fields(word: Token) -> list[str]:
@@ -242,7 +265,7 @@ def _fields(word: Token) -> list[str]:
     return (text[1:-1] if text[:1] == "[" and text[-1:] == "]" else text).split(",")
 
 
-def _range(field: str, word: Token) -> tuple[int, int]:
+def _range(key: Key, field: str, word: Token) -> tuple[int, int]:
     parts = _RANGE.fullmatch(field)
     low = _number(parts["low"], word) if parts else None
     high = low if parts is None or parts["high"] is None else _number(parts["high"], word)
@@ -250,7 +273,8 @@ def _range(field: str, word: Token) -> tuple[int, int]:
         raise InputError(
             f"expected a number, or a range lo-hi, got {excerpt(field)}",
             where=_at(word.start),
-            hint="integers >= 0 without leading zeros; k M G T Ki Mi Gi Ti multiply",
+            hint="integers >= 0 without leading zeros; k M G T Ki Mi Gi Ti multiply"
+            + "; sizes have a unit, such as 64GiB" * key.measured,
         )
     return low, high
 
@@ -372,6 +396,10 @@ class Compare(_Printed):
         """
         # A text is only a hostlist if it has brackets: a name may contain blanks, which are separators in hostlists.
         return [name for text in self.texts for name in (hostlist.parse(text) if "[" in text else [text])]
+
+    @property
+    def amounts(self) -> tuple[Amount, ...]:
+        return tuple(value for value in self.values if isinstance(value, Amount))
 
     @property
     def flag(self) -> bool | None:
@@ -665,6 +693,8 @@ def _comparison_text(node: Compare) -> str:
 
 
 def _value_text(key: Key, op: str, value: Value) -> str:
+    if isinstance(value, Amount):
+        return f"{value.number}{value.unit}"
     if isinstance(value, tuple):
         return str(value[0]) if value[0] == value[1] else f"{value[0]}-{value[1]}"
     if isinstance(value, bool):

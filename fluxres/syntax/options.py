@@ -361,9 +361,10 @@ def _host_count(text: str) -> int:
 
 
 def _number(option: str, value: object, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    is_long = isinstance(value, str) and value.isascii() and value.isdecimal()  # longer than the numbers that are read
+    if not is_long and (isinstance(value, bool) or not isinstance(value, int) or value < least):
         raise InputError(f"expected an integer >= {least}, got {shown(value)}", where=option)
-    if value > limits.COUNT_MAX:
+    if not isinstance(value, int) or value > limits.COUNT_MAX:
         raise LimitExceeded(f"expected an integer up to {limits.COUNT_MAX}, got {shown(value)}", where=option)
     return value
 

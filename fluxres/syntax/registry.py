@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any, Final, Generic, TypeVar
 
 from fluxres.documents.document import shown
-from fluxres.documents.suggestion import suggest
+from fluxres.documents.suggestion import choose_from, suggest
 from fluxres.errors import FluxresError, UsageError
 from fluxres.syntax import parameters
 
@@ -148,7 +148,7 @@ class Registry(Generic[T]):
                     said = f"cannot be imported: {type(error).__name__}: {error}"
                     raise UsageError(said, where=self.where(name), hint=hint) from error
         names = self.names()
-        raise UsageError(f"no {self.what} {name!r:.80}", hint=suggest(name, names) or f"choose from {', '.join(names)}")
+        raise UsageError(f"no {self.what} {name!r:.80}", hint=suggest(name, names) or choose_from(names))
 
     def _in_file(self, file: str, name: str) -> Any:
         where, path = f"{self.what} {file:.80}", Path(file).resolve()

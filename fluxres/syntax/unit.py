@@ -103,6 +103,28 @@ def is_size(text: str) -> bool:
     return found is not None and found[2] in _UNITS
 
 
+def is_misspelt(text: str) -> bool:
+    """Whether a text is a number with a unit that differs from a known one only in upper and lower case.
+
+    >>> is_misspelt("8gib"), is_misspelt("8GiB"), is_misspelt("8Gi")
+    (True, False, False)
+    """
+    found = _SIZE.fullmatch(text)
+    return found is not None and found[2] not in _UNITS and bool(same_but_case(found[2]))
+
+
+def same_but_case(unit: str) -> list[str]:
+    """The known units that differ from a unit only in upper and lower case.
+
+    >>> same_but_case("GIB"), same_but_case("kw"), same_but_case("GiB"), same_but_case("seats")
+    (['GiB'], ['kW'], [], [])
+    """
+    if unit in _UNITS:
+        return []
+    close = [known for known in _UNITS if known.lower() == unit.lower()]
+    return [known for known in close if f"k{known[1:]}" not in close or known[0] != "K"]  # KB is another word for kB
+
+
 def parse(text: str) -> tuple[int, str]:
     """The number and the unit of a size; in a smaller unit if it is not a whole number.
 
@@ -247,7 +269,7 @@ def near(unit: str) -> list[str]:
     >>> near("gib"), near("G"), near("seats")
     (['GiB'], ['GiB', 'GB'], [])
     """
-    close = [known for known in _UNITS if known.lower() == unit.lower()] or [
+    close = same_but_case(unit) or [
         known
         for known in (f"{unit}iB", f"{unit}B")
         if known in _UNITS  # Slurm's 8G

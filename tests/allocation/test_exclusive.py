@@ -34,6 +34,14 @@ def test_rule_a8_second_job_is_refused_by_name(two: ResourceGraph) -> None:
     assert two.check() == []
 
 
+def test_rule_a8_maintenance_is_named_as_such_with_the_time_of_its_end(two: ResourceGraph) -> None:
+    two.reserve("/cluster/node0/core0", name="weekend", start=0, end=100)
+    with pytest.raises(InsufficientResources, match="and maintenance 'weekend' holds /cluster/node0/core0 in it") as refused:
+        two.allocate("/cluster/node0/core1", job="b", start=0, end=30)
+    assert refused.value.earliest == 100
+    assert refused.value.reasons == {"/cluster/node0": "maintenance 'weekend'"}
+
+
 def test_rule_a8_request_is_placed_elsewhere_or_later(two: ResourceGraph) -> None:
     two.allocate("slot=1/core=2", job="a", start=0, duration_s=10)
     assert [pool.path for pool in two.allocate("slot=2/core", job="b", start=0, duration_s=10).pools] == [

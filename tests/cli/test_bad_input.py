@@ -228,3 +228,47 @@ def test_amount_in_another_unit_is_converted(tiny: Invoke) -> None:
     for number, word in enumerate(("memory=2GiB", "memory=2048MiB", "memory=2")):
         told = tiny("allocate", f"/tiny/rack0/node0/{word}", "--job", f"j{number}", "--json").stdout
         assert json.loads(told)["pools"] == [{"path": "/tiny/rack0/node0/memory", "amount": 2}]
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("allocate", "missing option: --job (fluxres allocate --help)"),
+        ("allocate --bogus", "no such option: --bogus (fluxres allocate --help)"),
+        ("load --nme x", "no such option: --nme (did you mean --name?)"),
+        ("load x --name", "option '--name' requires an argument (fluxres load --help)"),
+        ("merge", "missing argument: SOURCE (fluxres merge --help)"),
+        ("merge a b c", "unexpected argument: b c (fluxres merge --help)"),
+        ("run --priority high -- true", "--priority: expected an integer, got 'high' (fluxres run --help)"),
+        ("timeline --width 3", "--width: expected an integer from 40 to 20000, got 3 (fluxres timeline --help)"),
+        ("workload a b --to x", "--to: expected one of 'swf', 'batsim', 'jobs', got 'x' (fluxres workload --help)"),
+        (
+            "allocate -n 99999999999999999999 --job q",
+            f"-n: expected an integer up to {limits.COUNT_MAX}, got '99999999999999999999'",
+        ),
+        ("allocate -n 0 --job q", "-n: expected an integer >= 1, got 0"),
+        ("state node1 dwon", "no state 'dwon' (did you mean down?)"),
+        ("free jobbi", "no job 'jobbi' holds anything (did you mean jobby?)"),
+        ("free other", "no job 'other' holds anything (`jobs` lists those that do)"),
+    ],
+)
+def test_a_wrong_word_is_refused_in_one_style_with_what_was_meant(tiny: Invoke, command: str, said: str) -> None:
+    tiny("allocate", "slot/core", "--job", "jobby")
+    assert tiny(*command.split(), status=2).stderr == f"fluxres: ERROR {said}\n"
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        (r'{type: node, name: "a\tb", count: 1}', r"name 'a\tb' has a character not allowed in a path (leave out U+0009)"),
+        (r'{type: node, name: "a\u202eb"}', r"name 'a\u202eb' has a character not allowed in a path (leave out U+202E)"),
+        ("{type: node, name: a/b}", "name 'a/b' has a character not allowed in a path (leave out '/')"),
+        (
+            "{type: node, size: 9999999999999999999}",
+            "expected int >= 0 and <= 4611686018427387903 or text, got 9999999999999999999",
+        ),
+    ],
+)
+def test_a_wrong_value_of_a_file_is_named_with_the_way_out(fluxres: Invoke, place: Path, entry: str, said: str) -> None:
+    (place / "m.yaml").write_text(f"fluxres: 1\nname: c\nresources:\n  - {entry}\n", encoding="utf-8")
+    assert said in fluxres("check", "m.yaml", status=2).stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import resource
 import select
 import signal
 import subprocess
@@ -205,6 +206,26 @@ def test_closed_streams_change_the_status_only_if_output_is_lost(closed: tuple[i
     status, _, err = finish(process("load", "-", preexec_fn=closing(*closed)))
     assert (status, "Traceback" in err) == (2, False)
     assert finish(process("info", preexec_fn=closing(*closed)))[0] == lost
+
+
+@pytest.mark.parametrize("dest", ["w.swf", "w.json", "w.yaml"])
+def test_a_full_disk_leaves_the_old_file(fluxres: Invoke, place: Path, dest: str) -> None:
+    fluxres("workload", "lublin:jobs=1,size=8", dest)
+    before = (place / dest).read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for new in (dest, f"new-{dest}"):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+        try:
+            result = fluxres("workload", "lublin:jobs=99,size=8", new, status=4)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert f"{new}: cannot be written: File too large; nothing was written" in result.stderr
+        assert (os.listdir(place), (place / dest).read_bytes()) == ([dest], before)
+
+
+def test_a_workload_is_written_to_a_pipe() -> None:
+    status, out, _ = finish(process("workload", "lublin:jobs=3,size=8", "/dev/stdout", "--to", "swf"))
+    assert (status, len([line for line in out.splitlines() if line[:1].isdecimal()])) == (0, 3)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

@@ -16,7 +16,7 @@ import pytest
 from fluxres import clock
 from fluxres.cli.arguments import names_pool
 from fluxres.errors import InfeasibleRequest, InsufficientResources
-from fluxres.match.reasons import Cause, PartReport, Refusal
+from fluxres.match.refusal import Cause, PartReport, Refusal
 from fluxres.render import refusals
 from fluxres.store import open_store
 from fluxres.syntax import moment
@@ -161,7 +161,7 @@ def test_a_time_limit_is_the_duration(tiny: Invoke, time: str) -> None:
         (["when", "-n1", "-t", "soon"], "-t: expected a duration, got 'soon'"),
         (["when", "-t", "5"], "no request was given"),
         (["stage", "/tiny/rack0", "-t", "5", "--job", "j"], "-t needs a request"),
-        (["grow", "j", "-n1", "-t", "5"], "No such option '-t'"),
+        (["grow", "j", "-n1", "-t", "5"], "no such option: -t"),
     ],
 )
 def test_options_that_cannot_be_meant_are_refused(tiny: Invoke, words: list[str], said: str) -> None:

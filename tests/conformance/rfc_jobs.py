@@ -19,7 +19,7 @@ def of_state(case: Case) -> Any:
     match case["kind"]:
         case "format" if given(case, "state")["state"] in State.__members__:
             state = State[case["input"]["state"]]
-            return {"S": state.letter, "L": state.name, "s": state.letter.lower(), "l": state.name.lower()}
+            return {"S": state.value, "L": state.name, "s": state.value.lower(), "l": state.name.lower()}
         case "expand" if text(case) in _SETS:
             return [state.name for state in State if state in _SETS[text(case)]]
         case "transition":

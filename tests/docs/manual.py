@@ -18,6 +18,7 @@ from fluxres import __version__
 from fluxres.cli import pages
 from fluxres.cli.pages import Page
 from fluxres.cli.program import COMMANDS, GROUPS, STAND_INS, program
+from fluxres.cli.settings import ALL_OUTPUTS, PLAIN_OUTPUTS, everywhere
 from fluxres.cli.topics import TOPICS
 from fluxres.fluxion import options
 from tests.traceability import ROOT
@@ -50,10 +51,16 @@ def _overview(page: Page) -> Iterator[str]:
     yield "".join(
         _terms(title, tuple((f"fluxres-{name}(1)", COMMANDS[name]) for name in names)) for title, names in GROUPS.items()
     )
-    yield _terms("Common options", pages.common_terms())
+    yield _terms("Common options", _common_options())
     yield _terms("Topics of fluxres help", tuple((name, topic.summary) for name, topic in TOPICS.items()))
     yield _terms("Environment", ENVIRONMENT)
     yield _see_also(["fluxres-query"])
+
+
+def _common_options() -> tuple[tuple[str, str], ...]:
+    ctx = click.Context(click.Command("fluxres"))
+    found = everywhere(PLAIN_OUTPUTS, ALL_OUTPUTS)
+    return tuple(pages.term(option, ctx) for option in found if isinstance(option, click.Option))
 
 
 def _command(ctx: click.Context) -> Iterator[str]:

@@ -17,7 +17,7 @@ import pytest
 from fluxres.cli.commands.formats import carried
 from fluxres.errors import UsageError
 from fluxres.formats import registry
-from fluxres.formats.format import FACTS, Format, Hold
+from fluxres.formats.format import FACTS, Format, Hold, Reserved
 from fluxres.graph.structure import Structure
 from tests.traceability import ROOT
 
@@ -82,7 +82,13 @@ WRITTEN = [known for known in registry.formats() if known.writer is not None]
 @pytest.mark.parametrize("known", WRITTEN, ids=lambda known: known.name)
 def test_what_a_format_does_not_carry_is_told(known: Format) -> None:
     try:
-        written = registry.write(everything(), [Hold("j", 0.0, None, {5: 1})], name="m", format=known.name)
+        written = registry.write(
+            everything(),
+            [Hold("j", 0.0, None, {5: 1})],
+            reservations=[Reserved("r", (6,), ((0.0, 1.0),))],
+            name="m",
+            format=known.name,
+        )
     except UsageError as error:
         assert error.message.startswith(f"cannot be written in format '{known.name}'")  # noqa: PT017 - told as well
         return

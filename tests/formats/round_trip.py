@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fluxres.formats import registry
-from fluxres.formats.format import FACTS, Fact, Hold, Loaded
+from fluxres.formats.format import FACTS, Fact, Hold, Loaded, Reserved
 from fluxres.graph.audit import check_structure
 from fluxres.graph.compare import equal
 from fluxres.graph.kinds import Kind, KindTable
@@ -95,6 +95,7 @@ def round_trip(
     format: str,
     allocations: Sequence[Hold] = (),
     *,
+    reservations: Sequence[Reserved] = (),
     name: str | None = None,
     project: Callable[[Structure], Structure] | None = None,
     **options: Any,
@@ -106,7 +107,7 @@ def round_trip(
         project: for a format that does not contain all pools, the machine that it describes.
     """
     name = structure.name(0) if name is None else name
-    written = registry.write(structure, allocations, name=name, format=format, **options)
+    written = registry.write(structure, allocations, reservations=reservations, name=name, format=format, **options)
     detected = registry.detect(written.data)
     assert detected is not None
     assert detected.name == format, f"{format} is taken for {detected.name}"
@@ -119,11 +120,14 @@ def round_trip(
     expected = structure if project is None else project(structure)
     if "pools" not in facts or project is not None:
         assert differences(expected, loaded.structure, facts) == [], written.left_out
-        for fact in facts - {"uuids", "allocations", "pools"}:
+        for fact in facts - {"uuids", "allocations", "reservations", "pools"}:
             assert differences(expected, loaded.structure, facts - {fact}), f"{fact} came back"
         if "allocations" not in facts and project is None:
             assert loaded.allocations == list(allocations)
-    again = registry.write(loaded.structure, loaded.allocations, name=loaded.name, format=format, **options)
+        if "reservations" not in facts:
+            assert list(loaded.reservations) == list(reservations)
+    held = loaded.allocations, loaded.reservations
+    again = registry.write(loaded.structure, held[0], reservations=held[1], name=loaded.name, format=format, **options)
     assert again.data == written.data
     assert facts_of(again.left_out) <= facts
     return loaded

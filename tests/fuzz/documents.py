@@ -67,6 +67,7 @@ graphs:
       - {from: "/m/r00/s", to: "/m/r00/n*", direction: both, attributes: {colour: red}}
       - {from: ["/m/r00/s", "/m/r00/t"], to: "/m/r01/n0[3-4]", pairing: share}
 allocations: [{job: j1, start: 0, end: 10, pools: {"/m/r00/n01": 1, "/m/r01/n0[3-4]/blade0/memory": 4}}]
+reservations: [{name: w, pools: [/m/r00], windows: [{start: 20, end: 30}, {start: 40, end: 50}], user: ada, ignores_jobs: true}]
 """
 
 

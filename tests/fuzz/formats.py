@@ -72,6 +72,8 @@ def examine(known: Format, data: bytes, *, by_content: bool) -> str:
             loaded: Loaded = registry.read(data, format=None if by_content else known.name, file="f", origin=ORIGIN)
     except FluxresError as error:
         require_message(error)
+        if error.message.startswith("cannot be read in format"):
+            raise Finding(error.message) from error
         for mistake in error.mistakes if isinstance(error, InputError) else ():
             if not mistake.where.startswith("f"):
                 raise Finding(f"no place: {mistake}") from None
@@ -94,7 +96,13 @@ def _require_same(known: Format, loaded: Loaded) -> None:
     """The machine can be written, and is read back equal except for what was left out."""
     try:
         with watched("write"):
-            written = registry.write(loaded.structure, loaded.allocations, name=loaded.name, format=known.name)
+            written = registry.write(
+                loaded.structure,
+                loaded.allocations,
+                reservations=loaded.reservations,
+                name=loaded.name,
+                format=known.name,
+            )
         again = registry.read(written.data, format=known.name, origin=ORIGIN)
     except FluxresError as error:
         raise Finding(f"read and not written again: {error}") from error

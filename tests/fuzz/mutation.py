@@ -14,7 +14,7 @@ ODD = [
     *(b"id: 0-3", b"use: node", b"hierarchy: true", b"direction: both", b"pairing: cross", b"size: 0", b"uuid: x"),
     *(b"way: true", b"names: 'a[1-3]'", b"hosts: 'a[1-3]'", b"root: {type: node}", b"include: [a.yaml]", b"state: down"),
     *(b"tags: {a: b}", b"properties: [a]", b"exclusive: true", b"rank: 3", b"capacity: 4", b"end: 1", b"pools: []"),
-    b"allocations: []",
+    *(b"allocations: []", b"reservations: []"),
 ]  # fmt: skip
 _WORD = re.compile(rb"[\w.$/\[\]*-]+")
 _NUMBER = re.compile(rb"\d+")

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fluxres.graph import jgf
+from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
 from tests.graph.builders import Node, build, machines
 
@@ -45,13 +46,18 @@ def part(s: Structure, held: dict[str, int], **options: bool) -> jgf.GraphPart:
     return jgf.held(s, np.array([v for v, _ in found], np.int32), np.array([n for _, n in found], np.int64), **options)
 
 
+def whole(s: Structure) -> jgf.GraphPart:
+    """Every pool with all its units, held by no job."""
+    return jgf.GraphPart(np.arange(s.n, dtype=np.int32), s.size, np.zeros(s.n, np.bool_), (s.flags & WAY) != 0)
+
+
 def by_path(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {next(iter(n["metadata"]["paths"].values())): n["metadata"] for n in document["graph"]["nodes"]}
 
 
 def test_node_contains_what_differs_from_the_defaults() -> None:
     s = machine()
-    told = by_path(jgf.document(s, jgf.GraphPart.whole(s)))
+    told = by_path(jgf.document(s, whole(s)))
     uuid = {path: metadata.pop("uuid") for path, metadata in told.items()}
     assert uuid["/c/rack0/n1"] == s.uuid(s.vertex("/c/rack0/n1"))
     assert told["/c/rack0/n0"] == {
@@ -77,7 +83,7 @@ def test_node_contains_what_differs_from_the_defaults() -> None:
 
 def test_edges_are_those_of_the_tree_and_then_of_the_other_graphs() -> None:
     s = machine()
-    told = jgf.document(s, jgf.GraphPart.whole(s))["graph"]["edges"]
+    told = jgf.document(s, whole(s))["graph"]["edges"]
     tree = [(int(e["source"]), int(e["target"])) for e in told if "metadata" not in e]
     assert tree == [(s.parent.item(v), v) for v in range(1, s.tree_end)]
     others = [(e["metadata"]["subsystem"], int(e["source"]), int(e["target"])) for e in told if "metadata" in e]

@@ -369,7 +369,7 @@ inner = (Recipe("core", 48), Recipe("gpu", 4), Recipe("memory", size=64))
 node = Recipe("node", 120, children=(Recipe("socket", 2, children=inner),))
 tree = Recipe("cluster", children=(Recipe("rack", 80, children=(node,)),))
 s = expand(tree, origin=0)
-print(s.n, s.nbytes, (peak() - base) * 1024)
+print(s.n, sum(column.nbytes for column in s.columns().values()), (peak() - base) * 1024)
 """
     out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     pools, columns, grown = map(int, out.split())

@@ -295,6 +295,8 @@ def test_tags_are_set_replaced_and_dropped() -> None:
 
 def test_unknown_state_is_refused_and_changes_nothing() -> None:
     s = demo(1, 1, 1)
+    with pytest.raises(UsageError, match=r"no state 'dwon' \(did you mean down\?\)"):
+        s.set_state([0], "dwon")
     with pytest.raises(UsageError, match=r"no state 'broken' \(states are up, down"):
         s.set_state([0], "broken")
     assert not s.state.any()
@@ -309,7 +311,7 @@ def test_columns_are_converted_once_and_not_copied_again() -> None:
     s = demo(1, 1, 1)
     again = Structure(s.columns(), s.kinds, origins=s.origins)
     assert all(np.shares_memory(a, b) for a, b in zip(s.columns().values(), again.columns().values(), strict=True))
-    assert s.nbytes == s.n * (4 * 4 + 3 * 8 + 2 + 2)
+    assert sum(column.nbytes for column in s.columns().values()) == s.n * (4 * 4 + 3 * 8 + 2 + 2)
 
 
 # -- kinds and edges -----------------------------------------------------------------------------------------------------
@@ -342,7 +344,7 @@ def test_edges_agree_with_a_list_of_pairs(pairs: list[tuple[int, int]], data: st
     assert graph.roots().tolist() == sorted({a for a, _ in pairs} - {b for _, b in pairs})
     for v in range(10):
         assert graph.successors(v).tolist() == [b for a, b in pairs if a == v]
-        assert graph.predecessors(v).tolist() == [a for a, b in pairs if b == v]
+        assert graph.src[graph.in_rows(v)].tolist() == [a for a, b in pairs if b == v]
     some = data.draw(st.lists(st.integers(0, 9), unique=True))
     assert graph.all_successors(np.array(some, np.int32)).tolist() == [b for v in some for a, b in pairs if a == v]
     lo, hi = sorted(data.draw(st.tuples(st.integers(0, 10), st.integers(0, 10))))

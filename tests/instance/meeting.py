@@ -465,7 +465,7 @@ class Course:
 
     def wanted(self, instance: Instance) -> RandomRequest:
         """What an instance is asked for: of one that counts or names pools mostly those."""
-        _, _, only = instance.inventory_kind.partition(":")
+        _, _, only = str(instance._options.inventory).partition(":")
         return RandomRequest(self.source, self.machine, only if self.source.random() < 0.85 else "")
 
     def submit(self) -> None:

@@ -27,7 +27,7 @@ def test_every_active_state_leads_to_inactive() -> None:
     for state in table.ACTIVE:
         assert LEADS_TO.get((state, "exception"), State.CLEANUP) is State.CLEANUP
     assert table.after(State.CLEANUP, "clean") is State.INACTIVE
-    assert {state.letter for state in State} == set("NDPSRCI")
+    assert {state.value for state in State} == set("NDPSRCI")
 
 
 def test_a_job_passes_through_the_states_of_rfc_21() -> None:

@@ -175,6 +175,43 @@ def test_a_failing_policy_is_named_and_the_instance_stays_consistent(what: str) 
     assert instance.graph.jobs() == []
 
 
+class Ask(QueuePolicy):
+    """A policy that does something with a job that runs, or that is of another instance."""
+
+    name = "ask"
+
+    def __init__(self, what: str, other: Job | None = None) -> None:
+        self.what, self.other = what, other
+
+    def schedule(self, queue: Queue) -> None:
+        for job in list(queue):
+            if queue.start(job):
+                getattr(queue, self.what)(job if self.other is None else self.other)
+
+
+@pytest.mark.parametrize("inventory", ["auto", "named", "graph", "counted"])
+@pytest.mark.parametrize("what", ["start", "reserve", "reserve_count", "earliest"])
+def test_a_policy_can_only_handle_jobs_that_wait(what: str, inventory: str) -> None:
+    machine, request = (of_number(2), "slot=1/core") if inventory == "counted" else (nodes(2), "slot=1/node")
+    instance = Instance(machine, queue_policy=Ask(what), inventory=inventory)
+    with pytest.raises(PolicyError, match=r"queue policy ask: job .* is RUN and cannot be"):
+        instance.submit(request, duration_s=5)
+    assert instance.check() == []
+    assert instance.graph.check() == []
+    assert [len(job.pools) for job in instance.jobs(State.RUN)] == [1]
+    assert instance.inventory.free_units == 1
+
+
+@pytest.mark.parametrize("what", ["start", "reserve", "reserve_count", "earliest"])
+def test_a_policy_can_only_handle_jobs_of_its_own_instance(what: str) -> None:
+    other = Instance(nodes(1), queue_policy="fcfs")
+    other.submit("slot=1/node", duration_s=5)
+    instance = Instance(nodes(2), queue_policy=Ask(what, other.submit("slot=1/node", duration_s=5)))
+    with pytest.raises(PolicyError, match="is of another instance and cannot be"):
+        instance.submit("slot=1/node", duration_s=5)
+    assert instance.check() == other.check() == []
+
+
 def test_pools_that_are_not_interchangeable_are_reserved_by_name() -> None:
     instance = Instance(of_shape("node=1/core=4"), queue_policy="easy-count", inventory="auto")
     instance.submit("slot=1/core=3", duration_s=5)

@@ -40,7 +40,7 @@ def again(top: Instance) -> Instance:
     graph = top.inventory.graph.duplicate()
     graph.clock = top.clock
     rules = None if top.ledger is None else top.ledger.rules
-    return saved.restored(graph, kept, jobs, top._events, rules, usage)  # type: ignore[arg-type]  # a function, as the tests give one
+    return saved.restored(graph, kept, jobs, top._options.events, rules, usage)  # type: ignore[arg-type]  # a function, as the tests give one
 
 
 def drawn_in(graph: ResourceGraph, moment: int) -> dict[str, dict[str, Any]]:

@@ -1498,3 +1498,20 @@ def test_rule_n1_a_pool_implied_by_an_exclusive_budget_is_held_once() -> None:
     assert below.graph.pool("power:/feed/pdu1").available() == 0
     before = below.graph.revision
     assert (top.check(), below.graph.revision) == ([], before)
+
+
+def test_a_closed_child_draws_nothing_and_says_so_before_its_event(top: Instance) -> None:
+    """An event is sent only of a change that is made."""
+    child = top.spawn(top.submit("slot=1/node", duration_s=60))
+    graph, events = child.graph, []
+    child.close()
+    graph.sink = events.append
+    asked = [("power:/feed/pdu0", 100)]
+    for refused in (
+        lambda: graph.allocate(asked, job="late", start=0, end=60),
+        lambda: graph.stage(asked, job="late", start=0, end=60),
+        lambda: graph.allocate_all([(asked, "late")], start=0, end=60),
+    ):
+        with pytest.raises(StaleHandle, match="its instance has ended"):
+            refused()
+    assert (events, graph.jobs(), graph.check()) == ([], [], [])

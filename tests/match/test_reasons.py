@@ -9,7 +9,7 @@ from fluxres import limits
 from fluxres.clock import TICKS_PER_S
 from fluxres.graph.recipe import Recipe
 from fluxres.match import Matcher
-from fluxres.match.reasons import CUT, Refusal
+from fluxres.match.refusal import CUT, Refusal
 from fluxres.match.traverser import Budget
 from fluxres.model import ResourceGraph
 from fluxres.syntax.jobspec import Request

@@ -496,7 +496,7 @@ def refusal(graph: ResourceGraph, wanted: ResourceGraph) -> set[str] | None:
 def with_records(graph: ResourceGraph, other: ResourceGraph) -> None:
     """Give a fresh graph the records of another one, by path."""
     same: Callable[[int], int] = lambda v: graph.structure.vertex(other.structure.where(v))  # noqa: E731
-    graph.records.take(other.records, np.array([same(v) for v in range(other.structure.n)], np.int32))
+    graph.records.carry_over(other.records, np.array([same(v) for v in range(other.structure.n)], np.int32))
 
 
 def match(graph: ResourceGraph, request: str, at: float) -> list[str] | str:

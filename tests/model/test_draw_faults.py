@@ -172,3 +172,21 @@ def test_hierarchy_roots_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> N
     names = [graph.structure.accounts.where(v) for v in range(graph.structure.accounts.n)]
     assert [graph.structure.accounts.number(name) for name in names] == list(range(len(names)))
     assert calls <= 1 + sum(1 for _ in graph.structure.feeds)
+
+
+def test_a_unit_in_other_letters_is_a_problem(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    said = "is counted in 'GIB', which converts to no other unit (did you mean GiB?)"
+    memory = "resources: [{type: node, count: 4, with: [{type: memory, size: 8, unit: GIB}, {type: seat, size: 2, unit: seats}]}]"
+    graph = fluxres.loads(MIXED.replace("resources: [{type: node, count: 4}]", memory).replace("UNIT", "kw"))
+    found = [(problem.severity, problem.where, problem.message) for problem in graph.check()]
+    assert found[0] == ("warning", "/m/node0/memory", said)
+    assert found[1:] == [("warning", "feed", "is counted in 'kw', which converts to no other unit (did you mean kW?)")]
+    (tmp_path / "m.yaml").write_text(f"fluxres: 1\nname: m\n{memory}\n")
+    assert cli.run(["--store", f"sqlite:///{tmp_path}/m.db", "load", f"{tmp_path}/m.yaml"]) == 0
+    assert f"fluxres: /m/node0/memory: {said}" in capsys.readouterr().err
+
+
+def test_a_unit_of_edges_in_other_letters_is_a_problem() -> None:
+    text = SITE.replace("DRAW", "power: 1").replace("capacity: 900", "capacity: 900, unit: w").replace("unit: W", "unit: w")
+    messages = [problem.message for problem in fluxres.loads(text).check()]
+    assert messages == ["is counted in 'w', which converts to no other unit (did you mean W?)"]

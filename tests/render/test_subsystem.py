@@ -18,7 +18,7 @@ def test_edge_groups_are_the_edges(machine: Machine) -> None:
     assume(structure.subsystems)
     for shown in structure.subsystems.values():
         found: Counter[tuple[int, int, str]] = Counter()
-        for sources, arrow, targets, row in tree.edge_groups(structure, shown):
+        for sources, arrow, targets, row in tree.edge_groups(shown):
             text = tree.edge_text(structure, shown, row)
             for a in sources.tolist():
                 for b in targets.tolist():
@@ -31,7 +31,7 @@ def test_edge_groups_are_the_edges(machine: Machine) -> None:
         assert set(found) == set(edges)
         for v in shown.members.tolist():
             near = set()
-            for sources, arrow, targets, row in tree.edge_groups(structure, shown, v):
+            for sources, arrow, targets, row in tree.edge_groups(shown, v):
                 pairs = {(a, b) for a in sources.tolist() for b in targets.tolist()}
                 pairs |= {(b, a) for a, b in pairs} if arrow == "↔" else set()
                 near |= {(a, b, tree.edge_text(structure, shown, row)) for a, b in pairs}

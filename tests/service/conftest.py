@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
@@ -21,6 +21,7 @@ import pytest
 import fluxres
 from fluxres.service.client.addresses import address
 from fluxres.service.client.connection import Connection
+from tests.service.forks import Fork
 from tests.store.servers import Etcd, Postgresql, etcd, postgresql
 
 DEMO = {
@@ -48,7 +49,7 @@ class Server:
 
     url: str
     store: str
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[str] | Fork
     opened: list[Connection] = field(default_factory=list)
 
     def connection(self, token: str | None = None) -> Connection:
@@ -86,13 +87,24 @@ class Server:
 
 
 @contextmanager
-def running(store: str, *options: str, environment: dict[str, str] | None = None) -> Iterator[Server]:
-    """A server on a free port, which is killed at the end if it has not ended."""
+def running(
+    store: str, *options: str, environment: dict[str, str] | None = None, bounds: Mapping[str, float] = {}
+) -> Iterator[Server]:
+    """A server on a free port, which is killed at the end if it has not ended.
+
+    One with an environment of its own is started as a command, each other one by a fork, which can have other `bounds`.
+    """
     create = ["--create"] if store.startswith("sqlite") else []
-    command = [sys.executable, "-m", "fluxres", "serve", "--store", store, "--port", "0", *create, *options]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})}
-    )
+    words = ["serve", "--store", store, "--port", "0", *create, *options]
+    process: subprocess.Popen[str] | Fork
+    if environment is None:
+        process = Fork(*words, bounds=bounds)
+    else:
+        assert not bounds
+        command = [sys.executable, "-m", "fluxres", *words]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
+        )
     try:
         assert process.stdout is not None
         line = process.stdout.readline()

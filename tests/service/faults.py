@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -116,9 +116,10 @@ class Faults:
     Args:
         kind: of the store.
         stack: ends everything.
+        bounds: of the server, where they are not those of `fluxres.limits`.
     """
 
-    def __init__(self, kind: str, stack: ExitStack) -> None:
+    def __init__(self, kind: str, stack: ExitStack, bounds: Mapping[str, float]) -> None:
         self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fluxres-faults-")))
         self.known: dict[str, Fault] = {"a writer is stopped": self._stop_writer}
         below: Etcd | Postgresql | None = None
@@ -136,7 +137,7 @@ class Faults:
         if isinstance(below, Etcd):
             self.known["it is stopped"] = self._stop
         fluxres.save(fluxres.load(DEMO), self.store)
-        self.server: Server = stack.enter_context(running(there, "--lease", "2"))
+        self.server: Server = stack.enter_context(running(there, "--lease", "2", bounds=bounds))
 
     def _stop_writer(self, for_s: float) -> None:
         command = [sys.executable, "-c", _WRITER, self.store]
@@ -212,12 +213,14 @@ def wait_for_all(workers: list[Worker]) -> str:
     return f"{', '.join(worker.name for worker in late)}: no change succeeded within {RECOVERY_S:g} s of the end of a fault"
 
 
-def campaign(kind: str, count: int, random: Random, clients: int, longest_s: float = 4.0) -> tuple[str, list[str]]:
-    """Make faults happen; returns a report, and problems."""
+def campaign(
+    kind: str, count: int, random: Random, clients: int, longest_s: float = 4.0, bounds: Mapping[str, float] = {}
+) -> tuple[str, list[str]]:
+    """Make faults happen to a server, which can have other `bounds`; returns a report, and problems."""
     workers = [Worker(f"c{number}", Random(random.random())) for number in range(clients)]
     happened, recovery_s, found = Counter[str](), list[float](), list[str]()
     with ExitStack() as stack:
-        faults = Faults(kind, stack)
+        faults = Faults(kind, stack, bounds)
         stop = at_work(workers, faults.server.url)
         stack.callback(stop)
         found.append(wait_for_all(workers))

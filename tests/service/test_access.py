@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -89,6 +91,7 @@ def test_numbers_of_a_graph_are_for_those_who_may_see_it(guarded: Server, ask: S
     assert all("fluxres_requests_total" in text for text in texts.values())
 
 
+@cache
 def routes_with_roles() -> list[tuple[str, str, Role | None]]:
     """Every route that OpenAPI lists, with the role that its handler asks for."""
     from fluxres.service.app import routes
@@ -212,6 +215,42 @@ def test_a_part_is_not_told_of_the_rest(ask: Send) -> None:
         assert "rack1" not in str(told)
     finally:
         ask("ops", "free", {"job": "both"})
+
+
+REFUSED = (
+    "-N4 -x",
+    "-N5 -x",
+    "slot=3/node",
+    "slot=40/core",
+    "slot=30/core",
+    "slot=5/core=8",
+    "rack=2/slot=1/node",
+    "slot=2/rack/node",
+    "-N4 -x --requires ssd",
+    "-N4 -x --requires rank:0-2",
+)
+
+
+def test_a_part_is_refused_as_if_it_were_the_machine(tmp_path: Path) -> None:
+    """Candidates, causes and bounds are those of a machine that is this part: what is outside of it is not counted."""
+    (tmp_path / "tokens.toml").write_text(FILE)
+    only = fluxres.loads(json.dumps(DEMO).replace('"count": 2', '"count": 1'))
+    only.allocate("/demo/rack0/node1", job="own")
+    only.set_state("/demo/rack0/node3", "drain")
+    with running(demo_store(tmp_path), "--tokens", str(tmp_path / "tokens.toml")) as server:
+        with fluxres.connect(server.url, token=WORDS["ops"]) as graph:
+            graph.allocate("/demo/rack0/node1", job="own")
+            graph.allocate("/demo/rack1/node0", job="theirs")
+            graph.set_state("/demo/rack0/node3", "drain")
+            graph.set_state("/demo/rack1/node2", "down")
+        with fluxres.connect(server.url, graph="demo", token=WORDS["rack0"]) as part:
+            for wanted in REFUSED:
+                expected, found = only.why_not(wanted), part.why_not(wanted)
+                assert expected is not None
+                assert found is not None
+                assert found.sentences() == [
+                    text.replace("This machine", "This part of the machine") for text in expected.sentences()
+                ], wanted
 
 
 def test_a_part_does_not_end_what_others_hold_by_events(ask: Send) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,6 +22,7 @@ from fluxres.service.access import Access
 from fluxres.service.connection import Connection
 from fluxres.service.gate import Gate
 from fluxres.service.metrics import ServiceMetrics
+from tests.launch.runs import wait_until
 from tests.service.conftest import Server, demo_store, running
 
 PATH = "/v1/graphs/demo"
@@ -99,6 +102,30 @@ def test_pipelined_requests_are_answered_in_order(served: Server) -> None:
     assert [body.startswith(b'{"job":"%b"' % job) for job, (_, _, body) in zip(jobs * 2, found, strict=True)] == [True] * len(
         sent
     )
+
+
+def test_all_requests_of_a_connection_learn_that_its_client_has_gone(tmp_path: Path) -> None:
+    """uvicorn tells the latest one only: it called an answer to another one incomplete, and a stream went on for ever."""
+    streams = "fluxres_event_streams "
+    with running(demo_store(tmp_path)) as server:
+
+        def open_streams() -> float:
+            with Client(server) as client:
+                client.socket.sendall(b"GET /metrics HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+                lines = client.answer()[2].decode().splitlines()
+            return float(next(line for line in lines if line.startswith(streams)).removeprefix(streams))
+
+        for number in range(9):
+            with Client(server) as client:
+                client.socket.sendall(b"".join(request("/allocate", ALLOCATE % b"%d-%d" % (number, job)) for job in range(20)))
+                time.sleep(0.002 * number)
+        for _ in range(3):
+            with Client(server) as client:
+                client.socket.sendall(request("/events", method="GET") + request("", method="GET"))
+                assert client.file.readline().startswith(b"HTTP/1.1 200")
+                assert open_streams() == 1
+            wait_until(lambda: open_streams() == 0)
+        assert server.stop() == (0, "")
 
 
 def test_a_body_may_come_in_pieces(served: Server) -> None:

@@ -20,7 +20,8 @@ from tests.service.faults import Worker, campaign, problems
 @pytest.mark.long
 @pytest.mark.parametrize(("kind", "count"), [("sqlite", 2), ("postgresql", 4), ("etcd", 5)])
 def test_rule_d1_a_fault_of_the_store_loses_nothing_and_is_over_when_it_ends(kind: str, count: int) -> None:
-    report, found = campaign(kind, count, Random(5), clients=2, longest_s=1.0)
+    locked_s = {"ETCD_LEASE_SECONDS": 2}  # so long a lock stays of which the answer was lost, or the end
+    report, found = campaign(kind, count, Random(5), clients=2, longest_s=1.0, bounds=locked_s)
     assert found == [], report
 
 

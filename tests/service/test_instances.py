@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import subprocess
@@ -400,7 +401,27 @@ def test_a_remote_instance_has_the_methods_of_a_local_one() -> None:
             given = set(inspect.signature(ours).parameters) - {"instance", "idempotency_key"}
             known = set(inspect.signature(theirs).parameters)
             assert given - known <= {"job", "self", "state"}, named  # `jobs(state)` names one of them
-            assert known - given <= {"self", "sizes", "is_malleable", "kind", "wanted"}, named
+            assert known - given <= {"self", "kind", "wanted"}, named
+
+
+@pytest.mark.parametrize("given", [{"sizes": {1: "2h", 2: "1h"}}, {"is_malleable": True}])
+def test_a_server_refuses_jobs_of_several_sizes(shared: Server, given: dict[str, Any]) -> None:
+    name = f"g{next(_names)}"
+    shared.connection().make(Request("POST", f"/v1/graphs?name={name}", json.dumps(DEMO).encode()))
+    way_out = r"sizes: a server does not keep jobs of several sizes \(submit one size .*local Instance\)"
+    with fluxres.connect(shared.url, graph=name) as graph:
+        top = graph.create_instance("main")
+        with pytest.raises(UsageError, match=way_out):
+            top.submit("slot=1/node", **given)
+        assert top.jobs() == []
+
+    async def ask() -> None:
+        async with fluxres.aconnect(shared.url, graph=name) as graph:
+            top = await graph.instance("main")
+            with pytest.raises(UsageError, match=way_out):
+                await top.submit("slot=1/node", **given)
+
+    asyncio.run(ask())
 
 
 # -- what a server keeps -------------------------------------------------------------------------------------------------

@@ -265,7 +265,7 @@ def test_a_change_that_fails_while_another_server_leads_is_one_for_that_server(
     demo: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server that takes over ends the connections of one that stood still, which gets errors of the store then."""
-    site, caller = Site(demo, 10.0, LIFE_S), Caller("ada", Role.ADMIN)
+    site, caller = Site(demo, 10.0, 60.0), Caller("ada", Role.ADMIN)
     site.leadership.begin("http://first", is_open=True, may_stand_by=True)
 
     refused = list[StoreError]()
@@ -304,7 +304,7 @@ def test_a_change_that_fails_while_another_server_leads_is_one_for_that_server(
 
 def test_a_server_whose_lease_is_over_learns_who_leads_also_after_a_moment(demo: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its connections end before the note of the next leader is there, and reading the note fails at first."""
-    site, caller, looked = Site(demo, 10.0, LIFE_S), Caller("ada", Role.ADMIN), list[str]()
+    site, caller, looked = Site(demo, 10.0, 60.0), Caller("ada", Role.ADMIN), list[str]()
     site.leadership.begin("http://first", is_open=True, may_stand_by=True)
     look = site.leadership.supersession
 

@@ -33,7 +33,8 @@ LEASE = ("--lease", "1h")
 
 @pytest.fixture
 def led_store(tmp_path: Path) -> Iterator[Server]:
-    with running(demo_store(tmp_path), *LEASE) as found:
+    """A command, for which this process waits."""
+    with running(demo_store(tmp_path), *LEASE, environment={}) as found:
         yield found
 
 

@@ -238,4 +238,4 @@ def test_the_unit_runs_under_systemd(installed: Installed) -> None:
     lines = [json.loads(line) for line in (shared / "journal").read_text().splitlines()]
     own = [json.loads(line["MESSAGE"]) for line in lines if line.get("SYSLOG_IDENTIFIER") == "fluxres"]  # every line is JSON
     assert [one["leads"] for one in own if "leads" in one] == [True] * 4
-    assert "No such option" in own[-1]["message"]
+    assert "no such option" in own[-1]["message"]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from pathlib import Path
 from random import Random
 
 import pytest
 
 import fluxres
+from fluxres.clock import stopwatch
 from fluxres.errors import InputError, RateExceeded
 from fluxres.service.access import Access, Caller, Role
 from fluxres.service.rates import Rates
@@ -79,6 +81,48 @@ def test_a_client_waits_for_the_rate_of_its_token_within_its_time(tmp_path: Path
         assert asyncio.run(asynchronously()) == 8
         with pytest.raises(RateExceeded), fluxres.connect(server.url, graph="demo", token=token, timeout_s=0.1) as hasty:
             hasty.find("type=node")
+
+
+def test_a_stream_waits_for_the_rate_of_its_token_within_its_time(tmp_path: Path) -> None:
+    """It is asked for as any other request is."""
+    token, tokens = "slow-0123456789abcdef", tmp_path / "tokens.toml"
+    tokens.write_text(f'[tokens.slow]\nrole = "admin"\ntoken = "{token}"\nrate = 1\n')
+    with running(demo_store(tmp_path), "--tokens", str(tokens)) as server:
+        with fluxres.connect(server.url, graph="demo", token=token, timeout_s=5.0) as graph:
+            graph.find("type=node")
+            assert [next(graph.events(after=0))["number"] for _ in range(2)] == [1, 1]
+
+        async def asynchronously() -> list[int]:
+            numbers = []
+            async with fluxres.aconnect(server.url, graph="demo", token=token, timeout_s=5.0) as found:
+                for _ in range(2):
+                    async with aclosing(found.events(after=0)) as events:
+                        numbers.append(int((await anext(events))["number"]))
+            return numbers
+
+        assert asyncio.run(asynchronously()) == [1, 1]
+
+
+def test_a_stream_does_not_wait_for_longer_than_its_time(tmp_path: Path) -> None:
+    names, tokens = ("hasty", "tasks", "until"), tmp_path / "tokens.toml"
+    tokens.write_text(
+        "".join(f'[tokens.{name}]\nrole = "admin"\ntoken = "{name}-0123456789abcdef"\nrate = 0.01\n' for name in names)
+    )
+    hasty, tasks, until = (f"{name}-0123456789abcdef" for name in names)
+    with running(demo_store(tmp_path), "--tokens", str(tokens)) as server:
+        with fluxres.connect(server.url, token=hasty, timeout_s=5.0) as graph, pytest.raises(RateExceeded):
+            next(graph.events())
+
+        async def asynchronously() -> None:
+            async with fluxres.aconnect(server.url, token=tasks, timeout_s=5.0) as found:
+                with pytest.raises(RateExceeded):
+                    await anext(found.events())
+
+        asyncio.run(asynchronously())
+        with fluxres.connect(server.url, token=until, timeout_s=101.0) as patient:
+            begun_s = stopwatch()
+            assert list(patient.news(until_s=begun_s + 0.3)) == []
+            assert stopwatch() - begun_s < 60
 
 
 @pytest.mark.parametrize("rate", ["0", "-1", "inf", "nan"])

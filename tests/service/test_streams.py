@@ -7,8 +7,10 @@ import http.client
 import json
 import re
 import resource
+import signal
 import threading
 import time
+from contextlib import aclosing, closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,9 +19,12 @@ import pytest
 
 import fluxres
 from fluxres import limits
-from fluxres.clock import system
-from fluxres.errors import StaleHandle
+from fluxres.clock import stopwatch, system
+from fluxres.errors import StaleHandle, UnknownGraph
 from fluxres.service import feed
+from fluxres.service.client import connection
+from fluxres.service.client.addresses import Address, address
+from fluxres.service.client.store import RemoteStore
 from fluxres.service.feed import Feed
 from fluxres.store import open_store, upkeep
 from fluxres.store.attached import Attached
@@ -145,6 +150,55 @@ def test_a_stream_does_not_go_on_with_another_graph_of_the_same_name(server: Ser
     anew = Reader(server, last_event_id="1")  # a number alone is one of the present graph
     assert anew.take(1)[0]["data"]["context"]["job"] == "anew"
     anew.close()
+
+
+def test_a_server_that_does_not_begin_a_stream_is_noticed(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is silent while it does not begin; afterwards, nothing has to come for a while."""
+    monkeypatch.setattr(connection, "_SILENCE_S", 0.5)
+    silent = list[Address]()
+    store = RemoteStore(server.url, on_silence=silent.append)
+    with closing(store.changes("demo")) as changes:
+        next(changes)
+        later = threading.Timer(1.5, open_store(server.store).drop, ("demo",))
+        later.start()
+        while next(changes, True) is None:
+            pass
+        later.join()
+    assert silent == []
+    fluxres.save(fluxres.load(DEMO), server.store)
+    server.process.send_signal(signal.SIGSTOP)
+    later = threading.Timer(1.5, server.process.send_signal, (signal.SIGCONT,))
+    later.start()
+    with closing(store.changes("demo")) as changes:
+        next(changes)
+    later.join()
+    assert silent == [address(server.url)]
+
+
+def test_a_stream_ends_when_another_process_drops_its_graph(server: Server) -> None:
+    """As it does when the server drops it: a reader learns at once that there is no such graph any more."""
+    guard = threading.Timer(30, server.process.kill)
+    guard.start()
+    reader, until_s = Reader(server, "?after=0"), stopwatch() + 30
+
+    async def follow() -> None:
+        async with fluxres.aconnect(server.url, graph="demo") as other, aclosing(other.events(after=0)) as events:
+            assert (await anext(events))["number"] == 1
+            await asyncio.to_thread(open_store(server.store).drop, "demo")
+            begun_s = stopwatch()
+            with pytest.raises(UnknownGraph):
+                await anext(events)
+            assert stopwatch() - begun_s < 10
+
+    with fluxres.connect(server.url) as graph:
+        news = graph.news(after=0, until_s=until_s)
+        assert [next(news) is None for _ in range(2)] == [True, False]
+        asyncio.run(follow())
+        with pytest.raises(UnknownGraph):
+            next(news)
+        assert b"event: " not in reader.rest().partition(b"\n\n")[2].partition(b"\n\n")[2]
+    reader.close()
+    guard.cancel()
 
 
 def test_changes_of_other_processes_are_told_too(server: Server) -> None:
@@ -347,7 +401,7 @@ def test_a_server_takes_more_files_than_it_was_started_with(tmp_path: Path) -> N
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
     try:
-        with running(demo_store(tmp_path)) as server:
+        with running(demo_store(tmp_path), environment={}) as server:
             found = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

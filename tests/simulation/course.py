@@ -13,7 +13,7 @@ from fluxres.instance.named import NamedInventory
 from fluxres.instance.policy import policy
 from fluxres.instance.states import ACTIVE, PENDING
 from fluxres.simulation.costs.cost import Fitted
-from fluxres.simulation.events import TIMER
+from fluxres.simulation.events import TimerEvent
 from fluxres.simulation.machine import Machine, of_number, of_shape
 from fluxres.simulation.nesting.hierarchy import Hierarchy
 from fluxres.simulation.result import Result
@@ -47,18 +47,19 @@ class Disturbed(Simulator):
         super().__init__(*args, **settings)
         self.problems: list[str] = []
         for moment, incident in incidents:
-            self.events.push(moment, TIMER, incident)
+            self.events.push(moment, TimerEvent(incident))
 
-    def _timer(self, site: Any) -> None:
-        if not isinstance(site, Incident):
-            super()._timer(site)
+    def _on_timer(self, event: Any) -> None:
+        incident = event.site
+        if not isinstance(incident, Incident):
+            super()._on_timer(event)
             return
-        if site.node:
-            self.instance.set_state([site.node], site.what)
-        elif site.what == "audit":
+        if incident.node:
+            self.instance.set_state([incident.node], incident.what)
+        elif incident.what == "audit":
             self.problems += map(str, self.instance.check())
         else:
-            self._meddle(site)
+            self._meddle(incident)
         for each in list(self._sites.values()):
             self._settle(each)
 

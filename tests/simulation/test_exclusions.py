@@ -26,7 +26,7 @@ from fluxres.simulation.energy.energy import Energy
 from fluxres.simulation.energy.node_power import NodePower
 from fluxres.simulation.energy.power_cap import PowerCap
 from fluxres.simulation.energy.power_saving import PowerSaving
-from fluxres.simulation.exclusions import CONTAINS, FEATURES, with_parts
+from fluxres.simulation.exclusions import CONTAINS, with_parts
 from fluxres.simulation.machine import Machine, of_shape
 from fluxres.simulation.nesting.hierarchy import Hierarchy
 from fluxres.simulation.prediction.prediction import Prediction
@@ -94,6 +94,28 @@ def settings(features: set[str]) -> dict[str, Any]:
     }
 
 
+FEATURES = {
+    exclusions.NESTING: "a topology of several levels",
+    exclusions.BALANCE: "jobs that move between siblings",
+    exclusions.ELASTIC: "elastic instances",
+    exclusions.DECISIONS: "decisions that take time",
+    exclusions.OVERHEADS: "other costs, bounded launch slots",
+    exclusions.EVENTS: "external events, failures",
+    exclusions.REQUEUE: "jobs are requeued when a node fails",
+    exclusions.CHECKPOINTS: "checkpoints",
+    exclusions.ACCOUNTING: "limits, partitions and QOS of a site",
+    exclusions.TIME_LIMITS: "limits on times among them",
+    exclusions.PREEMPTION: "preemption",
+    exclusions.PREDICTION: "predicted run times",
+    exclusions.FEEDBACK: "closed loop",
+    exclusions.ENERGY: "draw of nodes",
+    exclusions.SAVING: "nodes that are switched off",
+    exclusions.CAP: "a power cap",
+    exclusions.INNER_JOBS: "instances made for jobs",
+    exclusions.MOLDABLE: "jobs of several sizes",
+    exclusions.RESIZING: "malleable jobs and a resize policy",
+}
+"""In the order of the table."""
 PAIRS = [{first, second} for first, second in combinations_with_replacement(FEATURES, 2)]
 
 

@@ -204,6 +204,44 @@ def test_more_and_less_of_a_pool_that_is_held_in_part(local: Store, cleanup: Exi
     child.graph.allocate([(memory, 1)], job="x")
 
 
+@pytest.mark.parametrize("by", ["child", "parent"])
+@pytest.mark.parametrize("had", [["/demo/rack0/node2/core0"], ["/demo/rack0/node2/core0", "/demo/rack0/node2/core1"]])
+def test_a_pool_of_which_it_held_parts_can_be_allocated_once_it_holds_it(
+    local: Store, cleanup: ExitStack, had: list[str], by: str
+) -> None:
+    child = begun(local, cleanup, "b", wanted=had)
+    assert not child.graph.satisfiable("slot/node")
+    if by == "child":
+        assert child.grow("/demo/rack0/node2") == ["/demo/rack0/node2"]
+    else:
+        with changed(local, "demo") as demo:
+            demo.grow("b", "/demo/rack0/node2")
+        child.refresh()
+    assert child.graph.check() == []
+    assert [pool.path for pool in child.graph.allocate("slot/node", job="inner")] == ["/demo/rack0/node2"]
+    with pytest.raises(StillHeld, match="inner"):
+        child.shrink("/demo/rack0/node2/core0")
+    child.graph.free("inner")
+    child.shrink("/demo/rack0/node2/core0")
+    assert not child.graph.satisfiable("slot/node")
+    assert child.graph.check() == local.load("demo").check() == []
+    assert paths(local, "demo", "b") == [f"/demo/rack0/node2/{name}" for name in ("core1", "core2", "core3", "memory0")]
+
+
+def test_a_rack_of_which_it_held_all_nodes(local: Store, clock: Moving, cleanup: ExitStack) -> None:
+    child = begun(local, cleanup, "b", wanted=NODES[3:])
+    clock.now_s += 5
+    child.grow("/demo/rack1")
+    child.detach()
+    child = begun(local, cleanup, "b")
+    child.graph.allocate("slot/rack", job="inner")
+    child.graph.free("inner")
+    child.shrink(NODES[3])
+    assert paths(local, "demo", "b") == NODES[4:]
+    assert sorted(child.graph.find("type=node and size=1").paths()) == NODES[4:]
+    assert not child.graph.satisfiable("slot/rack")
+
+
 def test_a_supplier_that_a_job_draws_from_is_not_returned(tmp_path: Path, cleanup: ExitStack) -> None:
     power = {
         "hierarchy": True,

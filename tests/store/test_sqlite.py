@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sqlite3
 import stat
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -520,6 +522,34 @@ def test_full_disk_changes_nothing(store: Store) -> None:
     with store.writing() as tx:
         tx.graph.tag(1, "k")
     assert store.load().pool(1).tags == {"k": None}
+
+
+@pytest.mark.parametrize("logged", [False, True])
+def test_a_store_on_a_full_disk_can_be_read(store: Store, tmp_path: Path, logged: bool) -> None:
+    import resource
+
+    store.put("demo", machine())
+    if logged:  # as after a crash: the last change is only in the write-ahead log
+        with closing(sqlite3.connect(store.path)) as other:
+            other.execute("SELECT * FROM graphs").fetchall()
+            with store.writing() as tx:
+                tx.graph.tag(1, "k")
+            (tmp_path / "crashed").mkdir()
+            for suffix in ("", "-wal"):
+                shutil.copy(f"{store.path}{suffix}", tmp_path / "crashed" / f"site.db{suffix}")
+        store = open_store(str(tmp_path / "crashed" / "site.db"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            found = [each.pool(1).tags for each in threads.map(lambda _: store.load(), range(8))]
+        with pytest.raises(StoreError, match="no space left; nothing was changed"), store.writing() as tx:
+            tx.graph.tag(2, "k")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    expected = {"k": None} if logged else {}
+    assert found == [expected] * 8
+    assert (store.load().pool(1).tags, store.load().pool(2).tags) == (expected, {})
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.syntax import criteria
-from fluxres.syntax.criteria import All, And, Compare, Criteria, Not, Or, When, keys, parse
+from fluxres.syntax.criteria import All, Amount, And, Compare, Criteria, Not, Or, When, keys, parse
 from fluxres.syntax.idset import joined
 
 NODE = Compare("type", "=", ("node",))
@@ -73,6 +73,9 @@ def test_connectives(text: str, found: Criteria) -> None:
         ("rank!=5", Compare("rank", "!=", ((5, 5),))),
         ("size>=4k", Compare("size", ">=", ((4000, 4000),))),
         ("size<2Gi", Compare("size", "<", ((2**31, 2**31),))),
+        ("size>=4GB", Compare("size", ">=", (Amount(4, "GB"),))),
+        ("available<1.5TiB at +1h", Compare("available", "<", (Amount(1536, "GiB"),), None, When("at", "+1h"))),
+        ("size!=8GiB,3,'20 kW',8GiB", Compare("size", "!=", ((3, 3), Amount(8, "GiB"), Amount(20, "kW")))),
         ("size=1K-2Ki", Compare("size", "=", ((1000, 2048),))),
         (f"size<={limits.SIZE_MAX}", Compare("size", "<=", ((limits.SIZE_MAX, limits.SIZE_MAX),))),
         ("path=/demo/rack0,/demo/rack1", Compare("path", "=", ("/demo/rack0", "/demo/rack1"))),
@@ -191,7 +194,15 @@ def test_records(text: str, found: Criteria) -> None:
         ("id=3-1", "criteria:4: expected a number, or a range lo-hi, got '3-1'"),
         ("id=-1", "criteria:4: expected a number, or a range lo-hi, got '-1'"),
         ("id=1--2", "criteria:4: expected a number, or a range lo-hi, got '1--2'"),
-        ("size=4GB", "criteria:6: expected a number, or a range lo-hi, got '4GB'"),
+        ("id=4GB", "criteria:4: expected a number, or a range lo-hi, got '4GB'"),
+        ("size=4-8GB", "criteria:6: expected a number, or a range lo-hi, got '4-8GB'"),
+        ("size>=64gib", "criteria:7: expected a known unit, got 'gib' (did you mean GiB?)"),
+        (
+            "size=4Gx",
+            "criteria:6: expected a number, or a range lo-hi, got '4Gx' (integers >= 0 without leading zeros; k M G T Ki Mi",
+        ),
+        ("size>4GB,5GB", "criteria:10: expected one value after size>, got 2"),
+        ("size=0.1B", "criteria:6: expected a whole number of B, got '0.1B'"),
         ("size=1.5", "criteria:6: expected a number, or a range lo-hi, got '1.5'"),
         ("id=٣", "criteria:4: expected a number"),
         ("name=node[0-3", "criteria:6: expected matching brackets, got 'node[0-3' (for a glob write ~ instead of =)"),
@@ -326,6 +337,7 @@ WORDS = st.text(min_size=1, max_size=8) | st.sampled_from(
 RANGES = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 9)), min_size=1, max_size=4).map(
     lambda pairs: joined([(first, first + more) for first, more in pairs])
 )
+AMOUNTS = st.builds(Amount, st.integers(0, 10**39), st.sampled_from(["B", "GiB", "kW", "Gb/s", "h"]))
 EXACT_NAMES = st.sampled_from(["node[0-3,7]", "n[00-12]-ib", "'[1]", "login", "left over", "=", "größe", "and"])
 WHENS = st.none() | st.sampled_from(
     [When("at", "now"), When("at", "2026-12-01 08:00"), When("during", "now..+1h"), When("during", "0..")]
@@ -341,6 +353,8 @@ def comparisons(draw: st.DrawFn) -> Compare:
     values: Any = words
     if key.kind == "number":
         values = draw(RANGES) if op in ("=", "!=") else ((first := draw(st.integers(0, 2**62 - 1)), first),)
+        if key.measured and draw(st.booleans()):
+            values = (draw(AMOUNTS),) if op not in ("=", "!=") else (*values, draw(AMOUNTS))
     elif key.kind == "flag" or (key.kind == "sharing" and op == "=" and draw(st.booleans())):
         op, values = "=", (draw(st.booleans()),)
     elif key.kind == "qualified" and op == "=" and qualifier is None and draw(st.booleans()):
@@ -359,6 +373,13 @@ CRITERIA = st.recursive(
     ),
     max_leaves=8,
 )
+
+
+def test_a_number_that_is_no_size_is_refused_with_a_unit_as_the_way_out() -> None:
+    for name, sizes in (("available", True), ("id", False)):
+        with pytest.raises(InputError) as refused:
+            parse(f"{name}>=1.5")
+        assert refused.value.hint.endswith("multiply; sizes have a unit, such as 64GiB") is sizes
 
 
 @given(CRITERIA)

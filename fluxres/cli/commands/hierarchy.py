@@ -10,9 +10,10 @@ import click
 from fluxres import limits
 from fluxres.cli import completing
 from fluxres.cli.output import answer, note
+from fluxres.cli.policy_options import inventory_option, match_policy_option, queue_policy_option
 from fluxres.cli.program import Command
 from fluxres.cli.progress import progress
-from fluxres.cli.settings import Duration, Settings, inventory_option
+from fluxres.cli.settings import Duration, Settings
 from fluxres.cli.stores import reading
 from fluxres.errors import RunFailed, UsageError
 from fluxres.render.text import Style
@@ -63,24 +64,8 @@ _COUNT = click.IntRange(min=0)
     shell_complete=completing.machine,
     help="A machine from a file, URL or shape. Default: the graph in use, if no -N.",
 )
-@click.option(
-    "-Q",
-    "--queue-policy",
-    metavar="P",
-    shell_complete=completing.queue_policy,
-    default="fcfs",
-    show_default=True,
-    help="Queue policies by level, such as easy:fcfs; the last one applies below.",
-)
-@click.option(
-    "-M",
-    "--match-policy",
-    metavar="P",
-    shell_complete=completing.match_policy,
-    default="first",
-    show_default=True,
-    help="Match policies by level, such as low:high; the last one applies below.",
-)
+@queue_policy_option("Queue policies by level, such as easy:fcfs; the last one applies below.", default="fcfs", show_default=True)
+@match_policy_option("Match policies by level, such as low:high; the last one applies below.", default="first", show_default=True)
 @inventory_option
 @click.option("--timeout", type=Duration(), metavar="D", help="Stop each hierarchy after this time. Default: never.")
 @click.option(
@@ -108,6 +93,7 @@ def hierarchy_command(settings: Settings, /, **options: Any) -> None:
     on this machine. Ends with status 5 if a job failed or an instance was lost.
     """
     from fluxres.cli import hierarchies
+    from fluxres.store.disk import write_whole
 
     machine = _machine(settings, options)
     ensemble, patience = _ensemble(machine, options), _patience(options)
@@ -127,7 +113,7 @@ def hierarchy_command(settings: Settings, /, **options: Any) -> None:
 
     answer(settings, document=lambda: hierarchies.document(outcomes, ensemble), lines=lines)
     if options["csv"]:
-        Path(options["csv"]).write_text("".join(hierarchies.csv_lines(outcomes)), encoding="utf-8")
+        write_whole(Path(options["csv"]), "".join(hierarchies.csv_lines(outcomes)).encode())
     _tell_failures(outcomes)
 
 

@@ -12,8 +12,9 @@ from fluxres.cli import completing
 from fluxres.cli.arguments import Asked, RequestCommand
 from fluxres.cli.kept import keeper, one_of
 from fluxres.cli.output import answer, note
+from fluxres.cli.policy_options import inventory_option, match_policy_option, queue_policy_option
 from fluxres.cli.program import Group
-from fluxres.cli.settings import PLAIN_OUTPUTS, TABLE_OUTPUTS, Duration, Settings, inventory_option
+from fluxres.cli.settings import PLAIN_OUTPUTS, TABLE_OUTPUTS, Duration, Settings
 from fluxres.cli.stores import reading
 from fluxres.documents.document import listed
 from fluxres.errors import RunFailed, UsageError
@@ -27,24 +28,8 @@ if TYPE_CHECKING:
 _instance: Final = click.option(
     "-i", "--instance", "name", metavar="NAME", help="The instance, or main/JOB for one below. Default: the only one."
 )
-_queue_policy: Final = click.option(
-    "-Q",
-    "--queue-policy",
-    metavar="P",
-    default="easy",
-    show_default=True,
-    shell_complete=completing.queue_policy,
-    help="Queue policy: the order in which jobs start.",
-)
-_match_policy: Final = click.option(
-    "-M",
-    "--match-policy",
-    metavar="P",
-    default="first",
-    show_default=True,
-    shell_complete=completing.match_policy,
-    help="Match policy: the pools to prefer.",
-)
+_queue_policy: Final = queue_policy_option("Queue policy: the order in which jobs start.", default="easy", show_default=True)
+_match_policy: Final = match_policy_option("Match policy: the pools to prefer.", default="first", show_default=True)
 
 
 @click.group("instance", cls=Group, outputs=TABLE_OUTPUTS)

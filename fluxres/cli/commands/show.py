@@ -118,7 +118,7 @@ def _show_subsystem(settings: Settings, graph: ResourceGraph, name: str, depth: 
                 "both_ways": arrow == "↔",
                 "edge": {key: value for key, value in shown.edge_data(row).items() if key != "subsystem"},
             }
-            for sources, arrow, targets, row in tree.edge_groups(structure, shown, at)
+            for sources, arrow, targets, row in tree.edge_groups(shown, at)
         ]
         return {**head, "edges": groups}
 

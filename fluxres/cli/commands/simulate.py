@@ -12,6 +12,7 @@ import click
 from fluxres.cli import completing
 from fluxres.cli.estimates import estimates_options
 from fluxres.cli.output import answer, note
+from fluxres.cli.policy_options import match_policy_option, queue_policy_option
 from fluxres.cli.program import Command
 from fluxres.cli.progress import progress
 from fluxres.cli.settings import JOB_OUTPUTS, PLAIN_OUTPUTS, Duration, Settings
@@ -40,22 +41,12 @@ if TYPE_CHECKING:
 @click.option(
     "--unit", metavar="TYPE", help="Pool type of a processor in the workload. Default: node, else the pool of several units."
 )
-@click.option(
-    "-Q",
-    "--queue-policy",
+@queue_policy_option(
+    "fcfs, easy (default), hybrid, conservative, jqm-poller, …; by level: easy:fcfs. Several are compared.",
     "queue_policies",
-    metavar="P",
     multiple=True,
-    shell_complete=completing.queue_policy,
-    help="fcfs, easy (default), hybrid, conservative, jqm-poller, …; by level: easy:fcfs. Several are compared.",
 )
-@click.option(
-    "-M",
-    "--match-policy",
-    metavar="P",
-    shell_complete=completing.match_policy,
-    help="first (default), low, high, …; by level: low:high.",
-)
+@match_policy_option("first (default), low, high, …; by level: low:high.")
 @click.option(
     "--size-policy",
     metavar="P",
@@ -229,7 +220,7 @@ def _simulate(settings: Settings, workload: str, given: dict[str, Any]) -> None:
     with progress(None, "jobs") as shown:
         shown.text = f"reading {workload}"
         jobs, machine = _read(workload, given)
-        _require_levels(given, jobs)
+        _require_policies(given, jobs)
         shown.text, shown.total = "simulating", jobs.count
         costs = _costs(given)
         if workload != "-":  # standard input can be read once
@@ -255,7 +246,7 @@ def _simulate(settings: Settings, workload: str, given: dict[str, Any]) -> None:
                 _document(jobs, machine, result)
                 | {"fitted_cost": fitted, "fit": None if quality is None else quality._asdict(), "made": made}
             ),
-            lines=lambda style: [*_lines(jobs, result, made, style), *_measured(fitted, quality)],
+            lines=lambda style: [*_lines(result, made, style), *_measured(fitted, quality)],
         )
     if result.errors:
         raise PolicyError("; ".join(result.errors[:3]), hint="the metrics cover what ran until then")
@@ -467,13 +458,13 @@ def _hierarchy(given: dict[str, Any]) -> Any:
     )
 
 
-def _require_levels(given: dict[str, Any], jobs: Workload) -> None:
+def _require_policies(given: dict[str, Any], jobs: Workload) -> None:
     """Refuse policies of levels that no instance has; jobs with instances of their own add levels."""
-    from fluxres.simulation.nesting.hierarchy import by_level, require_levels
+    from fluxres.simulation.nesting.hierarchy import by_level, require_policies
 
     if (hierarchy := _hierarchy(given)) is not None and not jobs.has_instances:
-        require_levels(hierarchy.queue_policies, hierarchy.levels, "queue policy")
-        require_levels(by_level(given["match_policy"] or "first"), hierarchy.levels, "match policy")
+        require_policies(hierarchy.queue_policies, hierarchy.levels, "queue policy")
+        require_policies(by_level(given["match_policy"] or "first"), hierarchy.levels, "match policy")
 
 
 def _sinks(settings: Settings, jobs: Workload, machine: Any, *, is_nested: bool) -> list[Sink]:
@@ -529,7 +520,7 @@ def _head(made: dict[str, str]) -> list[str]:
     return [f"{key:22} {made[key]}" for key in ("workload", "machine", "scheduler", "conditions") if key in made]
 
 
-def _lines(jobs: Workload, result: Result, made: dict[str, str], style: Style) -> Iterator[str]:
+def _lines(result: Result, made: dict[str, str], style: Style) -> Iterator[str]:
     from fluxres.experiments.figures import energy_figures, of_predictions
 
     metrics = result.metrics
@@ -620,7 +611,7 @@ def _compare(settings: Settings, workload: str, given: dict[str, Any]) -> int:
         raise UsageError("standard input can be read for one run only", hint="give a file")
     jobs, machine = _read(workload, given)
     for each in policies:
-        _require_levels({**given, "queue_policies": [each]}, jobs)
+        _require_policies({**given, "queue_policies": [each]}, jobs)
     source = given["machine"] or str(machine.count)
     made = study_of(
         workload, policies, machine=source, unit=machine.unit, options=given, repeats=given["repeats"], seed=given["seed"]

@@ -18,7 +18,7 @@ from fluxres.cli.stores import at_once
 from fluxres.cli.watching import watchable
 from fluxres.clock import seconds
 from fluxres.documents.document import plural
-from fluxres.errors import StoreError, UsageError
+from fluxres.errors import UsageError
 
 _HOURS_S = 86_400.0
 _COLUMNS = 80
@@ -78,16 +78,14 @@ def _write_svg(settings: Settings, name: str, found: object, dest: str, pixels: 
     from fluxres.render.text import printable, when
     from fluxres.render.timeline import Timeline
     from fluxres.render.timeline_svg import picture
+    from fluxres.store.disk import write_whole
 
     assert isinstance(found, Timeline)
     text = picture(found, f"{name}: {when(found.start)} to {when(found.end)}", pixels)
     if dest == "-":
         sys.stdout.write(text)
         return
-    try:
-        Path(dest).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StoreError(f"cannot be written: {error.strerror}", where=dest, hint="name another file") from None
+    write_whole(Path(dest), text.encode())
     answer(
         settings,
         document=lambda: {"svg": dest, "rows": len(found.rows)},

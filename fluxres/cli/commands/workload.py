@@ -14,7 +14,7 @@ from fluxres.cli.output import answer, note
 from fluxres.cli.program import Command
 from fluxres.cli.settings import Settings
 from fluxres.documents.document import plural
-from fluxres.errors import StoreError, UsageError
+from fluxres.errors import UsageError
 
 
 @click.command("workload", cls=Command)
@@ -58,6 +58,7 @@ def workload_command(
     """
     from fluxres.simulation.workload import reading, writing
     from fluxres.simulation.workload.estimates import estimate
+    from fluxres.store.disk import write_whole
 
     jobs = reading.read(source, format=source_format, seed=seed)
     if estimates is not None:
@@ -70,10 +71,7 @@ def workload_command(
     if dest == "-":
         sys.stdout.write(text.getvalue())
         return
-    try:
-        Path(dest).write_text(text.getvalue(), encoding="utf-8")
-    except OSError as error:
-        raise StoreError((error.strerror or str(error)).lower(), where=dest) from None
+    write_whole(Path(dest), text.getvalue().encode())
     answer(
         settings,
         document=lambda: {"dest": dest, "format": kind, "left_out": {**jobs.left_out, **losses}},

@@ -13,9 +13,11 @@ from msgspec import UNSET
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int64
 from fluxres.documents import arguments
 from fluxres.documents.document import Document, Key, shown
 from fluxres.documents.mistakes import Mistakes
+from fluxres.documents.suggestion import choose_from
 from fluxres.errors import ErrorPlace, InputError, LimitExceeded
 from fluxres.formats import losses
 from fluxres.formats.cluster.entries import size_of
@@ -25,11 +27,10 @@ from fluxres.graph.accounts import LARGER_UNIT, is_countable
 from fluxres.graph.auxiliary import CONTAINS, Subsystem
 from fluxres.graph.edges import RESERVED, in_unit_of, is_float
 from fluxres.graph.structure import OUTSIDE, Structure
+from fluxres.syntax.name import is_name
 
 #: the default relation
 LINK = "link"
-
-Int64 = NDArray[np.int64]
 
 
 @dataclass(slots=True)
@@ -164,7 +165,7 @@ class Edges:
             _columns(keys, blocks, lengths),
         )
         if hierarchy:
-            self._require_forest(subsystem, blocks, lengths, path)
+            self._require_forest(subsystem, blocks, lengths)
         return subsystem
 
     def _convert(self, blocks: list[_Block]) -> None:
@@ -211,8 +212,7 @@ class Edges:
                 where = self._document.where(path if isinstance(texts, str) else (*path, i))
                 graph = text.partition(":/")[0]
                 if ":/" in text and graph not in (*self._graphs, OUTSIDE):
-                    hint = f"choose from {', '.join(self._graphs)}"
-                    raise type(error)(f"no graph '{graph}'", where=where, hint=hint) from None
+                    raise type(error)(f"no graph '{graph}'", where=where, hint=choose_from(self._graphs)) from None
                 raise type(error)(error.message, where=where, hint=self._spelled_out(text, path) or error.hint) from None
         return np.concatenate(found)
 
@@ -224,7 +224,7 @@ class Edges:
         is_inside = named[0] < self._structure.tree_end
         return f"write {self._structure.path(named[0]) if is_inside else f'{path[1]}:{text}'}"
 
-    def _require_forest(self, subsystem: Subsystem, blocks: list[_Block], lengths: list[int], path: tuple[Key, ...]) -> None:
+    def _require_forest(self, subsystem: Subsystem, blocks: list[_Block], lengths: list[int]) -> None:
         order = np.argsort(subsystem.dst, kind="stable")
         twice = np.flatnonzero(subsystem.dst[order][1:] == subsystem.dst[order][:-1])
         if len(twice):
@@ -270,7 +270,7 @@ def attributes_of(document: Document, edge: Edge, path: tuple[Key, ...]) -> dict
         attributes["supply"] = edge.supply
     for key, value in (edge.attributes or {}).items():
         where = (*path, "attributes", key)
-        if key in RESERVED or key in attributes or not key.isprintable() or not 0 < len(key) <= limits.NAME_LENGTH_MAX:
+        if key in RESERVED or key in attributes or not is_name(key):
             raise InputError(f"{key!r} is not a valid attribute name", where=document.where(where, key=True))
         if isinstance(value, str) and len(value) > limits.VALUE_LENGTH_MAX:
             message = f"{len(value)} characters, at most {limits.VALUE_LENGTH_MAX}"

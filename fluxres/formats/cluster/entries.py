@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 from msgspec import UNSET
-from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int64
 from fluxres.documents import suggestion, typed, yaml_document
 from fluxres.documents.document import Document, Key, excerpt
 from fluxres.documents.mistakes import Mistakes
@@ -120,7 +120,7 @@ class Parts:
         inner = yaml_document.load(path, file=str(self._folder(document) / name))
         parts, wrong = typed.convert_partly(inner, Cluster, self._mistakes)
         self._wrong |= {(inner, entry_at(path)) for path in wrong}
-        for key in ("resources", "root", "partitions", "pools", "graphs", "allocations", "uuids"):
+        for key in ("resources", "root", "partitions", "pools", "graphs", "allocations", "reservations", "uuids"):
             if getattr(parts, key) is not UNSET:
                 message = f"an included file may only have parts, but this one has {key!r}"
                 where = inner.where([key], key=True)
@@ -186,6 +186,10 @@ class Parts:
         return bool(self._wrong) and any((layer.document, layer.path) in self._wrong for layer in entry.layers)
 
 
+#: keys whose value is a list of entries
+_LISTS = ("resources", "with", "pools", "edges", "allocations", "reservations")
+
+
 def entry_at(path: tuple[Key, ...]) -> tuple[Key, ...]:
     """The path of the entry that a path leads into.
 
@@ -193,7 +197,7 @@ def entry_at(path: tuple[Key, ...]) -> tuple[Key, ...]:
     (('resources', 0, 'with', 1), ('parts', 'cpu'))
     """
     for end in range(len(path), 1, -1):
-        if isinstance(path[end - 1], int) and path[end - 2] in ("resources", "with", "pools", "edges", "allocations"):
+        if isinstance(path[end - 1], int) and path[end - 2] in _LISTS:
             return path[:end]
     return path[:2] if path[:1] == ("parts",) else path[:1]
 
@@ -336,7 +340,12 @@ class Entries:
                 raise InputError(
                     f"{name!r} {counted}, got {excerpt(drawn)}", hint="write a number, in the units of the suppliers"
                 )
-            found = unit.exactly(drawn, units[0])
+            try:
+                found = unit.exactly(drawn, units[0])
+            except InputError as error:
+                if unit.dimension(units[0]) is not None and error.hint.startswith("the nearest"):
+                    error.hint += f"; or write the sizes of the suppliers in a smaller unit than {units[0]}"
+                raise
             if not 1 <= found <= limits.SIZE_MAX:
                 raise InputError(f"expected 1 to {limits.SIZE_MAX} {units[0]}, got {excerpt(drawn)}")
         return found
@@ -443,7 +452,7 @@ class Entries:
 
     def _names_and_ids(
         self, entry: Entry, defaults: DefaultIds, chain: Chain
-    ) -> tuple[str | None, Sequence[str] | None, int | NDArray[np.int64] | None, int]:
+    ) -> tuple[str | None, Sequence[str] | None, int | Int64 | None, int]:
         type_name, basename, named = self._identity(entry)
         count = entry.get("count")
         given = [key for key in ("name", "hosts", "names") if entry.get(key) is not UNSET]
@@ -451,7 +460,7 @@ class Entries:
             raise InputError(f"both {given[0]!r} and {given[1]!r}", where=entry.where(given[1]), hint="give one of them")
         name: str | None = entry.get("name") if given == ["name"] else None
         names: Sequence[str] | None = None
-        ids: int | NDArray[np.int64] | None
+        ids: int | Int64 | None
         if given == ["hosts"] and entry.get("id") is UNSET:
             name, names, ids = self._hosts(entry)
             if count is UNSET:
@@ -473,7 +482,7 @@ class Entries:
             defaults.took(type_name, basename, int(ids.max()))
         return name, names, ids, count
 
-    def _hosts(self, entry: Entry) -> tuple[str | None, Sequence[str] | None, int | NDArray[np.int64] | None]:
+    def _hosts(self, entry: Entry) -> tuple[str | None, Sequence[str] | None, int | Int64 | None]:
         """Template and ids of a plain range, without making the names; otherwise a list of names."""
         text = entry.get("hosts")
         plain = hostlist.regular(text)
@@ -499,7 +508,7 @@ class Entries:
         names: Sequence[str] = value
         return names
 
-    def _ids(self, entry: Entry, count: int, chain: Chain) -> int | NDArray[np.int64] | None:
+    def _ids(self, entry: Entry, count: int, chain: Chain) -> int | Int64 | None:
         value = entry.get("id")
         if isinstance(value, IdStart):
             return self._running(entry, value, count, chain)
@@ -514,7 +523,7 @@ class Entries:
         return None if value is None or value is UNSET else self._numbers(entry, "id", value)
 
     @staticmethod
-    def _running(entry: Entry, value: IdStart, count: int, chain: Chain) -> int | NDArray[np.int64]:
+    def _running(entry: Entry, value: IdStart, count: int, chain: Chain) -> int | Int64:
         if value.within is UNSET:
             return value.start
         types = [type_name for type_name, _ in chain]
@@ -529,9 +538,9 @@ class Entries:
         return np.arange(value.start, value.start + total)
 
     @staticmethod
-    def _numbers(entry: Entry, key: str, value: str | list[int | str]) -> NDArray[np.int64]:
+    def _numbers(entry: Entry, key: str, value: str | list[int | str]) -> Int64:
         """Numbers of an idset, or of a list of numbers and idsets, in the order written."""
-        blocks: list[NDArray[np.int64]] = []
+        blocks: list[Int64] = []
         total = 0
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, int):
@@ -551,7 +560,7 @@ class Entries:
             raise InputError("expected at least one number, got none", where=entry.where(key))
         return np.concatenate(blocks)
 
-    def _rank(self, entry: Entry) -> int | NDArray[np.int64] | None:
+    def _rank(self, entry: Entry) -> int | Int64 | None:
         value = entry.get("rank")
         if value is UNSET or value is None:
             return None if value is UNSET else NO_RANK

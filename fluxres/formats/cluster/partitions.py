@@ -15,18 +15,20 @@ import numpy as np
 from msgspec import UNSET
 
 from fluxres import limits
+from fluxres.arrays import Int32
 from fluxres.documents.document import Document, Key, shown
 from fluxres.documents.mistakes import Mistakes
 from fluxres.documents.suggestion import nearest
 from fluxres.errors import ErrorPlace, InputError, LimitExceeded
 from fluxres.formats.cluster.schema import Cluster, PartitionEntry
 from fluxres.formats.selector import Selectors
-from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import STATES, PropertyValue
 from fluxres.graph.partitions import PARTITION, PARTITION_STATES, PARTITIONS, SCHEDULES, SETTINGS
 from fluxres.graph.recipe import Recipe
 from fluxres.graph.structure import Structure
 from fluxres.syntax import duration, hostlist
+from fluxres.syntax.name import is_name
 
 Values = dict[str, Any]
 ALL = "all"
@@ -68,7 +70,7 @@ def recipes(document: Document, cluster: Cluster, mistakes: Mistakes) -> list[Re
 
 def _recipe(document: Document, name: str, entry: PartitionEntry) -> Recipe:
     path = (PARTITIONS, name)
-    if not name or not name.isprintable() or any(mark in name for mark in "/:,") or len(name) > limits.NAME_LENGTH_MAX:
+    if not is_name(name, without="/:,"):
         hint = "names have no '/', ':', ',' and no control characters"
         raise InputError(f"{name!r:.80} is not a valid name of a partition", where=document.where(path, key=True), hint=hint)
     seconds = {key: _seconds(document, getattr(entry, key), (*path, key)) for key in ("default_time", "max_time")}

@@ -18,20 +18,20 @@ from fluxres.documents import typed, yaml_document
 from fluxres.documents.document import Document, Key, shown
 from fluxres.documents.mistakes import Mistakes
 from fluxres.documents.source import Source
-from fluxres.errors import InputError, LimitExceeded, UnknownPool
-from fluxres.formats.cluster import partitions
+from fluxres.errors import InputError, LimitExceeded
+from fluxres.formats.cluster import holdings, partitions
 from fluxres.formats.cluster.edges import Doubts, Edges, attributes_of
 from fluxres.formats.cluster.entries import Entries, Parts, entry_at
-from fluxres.formats.cluster.schema import Cluster, Graph, Held, Resource
-from fluxres.formats.format import Hold, Loaded
+from fluxres.formats.cluster.schema import Cluster, Graph, Resource
+from fluxres.formats.format import Hold, Loaded, Reserved
 from fluxres.formats.selector import Selectors
 from fluxres.graph import uuids
-from fluxres.graph.accounts import is_edge
 from fluxres.graph.draws import Draws
 from fluxres.graph.identity import repeated, uuid_keys
 from fluxres.graph.partitions import PARTITIONS
 from fluxres.graph.recipe import Check, Recipe, expand
 from fluxres.graph.structure import OUTSIDE, Structure
+from fluxres.syntax.name import is_name
 
 #: a single top entry of one of these types is the root itself
 ROOT_TYPES = ("cluster", "center")
@@ -95,17 +95,19 @@ def _build(document: Document, origin: int | None, mistakes: Mistakes) -> Loaded
     for i, held in enumerate(cluster.allocations or ()):
         if ("allocations", i) in doubts.wrong:
             continue
-        with doubts.of(*_texts(held)):
-            allocations.append(_hold(document, selectors, held, i))
+        with doubts.of(*holdings.texts(held)):
+            allocations.append(holdings.hold(document, selectors, held, ("allocations", i)))
+    reservations: list[Reserved] = []
+    unread = {path[1] for path in wrong if path[:1] == ("reservations",) and len(path) > 1}
+    for i, entry in enumerate(cluster.reservations or ()):
+        if i in unread:
+            continue
+        with doubts.of(*holdings.texts(entry)):
+            reservations.append(holdings.reserved(document, selectors, entry, ("reservations", i)))
     name = cluster.name if cluster.name is not UNSET else structure.name(0)
     with mistakes:
         _check_name(document, name)
-    return Loaded(structure, allocations, name)
-
-
-def _texts(held: Held) -> list[str]:
-    drawn = {} if held.drawn is UNSET else held.drawn
-    return [*(held.pools or ()), *drawn, *(name for parts in drawn.values() for name in parts)]
+    return Loaded(structure, allocations, name, reservations=reservations)
 
 
 def require_readable(document: Document, structure: Structure) -> None:
@@ -145,7 +147,7 @@ class _Recipes(NamedTuple):
 
 def _recipes(document: Document, mistakes: Mistakes) -> _Recipes:
     cluster, wrong = _typed(document, mistakes)
-    apart = (("graphs",), ("allocations",), ("uuids",), ("name",))
+    apart = (("graphs",), ("allocations",), ("reservations",), ("uuids",), ("name",))
     tree = [path for path in wrong if path[:1] not in apart or "pools" in path[:3]]
     before = len(mistakes)
     entries = Entries(Parts(document, cluster, tree, mistakes), mistakes)
@@ -244,7 +246,7 @@ def _homes(structure: Structure, roots: dict[str, int]) -> dict[str, list[int]]:
 
 def _check_graph_name(document: Document, structure: Structure, name: str) -> None:
     hint = "choose another name for the graph"
-    if not name or not name.isprintable() or "/" in name or ":" in name or len(name) > limits.NAME_LENGTH_MAX:
+    if not is_name(name, without="/:"):
         message, hint = f"{name!r} is not a valid graph name", "names have no '/', no ':' and no control characters"
     elif name == structure.hierarchy:
         message = f"'{name}:/' denotes the machine itself"
@@ -304,52 +306,3 @@ def _require_unique_uuids(document: Document, structure: Structure) -> None:
         text = structure.uuid(int(again[0]))
         hint = "runs must not overlap each other or contain the 'uuid' of an entry"
         raise InputError(f"two pools have the uuid {text}", where=document.where(["uuids"]), hint=hint)
-
-
-def _hold(document: Document, selectors: Selectors, held: Held, i: int) -> Hold:
-    path: tuple[Key, ...] = ("allocations", i)
-    if held.end is not None and held.end <= held.start:
-        message = f"the window ends at {held.end:g}, before it begins at {held.start:g}"
-        raise InputError(message, where=document.where((*path, "end")), hint="the end must be after the start")
-    if not held.job.isprintable():
-        raise InputError(f"{held.job!r} is not a valid job id", where=document.where((*path, "job")))
-    pools: dict[int, int] = {}
-    accounts = selectors.structure.accounts
-    for text, amount in held.pools.items():
-        where: tuple[Key, ...] = (*path, "pools", text)
-        vertices = np.array(_accounts(document, selectors, text, where))
-        over = vertices[accounts.size[vertices] < amount]
-        if len(over):
-            v = int(over[0])
-            message = f"{amount} units of {accounts.where(v)}, which has {accounts.size.item(v)}"
-            raise InputError(message, where=document.where(where), hint="a job holds at most the size of a pool")
-        for v in vertices.tolist():
-            if v in pools:
-                raise InputError(
-                    f"{accounts.where(v)} is listed twice", where=document.where(where, key=True), hint="add the units up"
-                )
-            pools[v] = amount
-    return Hold(held.job, held.start, held.end, pools, held.slots, _drawn(document, selectors, held, path))
-
-
-def _drawn(document: Document, selectors: Selectors, held: Held, path: tuple[Key, ...]) -> tuple[tuple[int, int, int], ...]:
-    rows: list[tuple[int, int, int]] = []
-    for text, parts in ({} if held.drawn is UNSET else held.drawn).items():
-        (pool,) = _accounts(document, selectors, text, (*path, "drawn", text), one=True)
-        for name, units in parts.items():
-            (account,) = _accounts(document, selectors, name, (*path, "drawn", text, name), one=True)
-            rows.append((pool, account, units))
-    return tuple(sorted(rows))
-
-
-def _accounts(document: Document, selectors: Selectors, text: str, where: tuple[Key, ...], *, one: bool = False) -> list[int]:
-    """Pools that a text selects, or the edge of that name."""
-    try:
-        found = [selectors.structure.accounts.number(text)] if is_edge(text) else selectors.vertices(text).tolist()
-    except UnknownPool as error:
-        raise InputError(error.message, where=document.where(where, key=True), hint=error.hint) from None
-    except InputError as error:
-        raise type(error)(error.message, where=document.where(where, key=True), hint=error.hint) from None
-    if one and len(found) > 1:
-        raise InputError(f"{text!r:.80} selects {len(found)} pools, expected one", where=document.where(where, key=True))
-    return found

@@ -260,6 +260,44 @@ class Held(Struct, forbid_unknown_fields=True):
     ] = UNSET
 
 
+Second = Annotated[float, Meta(ge=0, le=limits.TIME_MAX_S)]
+
+
+class Window(Struct, forbid_unknown_fields=True):
+    """A window of time."""
+
+    start: Annotated[Second, Meta(description="First second.")]
+    end: Annotated[Second, Meta(description="End in seconds, exclusive.")]
+
+
+class ReservedPart(Struct, forbid_unknown_fields=True):
+    """The pools that a reservation holds in one window."""
+
+    start: Annotated[Second, Meta(description="First second.")]
+    end: Annotated[Second, Meta(description="End in seconds, exclusive.")]
+    pools: Annotated[dict[str, Annotated[int, Meta(ge=1)]], Meta(description="Units by path, as in an allocation.")]
+
+
+class ReservationEntry(Struct, forbid_unknown_fields=True):
+    """A maintenance reservation: pools that take no work in some windows."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=limits.JOB_ID_LENGTH_MAX, description="Its name; no job has this id.")]
+    pools: Annotated[
+        list[str],
+        Meta(min_length=1, description="Paths; a path may select several pools, as for edges.", examples=[["/demo/rack0"]]),
+    ]
+    windows: Annotated[list[Window], Meta(min_length=1, description="When, in order; several if it repeats.")]
+    ignores_jobs: Annotated[
+        bool, Meta(description="Whether jobs may run into the windows; what they release is reserved. Default: false.")
+    ] = False
+    user: Annotated[Word | UnsetType | None, Meta(description="Who reserved.")] = UNSET
+    submitted: Annotated[Second | UnsetType | None, Meta(description="When, in seconds.")] = UNSET
+    held: Annotated[
+        list[ReservedPart] | UnsetType,
+        Meta(description="What it holds. Default: all that jobs leave of its pools in its windows. Written by save."),
+    ] = UNSET
+
+
 class Cluster(Struct, forbid_unknown_fields=True):
     """A machine, or a file of parts for other files to include."""
 
@@ -291,7 +329,10 @@ class Cluster(Struct, forbid_unknown_fields=True):
         list[Resource] | UnsetType, Meta(description="Pools outside the containment tree that belong to no particular graph.")
     ] = UNSET
     graphs: Annotated[dict[str, Graph] | UnsetType, Meta(description="Auxiliary graphs by name.")] = UNSET
-    allocations: Annotated[list[Held] | UnsetType, Meta(description="Allocations and reservations; written by save.")] = UNSET
+    allocations: Annotated[list[Held] | UnsetType, Meta(description="What jobs hold, now and later; written by save.")] = UNSET
+    reservations: Annotated[
+        list[ReservationEntry] | UnsetType, Meta(description="Maintenance reservations; written by save.")
+    ] = UNSET
     uuids: Annotated[
         str | list[str | list[str | int]] | UnsetType,
         Meta(

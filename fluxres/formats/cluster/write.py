@@ -22,14 +22,15 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int64, UInt64
 from fluxres.documents import yaml_document
 from fluxres.documents.document import Document
 from fluxres.errors import InputError, LimitExceeded
-from fluxres.formats.cluster import partitions
+from fluxres.formats.cluster import holdings, partitions
 from fluxres.formats.cluster.edges import edge_entries, outside_homes
 from fluxres.formats.cluster.entries import DefaultIds
 from fluxres.formats.cluster.read import ROOT_TYPES, require_readable
-from fluxres.formats.format import Hold, Output
+from fluxres.formats.format import Hold, Output, Reserved
 from fluxres.formats.pool_uuids import runs_of
 from fluxres.formats.selector import Selectors
 from fluxres.graph.draws import Draws
@@ -48,13 +49,19 @@ _ORDER = (
 )
 
 
-def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None) -> Output:
+def write(
+    structure: Structure,
+    allocations: Sequence[Hold] = (),
+    *,
+    name: str | None = None,
+    reservations: Sequence[Reserved] = (),
+) -> Output:
     """The bytes of a cluster file, which expresses everything.
 
     Errors: InputError and LimitExceeded for a machine with a value that the format does not allow, or more than a reader accepts.
     Cost: O(pools) array operations and O(entries written) Python.
     """
-    made = document(structure, allocations, name=name)
+    made = document(structure, allocations, name=name, reservations=reservations)
     data = made.text.encode()
     most = limits.DOCUMENT_BYTES_MAX if made.is_json else limits.YAML_BYTES_MAX
     if len(data) > most:
@@ -65,7 +72,13 @@ def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str |
     return Output(data, [])
 
 
-def document(structure: Structure, allocations: Iterable[Hold] = (), *, name: str | None = None) -> Document:
+def document(
+    structure: Structure,
+    allocations: Iterable[Hold] = (),
+    *,
+    name: str | None = None,
+    reservations: Iterable[Reserved] = (),
+) -> Document:
     """A cluster file as text and values; JSON where YAML would be too long to read.
 
     Cost: O(pools) array operations and O(entries written) Python.
@@ -76,14 +89,14 @@ def document(structure: Structure, allocations: Iterable[Hold] = (), *, name: st
     >>> document(read(Source(text.encode())).structure).text.startswith(text)
     True
     """
-    values = _values(structure, allocations, name)
+    values = _values(structure, allocations, reservations, name)
     text = yaml_document.block(values)
     if len(text) <= limits.YAML_BYTES_MAX // 4 or len(text.encode()) <= limits.YAML_BYTES_MAX:
         return Document(values, "<cluster>", text)
     return Document(values, "<cluster>", json.dumps(values), is_json=True)
 
 
-def _values(structure: Structure, allocations: Iterable[Hold], name: str | None) -> Values:
+def _values(structure: Structure, allocations: Iterable[Hold], reservations: Iterable[Reserved], name: str | None) -> Values:
     writing = _Writing(structure)
     document: Values = {"fluxres": 1}
     root, *outside = writing.runs.groups()
@@ -131,8 +144,10 @@ def _values(structure: Structure, allocations: Iterable[Hold], name: str | None)
     document |= top
     if graphs:
         document["graphs"] = graphs
-    if held := [_held(selectors, hold) for hold in allocations]:
+    if held := [holdings.hold_entry(selectors, hold) for hold in allocations]:
         document["allocations"] = held
+    if windows := [holdings.reserved_entry(selectors, one) for one in reservations]:
+        document["reservations"] = windows
     document["uuids"] = uuid_runs(structure)
     return document
 
@@ -364,32 +379,6 @@ class _Parts:
         return name
 
 
-def _held(selectors: Selectors, hold: Hold) -> Values:
-    pools: dict[str, int] = {}
-    accounts = selectors.structure.accounts
-    for amount in sorted(set(hold.pools.values())):
-        vertices = sorted(v for v, units in hold.pools.items() if units == amount)
-        edges = [v for v in vertices if accounts.is_edge(v)]
-        texts = [*selectors.texts(vertices[: len(vertices) - len(edges)]), *map(accounts.where, edges)]
-        pools.update(dict.fromkeys(texts, amount))
-    drawn: dict[str, dict[str, int]] = {}
-    for pool, account, units in hold.drawn:
-        name = accounts.where(account) if accounts.is_edge(account) else selectors.texts([account])[0]
-        drawn.setdefault(selectors.texts([pool])[0], {})[name] = units
-    return {
-        "job": hold.job,
-        "start": _seconds(hold.start_s),
-        "end": None if hold.end_s is None else _seconds(hold.end_s),
-        **({"slots": hold.slots} if hold.slots else {}),
-        "pools": pools,
-        **({"drawn": drawn} if drawn else {}),
-    }
-
-
-def _seconds(value: float) -> int | float:
-    return int(value) if float(value).is_integer() else value
-
-
 def uuid_runs(structure: Structure) -> str | list[str | list[str | int]]:
     """The uuids of all pools in order: the first one if they count up from it, else runs of [first, count].
 
@@ -402,8 +391,6 @@ def uuid_runs(structure: Structure) -> str | list[str | list[str | int]]:
         return str(runs[0][0])
     return [run if run[1] > 1 else run[0] for run in runs]
 
-
-UInt64 = NDArray[np.uint64]
 
 #: odd, so that it has an inverse modulo 2**64
 _BASE = 0x9E3779B97F4A7C15
@@ -428,7 +415,7 @@ class Group:
     at: int
     count: int
     length: int
-    positions: NDArray[np.int64]
+    positions: Int64
     counts: tuple[int, ...]
 
 

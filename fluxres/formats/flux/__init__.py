@@ -55,8 +55,8 @@ FORMATS: Final = (
         _is_jgf,
         reader="fluxres.formats.flux.jgf:read",
         writer="fluxres.formats.flux.jgf:write",
-        carries=ALL - {"allocations"},
-        loses="allocations; whether the value of a property is a number or text",
+        carries=ALL - {"allocations", "reservations"},
+        loses="allocations; reservations; whether the value of a property is a number or text",
         options=frozenset({"shorthand"}),
     ),
     Format(
@@ -65,7 +65,7 @@ FORMATS: Final = (
         (),
         never,
         writer="fluxres.formats.flux.jgf:write_shorthand",
-        carries=ALL - {"allocations", "pools"},
+        carries=ALL - {"allocations", "reservations", "pools"},
         loses="what jgf loses, and everything below pools that are only allocated exclusively",
     ),
     Format(

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int32, Int64
 from fluxres.documents import safe_xml
 from fluxres.documents.safe_xml import Element
 from fluxres.documents.source import Source
@@ -29,7 +30,7 @@ from fluxres.formats.format import Loaded
 from fluxres.graph import kinds as pool_kinds
 from fluxres.graph.assemble import assemble
 from fluxres.graph.audit import require_valid
-from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import KindTable
 from fluxres.graph.structure import Structure
 
@@ -311,7 +312,7 @@ class _Making:
         self._n = 0
         self._blocks: list[tuple[int, int, int]] = []  # kind, size, count
         self._parents: list[tuple[Int32, Int32]] = []
-        self._ids: list[NDArray[np.int64]] = []
+        self._ids: list[Int64] = []
         self._made: dict[str, list[Int32]] = {}
         self._by_type: dict[str, list[Int32]] = {}
         self._graphs: dict[str, _Graph] = {}
@@ -382,7 +383,7 @@ class _Making:
             raise LimitExceeded(f"more than {limits.SUBSYSTEMS_MAX} subsystems", where=self._source.file)
         return self._graphs.setdefault(subsystem, _Graph())
 
-    def _make(self, kind: Kind, ids: NDArray[np.int64], line: int) -> Int32:
+    def _make(self, kind: Kind, ids: Int64, line: int) -> Int32:
         count = len(ids)
         if self._n + count > limits.POOLS_MAX:
             self._fail(line, f"more than {limits.POOLS_MAX} pools in all", limit=True)

@@ -20,6 +20,7 @@ from msgspec import UNSET
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int32, Int64, Mask
 from fluxres.documents import json_typed
 from fluxres.documents.document import Key, plural, shown
 from fluxres.documents.source import Source
@@ -33,7 +34,7 @@ from fluxres.formats.pool_uuids import give_uuids
 from fluxres.graph import jgf
 from fluxres.graph.accounts import CAPACITY, LARGER_UNIT, is_countable
 from fluxres.graph.assemble import assemble
-from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.forest import in_slices
 from fluxres.graph.jgf import CONTAINMENT, SHORTHAND, GraphPart
 from fluxres.graph.kinds import DRAW, EXCLUSIVE, STATES, WAY, Kind, KindTable, PropertyValue, properties_tuple, require_draws
@@ -210,7 +211,7 @@ class _Builder:
         self.hidden = Hidden(np.sort(vertex[exclusive > 0]), hosts, children)
         return made.structure
 
-    def _may_be_whole(self, exclusive: NDArray[np.int64], *, is_of_job: bool) -> NDArray[np.int64]:
+    def _may_be_whole(self, exclusive: Int64, *, is_of_job: bool) -> Int64:
         """Which nodes may only be allocated exclusively; that a job holds one exclusively does not imply this."""
         found = np.zeros(self.nodes.n, np.int64) if is_of_job else exclusive.copy()
         for row, whole in self.nodes.given("whole").items():
@@ -226,7 +227,7 @@ class _Builder:
 
     # -- the containment tree --------------------------------------------------------------------------------------------------
 
-    def _containment_first(self) -> NDArray[np.int64]:
+    def _containment_first(self) -> Int64:
         """Rows in the order of the structure: those outside containment come last."""
         path, shown = self.nodes.path, self.nodes.shown
         inside = np.array([p is not None for p in path])
@@ -252,7 +253,7 @@ class _Builder:
         parent = np.full(n, -1, np.int32)
         parent[dst] = src
         if (count > 1).any():
-            self._two_parents(rows, parent, int(np.flatnonzero(count > 1)[0]))
+            self._two_parents(rows, int(np.flatnonzero(count > 1)[0]))
         is_inside = np.array([p is not None for p in path]) if self.nodes.auxiliary or None in path else np.ones(n, np.bool_)
         stray = np.flatnonzero(~(is_inside[src] & is_inside[dst]))
         if len(stray):
@@ -270,7 +271,7 @@ class _Builder:
             parent[row] = self._row[key]
         return parent
 
-    def _root(self, count: NDArray[np.int64]) -> int:
+    def _root(self, count: Int64) -> int:
         """The root of containment: the only node whose path has one step."""
         path = self.nodes.path
         candidates = np.flatnonzero(count == 0).tolist()
@@ -284,7 +285,7 @@ class _Builder:
             self.fail(["nodes", roots[1]], f"{second} would be a second root of containment, beside {first}")
         return roots[0]
 
-    def _downward(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _downward(self, rows: Int64) -> Int64:
         """The containment edges from a parent to its child; edges in the opposite direction are redundant and allowed."""
         level = np.array([0 if p is None else p.count("/") for p in self.nodes.path], np.int32)
         up = level[self._src[rows]] > level[self._dst[rows]]
@@ -298,7 +299,7 @@ class _Builder:
             self.fail(["edges", int(wrong[0])], f"an edge from {source} to {target}, which is not its child")
         return down
 
-    def _two_parents(self, rows: NDArray[np.int64], parent: Int32, row: int) -> NoReturn:
+    def _two_parents(self, rows: Int64, row: int) -> NoReturn:
         first, second = rows[self._dst[rows] == row][:2].tolist()
         path = self.nodes.path[row]
         if self._src[first] == self._src[second]:
@@ -349,7 +350,7 @@ class _Builder:
         except InputError as error:
             self.fail(["nodes", row, "metadata", "properties"], error.message, error.hint)
 
-    def _sizes(self) -> NDArray[np.int64]:
+    def _sizes(self) -> Int64:
         sizes = _filled(self.nodes.column("size"), 1, self.nodes.n)
         ways = self.nodes.given("way")
         for row in np.flatnonzero(sizes == 0).tolist():
@@ -357,7 +358,7 @@ class _Builder:
                 self.fail(["nodes", row, "metadata", "size"], "expected int >= 1, got 0")
         return sizes
 
-    def _capacities(self, sizes: NDArray[np.int64]) -> dict[int, int]:
+    def _capacities(self, sizes: Int64) -> dict[int, int]:
         found: dict[int, int] = self.nodes.given("capacity")
         for row, full in found.items():
             if full < sizes[row]:
@@ -365,7 +366,7 @@ class _Builder:
                 self.fail(["nodes", row, "metadata", "capacity"], message)
         return found
 
-    def _states(self) -> NDArray[np.int64]:
+    def _states(self) -> Int64:
         states = _filled(self.nodes.column("status"), 0, self.nodes.n) * _DOWN
         for row, state in self.nodes.given("state").items():
             states[row] = STATES.index(state)
@@ -422,7 +423,7 @@ class _Builder:
                 if self.nodes.path[row] is not None and (what := f"nodes.metadata.paths.{name}") not in self.passed_over:
                     self.passed_over.append(what)
 
-    def _is_hierarchy(self, name: str, rows: NDArray[np.int64], structure: Structure, vertex: Int32) -> bool:
+    def _is_hierarchy(self, name: str, rows: Int64, structure: Structure, vertex: Int32) -> bool:
         """Whether a graph is a forest whose pools have paths in it; wrong paths are refused.
 
         A path may lead through pools that are missing in the document: what a job holds is a part of the graph.
@@ -461,7 +462,7 @@ def _properties(values: dict[str, PropertyValue]) -> tuple[tuple[str, type, Prop
     return tuple((key, type(value), None if value == "" else value) for key, value in pairs)
 
 
-def _filled(column: Sequence[Any] | None, default: int, n: int) -> NDArray[np.int64]:
+def _filled(column: Sequence[Any] | None, default: int, n: int) -> Int64:
     if column is None:
         return np.full(n, default, np.int64)
     if UNSET in column:
@@ -552,7 +553,7 @@ def part_of(structure: Structure, *, shorthand: bool) -> GraphPart:
     return GraphPart(vertices, structure.size[kept], exclusive[kept], ways[kept])
 
 
-def hidden_in(structure: Structure, part: GraphPart) -> losses.Mask:
+def hidden_in(structure: Structure, part: GraphPart) -> Mask:
     """Pools outside a part, as a bool per vertex."""
     hidden = np.ones(structure.n, np.bool_)
     hidden[part.vertices] = False

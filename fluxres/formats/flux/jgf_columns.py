@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 from msgspec import UNSET
-from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int32, Int64
 from fluxres.documents import json_typed
 from fluxres.documents.document import Key
 from fluxres.documents.json_typed import Buffer
@@ -31,7 +31,6 @@ from fluxres.formats.flux.jgf_schema import (
     PlainNode,
 )
 from fluxres.formats.format import Fail
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.jgf import CONTAINMENT
 from fluxres.syntax import template
 
@@ -201,7 +200,7 @@ _DIGITS_MAX: Final = 18
 class Names(NamedTuple):
     """Ids of all nodes; name templates by node if any has one; the names that no template gives, by node."""
 
-    ids: NDArray[np.int64]
+    ids: Int64
     templates: list[str | None] | None
     explicit: dict[int, str]
 
@@ -283,7 +282,7 @@ def _outside_step(nodes: NodeColumns, i: int, fail: Fail) -> str:
     return f"{base}" if number is UNSET or number < 0 else f"{base}{number}"
 
 
-def _ids(nodes: NodeColumns, basenames: list[str], fail: Fail) -> NDArray[np.int64]:
+def _ids(nodes: NodeColumns, basenames: list[str], fail: Fail) -> Int64:
     column = nodes.column("id")
     if column is not None and UNSET not in column:
         return np.array(column, np.int64)
@@ -307,7 +306,7 @@ def _ids(nodes: NodeColumns, basenames: list[str], fail: Fail) -> NDArray[np.int
     return np.array(found, np.int64)
 
 
-def _compare(nodes: NodeColumns, basenames: list[str], ids: NDArray[np.int64], steps: dict[int, str], fail: Fail) -> None:
+def _compare(nodes: NodeColumns, basenames: list[str], ids: Int64, steps: dict[int, str], fail: Fail) -> None:
     """Refuse a name that is not the last step of the path."""
     for i, name in nodes.given("name").items():
         step = steps[i] if i in steps else f"{basenames[i]}{ids[i]}"
@@ -316,7 +315,7 @@ def _compare(nodes: NodeColumns, basenames: list[str], ids: NDArray[np.int64], s
 
 
 def _templates(
-    nodes: NodeColumns, basenames: list[str], ids: NDArray[np.int64], explicit: dict[int, str]
+    nodes: NodeColumns, basenames: list[str], ids: Int64, explicit: dict[int, str]
 ) -> tuple[list[str | None] | None, dict[int, str]]:
     """Templates for the names that follow a rule, and the names that do not."""
     sorts: dict[tuple[str, str], list[int]] = {}

@@ -13,10 +13,10 @@ from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.allocation.resource_set import CHILDREN
+from fluxres.arrays import Int32, Int64, Mask
 from fluxres.documents import json_typed
 from fluxres.documents.document import excerpt
 from fluxres.documents.source import Source
@@ -24,7 +24,6 @@ from fluxres.errors import ErrorPlace, InputError, LimitExceeded
 from fluxres.formats import losses
 from fluxres.formats.flux.resource_set_schema import TAGS
 from fluxres.formats.format import Fact, Hold
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.identity import repeated
 from fluxres.graph.kinds import DRAW, WAY, Kind, KindTable, draws_as_numbers, require_draws
 from fluxres.graph.structure import COLUMNS, Structure
@@ -32,7 +31,6 @@ from fluxres.syntax import hostlist, idset, template
 from fluxres.syntax.constraint import RESERVED
 from fluxres.syntax.hostlist import Expression
 
-Ids = NDArray[np.int64]
 Spans = list[tuple[int, int]]
 """An idset as ranges, both ends included."""
 NO_IDS: Final = np.zeros(0, np.int64)
@@ -42,11 +40,11 @@ def count_of(spans: Spans) -> int:
     return sum(last - first + 1 for first, last in spans)
 
 
-def members(spans: Spans) -> Ids:
+def members(spans: Spans) -> Int64:
     return np.concatenate([NO_IDS, *(np.arange(first, last + 1) for first, last in spans)])
 
 
-def positions(spans: Spans, ids: Ids | Int32) -> Ids:
+def positions(spans: Spans, ids: Int64 | Int32) -> Int64:
     """The positions of those ids, ascending, that the spans contain."""
     return np.concatenate([NO_IDS, *(np.arange(*np.searchsorted(ids, [first, last + 1])) for first, last in spans)])
 
@@ -64,8 +62,8 @@ class Block:
     parent: Int32
     end: Int32
     kind: Int32
-    id: NDArray[np.int64]
-    size: NDArray[np.int64]
+    id: Int64
+    size: Int64
 
     def __len__(self) -> int:
         return len(self.parent)
@@ -76,12 +74,12 @@ class BlockRows:
 
     def __init__(self, kinds: KindTable, node: int) -> None:
         self._kinds = kinds
-        self._rows: list[tuple[int, NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]] = []
+        self._rows: list[tuple[int, Int32, Int64, Int64]] = []
         self._ends: list[tuple[int, int]] = []
         self._n = 0
         self.add(0, node, np.array([-1]))
 
-    def add(self, parent: int, kind: int, ids: NDArray[np.int64], size: int = 1) -> int:
+    def add(self, parent: int, kind: int, ids: Int64, size: int = 1) -> int:
         """Add equal pools below a row and return the first row. Pools with children must be added one by one."""
         first = self._n
         count = len(ids)
@@ -104,7 +102,7 @@ class BlockRows:
         self._require_distinct(parent, kind, ids)
         return Block(parent, end, kind, ids, size)
 
-    def _require_distinct(self, parent: Int32, kind: Int32, ids: NDArray[np.int64]) -> None:
+    def _require_distinct(self, parent: Int32, kind: Int32, ids: Int64) -> None:
         basenames = [self._kinds[number].basename for number in range(len(self._kinds))]
         numbers = {basename: i for i, basename in enumerate(dict.fromkeys(basenames))}
         base = np.array([numbers[basename] for basename in basenames])[kind]
@@ -120,11 +118,11 @@ class BlockRows:
             raise InputError(f"two siblings are named {name!r}")
 
     @staticmethod
-    def _names(basenames: list[str], kind: Int32, ids: NDArray[np.int64]) -> list[str]:
+    def _names(basenames: list[str], kind: Int32, ids: Int64) -> list[str]:
         return [basenames[k] if i < 0 else f"{basenames[k]}{i}" for k, i in zip(kind.tolist(), ids.tolist(), strict=True)]
 
 
-def fill(blocks: Sequence[tuple[Block, int]], ranks: NDArray[np.int64], kinds: KindTable, origin: int) -> tuple[Structure, Int32]:
+def fill(blocks: Sequence[tuple[Block, int]], ranks: Int64, kinds: KindTable, origin: int) -> tuple[Structure, Int32]:
     """A cluster of nodes.
 
     Args:
@@ -176,12 +174,12 @@ class Hosts:
         shared: host by position, of nodes that could not be named after it.
     """
 
-    ids: NDArray[np.int64]
+    ids: Int64
     template: str | None = None
     names: dict[int, str] = field(default_factory=dict)
     shared: dict[int, str] = field(default_factory=dict)
 
-    def describe(self, structure: Structure, nodes: Int32, properties: Sequence[Pairs], which: NDArray[np.int64]) -> None:
+    def describe(self, structure: Structure, nodes: Int32, properties: Sequence[Pairs], which: Int64) -> None:
         """Give these nodes their names, and their properties: the distinct sets of them, and which set each node has."""
         structure.id[nodes] = self.ids
         structure.names.update((int(nodes[at]), name) for at, name in self.names.items())
@@ -199,7 +197,7 @@ def require_path_steps(expressions: Sequence[Expression]) -> None:
             raise InputError(f"the host {host} has a '/'", hint="a name is one step of a path")
 
 
-def hosts_of(expressions: Sequence[Expression], ranks: NDArray[np.int64]) -> Hosts:
+def hosts_of(expressions: Sequence[Expression], ranks: Int64) -> Hosts:
     """The nodes of these hosts, of which there are as many as ranks.
 
     Two brokers may run on one host, but two siblings need two names: the second is ``HOST@RANK``, and its host a tag.
@@ -230,7 +228,7 @@ def hosts_of(expressions: Sequence[Expression], ranks: NDArray[np.int64]) -> Hos
     return Hosts(ids, None, names, shared)
 
 
-def _regular(expressions: Sequence[Expression]) -> tuple[str, NDArray[np.int64]] | None:
+def _regular(expressions: Sequence[Expression]) -> tuple[str, Int64] | None:
     """Template and numbers of hosts that differ in one number at the end."""
     stems: set[str] = set()
     runs: list[tuple[int, int, int]] = []
@@ -259,9 +257,7 @@ BARRED: Final = RESERVED
 Pairs = tuple[tuple[str, str | None], ...]
 
 
-def properties_by_node(
-    source: Source, given: Mapping[str, str], ranks: NDArray[np.int64]
-) -> tuple[list[Pairs], NDArray[np.int64]]:
+def properties_by_node(source: Source, given: Mapping[str, str], ranks: Int64) -> tuple[list[Pairs], Int64]:
     """The distinct sets of properties, and the number of the set of each node.
 
     Args:
@@ -323,13 +319,12 @@ def pairs_of(names: Iterable[str]) -> Pairs:
 
 ROOT: Final = "cluster0"
 _CARRIES: Final[frozenset[Fact]] = frozenset({"pools", "names", "ids", "sizes", "units", "properties", "ranks", "tags"})
-Mask = NDArray[np.bool_]
 
 
 class Targets(NamedTuple):
     """Execution targets in the order of their ranks."""
 
-    ranks: NDArray[np.int64]
+    ranks: Int64
     vertices: Int32
 
 
@@ -403,7 +398,7 @@ def lost(
     allocations: Sequence[Hold],
     targets: Targets,
     described: Described,
-    host_ids: NDArray[np.int64],
+    host_ids: Int64,
     name: str | None,
 ) -> list[str]:
     """What was not written.
@@ -459,9 +454,9 @@ class Children(NamedTuple):
     """
 
     texts: dict[str, list[str]]
-    numbers: NDArray[np.int64]
-    gpus_first: NDArray[np.bool_]
-    mixed: NDArray[np.bool_]
+    numbers: Int64
+    gpus_first: Mask
+    mixed: Mask
 
 
 def children_of(structure: Structure, targets: Targets) -> Children:
@@ -489,7 +484,7 @@ def children_of(structure: Structure, targets: Targets) -> Children:
     return Children(texts, numbers, gpus_first, both & ~gpus_first & (last_of[0] > first_of[1]))
 
 
-def _id_texts(structure: Structure, pools: Int32, numbers: NDArray[np.int64]) -> list[str]:
+def _id_texts(structure: Structure, pools: Int32, numbers: Int64) -> list[str]:
     ids = structure.id[pools]
     if (ids == ids[0]).all():
         different, which = ids[:1], np.zeros(len(ids), np.int64)
@@ -545,7 +540,7 @@ def _stem(kind: Kind) -> tuple[str, int] | None:
     return None if not stem or stem[-1:] in _DIGITS or width > _DIGITS_MAX else (stem, width)
 
 
-def host_ids(structure: Structure, targets: Targets) -> NDArray[np.int64]:
+def host_ids(structure: Structure, targets: Targets) -> Int64:
     """The ids that a reader gives the targets: the number at the end of each name."""
     vertices = targets.vertices
     found = structure.id[vertices].copy()
@@ -565,7 +560,7 @@ def host_ids(structure: Structure, targets: Targets) -> NDArray[np.int64]:
 
 def properties_of(structure: Structure, targets: Targets, described: Described) -> dict[str, str]:
     """Ranks by property of the targets; marks in `described` the properties that a reader gets back."""
-    found: dict[str, list[NDArray[np.int64]]] = {}
+    found: dict[str, list[Int64]] = {}
     kinds = structure.kind[targets.vertices]
     for number in np.unique(kinds).tolist():
         have = kinds == number

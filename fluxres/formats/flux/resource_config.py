@@ -18,9 +18,9 @@ from typing import Annotated, Any, Final, NoReturn
 import numpy as np
 import orjson
 from msgspec import UNSET, Meta, Struct, UnsetType
-from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int64
 from fluxres.documents import source_text, typed
 from fluxres.documents.document import Document, Key, path_text
 from fluxres.documents.source import Source
@@ -251,14 +251,14 @@ class _Reader:
                 return found
             raise InputError("expected at least one host, got none")
 
-    def _ids(self, i: int, key: str, text: str | UnsetType) -> NDArray[np.int64]:
+    def _ids(self, i: int, key: str, text: str | UnsetType) -> Int64:
         if text is UNSET:
             return NO_IDS
         with ErrorPlace(partial(self._document.where, ["resource", "config", i, key])):
             return np.array(idset.parse(text), np.int64)
 
     def _block(
-        self, kinds: KindTable, node: int, given: Sequence[Mapping[str, NDArray[np.int64]]], host: str, tables: tuple[int, ...]
+        self, kinds: KindTable, node: int, given: Sequence[Mapping[str, Int64]], host: str, tables: tuple[int, ...]
     ) -> Block:
         rows = BlockRows(kinds, node)
         for type_ in _TYPES.values():

@@ -17,10 +17,10 @@ import msgspec
 import numpy as np
 import orjson
 from msgspec import UNSET
-from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.allocation.resource_set import CHILDREN
+from fluxres.arrays import Int64, Mask
 from fluxres.documents import json_typed
 from fluxres.documents.source import Source
 from fluxres.errors import FluxresError, InputError, LimitExceeded, UsageError
@@ -275,7 +275,7 @@ _STORAGE_UNIT: Final = "GiB"
 _NO_LEVELS: Final = frozenset({*RESOURCES, "memory", "storage"})
 
 
-def topologies(structure: Structure, targets: Targets, numbers: NDArray[np.int64], described: Described) -> bytes:
+def topologies(structure: Structure, targets: Targets, numbers: Int64, described: Described) -> bytes:
     """The `scheduling` of R for these execution targets, as JSON.
 
     Args:
@@ -323,7 +323,7 @@ class _NodeTopology:
         mixed: pools with interleaved types of children.
     """
 
-    def __init__(self, structure: Structure, top: int, numbers: NDArray[np.int64], offers: NDArray[np.bool_]) -> None:
+    def __init__(self, structure: Structure, top: int, numbers: Int64, offers: Mask) -> None:
         self._s, self._top, self._ids, self._offers = structure, top, numbers, offers
         self._levels: dict[str, int] = {}
         self.numbers: dict[int, int] = {}

@@ -16,9 +16,9 @@ from typing import Any, Final, NoReturn
 import msgspec
 import numpy as np
 from msgspec import UNSET
-from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int32, Int64
 from fluxres.documents import json_typed
 from fluxres.documents.document import Key, shown
 from fluxres.documents.source import Source
@@ -28,7 +28,6 @@ from fluxres.formats.flux.ranks import (
     NO_IDS,
     Block,
     BlockRows,
-    Ids,
     Spans,
     count_of,
     fill,
@@ -61,7 +60,7 @@ class Topologies:
         entry: number of the entry of each rank.
     """
 
-    def __init__(self, source: Source, pool: TreePool, ranks: NDArray[np.int64]) -> None:
+    def __init__(self, source: Source, pool: TreePool, ranks: Int64) -> None:
         self._source, self._pool = source, pool
         found, numbers = [], []
         total = 0
@@ -86,7 +85,7 @@ class Topologies:
     def fail(self, path: Sequence[Key], message: str, hint: str = "") -> NoReturn:
         raise InputError(message, where=self.where(path), hint=hint)
 
-    def add_to(self, rows: BlockRows, kinds: KindTable, entry: int, children: Mapping[str, Ids]) -> None:
+    def add_to(self, rows: BlockRows, kinds: KindTable, entry: int, children: Mapping[str, Int64]) -> None:
         """Add the content of a node with the topology of an entry and these children in R_lite."""
         node = _NodeRows(rows, kinds, children, self.where, self.fail)
         node.add(0, self._pool.children[entry].topo, [entry, "topo"], 0)
@@ -102,7 +101,7 @@ class _NodeRows:
         self,
         rows: BlockRows,
         kinds: KindTable,
-        children: Mapping[str, Ids],
+        children: Mapping[str, Int64],
         where: Callable[[Sequence[Key]], str],
         fail: Fail,
     ) -> None:
@@ -161,7 +160,7 @@ class _NodeRows:
                     todo += [each for each in value if isinstance(each, dict)]
         return not is_named
 
-    def _taken(self, value: Any, path: list[Key], type_: str) -> Ids:
+    def _taken(self, value: Any, path: list[Key], type_: str) -> Int64:
         """The ids of an idset that R_lite has, which must not be in another domain."""
         if not isinstance(value, str) and type(value) is not int:
             self._fail(path, f"expected an idset, got {shown(value)}")
@@ -173,7 +172,7 @@ class _NodeRows:
             if not self.left[type_][at].all():
                 self._fail(path, f"{type_} {ids[at][~self.left[type_][at]][0]} is in two domains")
             self.left[type_][at] = False
-        taken: Ids = ids[at]
+        taken: Int64 = ids[at]
         return taken
 
     def _add_storage(self, value: Any, path: list[Key]) -> None:
@@ -236,10 +235,10 @@ class Lite:
     def fail(self, path: Sequence[Key], message: str, *, hint: str = "", limit: bool = False) -> NoReturn:
         raise (LimitExceeded if limit else InputError)(message, where=json_typed.where(self._source, path), hint=hint)
 
-    def _entries(self) -> tuple[list[Ids], list[dict[str, Spans]]]:
+    def _entries(self) -> tuple[list[Int64], list[dict[str, Spans]]]:
         """The ranks of each entry, and ranges of ids by type."""
         path: list[Key] = ["execution", "R_lite"]
-        ranks: list[Ids] = []
+        ranks: list[Int64] = []
         total = pools = 0
         found: list[dict[str, Spans]] = []
         for i, entry in enumerate(self._execution.R_lite):
@@ -380,7 +379,7 @@ class Lite:
 
     # -- beside a graph --------------------------------------------------------------------------------------------------
 
-    def nodes_in(self, structure: Structure, hidden: Container[str] = ()) -> NDArray[np.int64]:
+    def nodes_in(self, structure: Structure, hidden: Container[str] = ()) -> Int64:
         """The nodes of a graph that R carries, one for each rank; -1 for a host that the graph does not have.
 
         Ranks in a graph are those of the instance that made it, so nodes are found by name, or by rank if several nodes have the
@@ -415,14 +414,14 @@ class Lite:
         ]
         return np.array(one_each, np.int64)
 
-    def _has_hosts(self, structure: Structure, nodes: NDArray[np.int64]) -> bool:
+    def _has_hosts(self, structure: Structure, nodes: Int64) -> bool:
         """Whether each of these nodes that exists is the host that R names for its rank."""
         tags = structure.tags
         here = np.flatnonzero(nodes >= 0).tolist()
         called = [{structure.name(v), tags.get(v, {}).get(HOST)} for v in nodes[here].tolist()]
         return self.is_named and all(self.names[at] in names for at, names in zip(here, called, strict=True))
 
-    def _by_host(self, structure: Structure, names: Sequence[str], tops: NDArray[np.int32]) -> dict[str, list[int]]:
+    def _by_host(self, structure: Structure, names: Sequence[str], tops: Int32) -> dict[str, list[int]]:
         targets, wanted, offers = set(tops.tolist()), set(names), structure.offers
         found: dict[str, list[int]] = {}
         for v in structure.named(names):
@@ -464,7 +463,7 @@ class Lite:
         self._add_properties(structure, nodes)
         return notes
 
-    def _rank(self, structure: Structure, nodes: NDArray[np.int64]) -> tuple[str, ...]:
+    def _rank(self, structure: Structure, nodes: Int64) -> tuple[str, ...]:
         """Give nodes and everything in them the ranks of R, and take these ranks from all other pools; return notes of removed
         ranks.
 
@@ -490,7 +489,7 @@ class Lite:
         what = f"{structure.path(int(beside[0]))} has a rank and is in no node of R; the rank is left out"
         return (f"{self.file}: {what}" + (f" (and {len(beside) - 1} more like it)" if len(beside) > 1 else ""),)
 
-    def _add_properties(self, structure: Structure, nodes: NDArray[np.int64]) -> None:
+    def _add_properties(self, structure: Structure, nodes: Int64) -> None:
         """Add the properties of R that the nodes of the graph do not have.
 
         R says `a=b` both for the property `a=b` and for the value b of `a`: if the graph has either, it has what R says.
@@ -508,7 +507,7 @@ class Lite:
         structure.kind[nodes] = np.array(kinds, np.int32)[at.reshape(-1)]
 
 
-def _alone(structure: Structure, pools: NDArray[np.int64], taken: Ids) -> NDArray[np.int64]:
+def _alone(structure: Structure, pools: Int64, taken: Int64) -> Int64:
     """Which of these pools are subtrees of one rank that no other pool has."""
     rank, end = structure.rank, structure.end
     above = structure.parent[pools]

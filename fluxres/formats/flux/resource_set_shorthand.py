@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import NoReturn, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int32, Int64
 from fluxres.documents.document import listed
 from fluxres.errors import InputError
 from fluxres.formats.flux.jgf import Hidden
@@ -23,7 +23,6 @@ from fluxres.formats.flux.resource_set_lite import Lite
 from fluxres.formats.losses import Notes
 from fluxres.graph import uuids
 from fluxres.graph.assemble import assemble
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
 from fluxres.syntax import hostlist, idset
@@ -75,7 +74,7 @@ class _Completing:
 
     # -- nodes -----------------------------------------------------------------------------------------------------------
 
-    def _choose_nodes(self, missing: NDArray[np.int64]) -> None:
+    def _choose_nodes(self, missing: Int64) -> None:
         """Add nodes, by their positions among the ranks, each with its content in R_lite."""
         tops = self._tops[missing]
         self._added[_runs(tops, self._alone.end[tops])] = True
@@ -242,13 +241,13 @@ def _moved(sparse: Mapping[int, T], place: Mapping[int, int]) -> dict[int, T]:
     return {place[row]: value for row, value in sparse.items() if row in place}
 
 
-def _runs(first: Int32, stop: Int32) -> NDArray[np.int64]:
+def _runs(first: Int32, stop: Int32) -> Int64:
     """The concatenated numbers of several runs."""
     lengths = (stop - first).astype(np.int64)
     return np.asarray(np.repeat(stop - np.cumsum(lengths), lengths) + np.arange(int(lengths.sum())), np.int64)
 
 
-def _shares(ids: NDArray[np.int64], said: Sequence[tuple[int, Spans]], count: int) -> list[tuple[int, NDArray[np.int64]]]:
+def _shares(ids: Int64, said: Sequence[tuple[int, Spans]], count: int) -> list[tuple[int, Int64]]:
     """Which of these ids, by position, are below each pool for which the document lists some.
 
     Flux renumbers cores when an instance starts, without changing the graph. If a listed id is not among these, or is listed for

@@ -41,8 +41,8 @@ FORMATS: Final = (
         _is_graphml,
         reader="fluxres.formats.graphs.graphml:read",
         writer="fluxres.formats.graphs.graphml:write",
-        carries=ALL - {"allocations"},
-        loses="allocations",
+        carries=ALL - {"allocations", "reservations"},
+        loses="allocations, reservations",
     ),
     Format(
         "dot",
@@ -51,6 +51,6 @@ FORMATS: Final = (
         never,
         writer="fluxres.formats.graphs.dot:write",
         carries=frozenset({"pools", "names", "sizes", "units", "states", "graphs"}),
-        loses="what is not drawn: ids, ranks, properties, tags, uuids, allocations",
+        loses="what is not drawn: ids, ranks, properties, tags, uuids, allocations, reservations",
     ),
 )

@@ -19,16 +19,17 @@ import numpy as np
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fluxres import limits
+from fluxres.arrays import Int32
 from fluxres.documents import json_typed, typed
 from fluxres.documents.document import Key, plural, shown
 from fluxres.documents.source import Source
 from fluxres.errors import InputError
-from fluxres.formats import losses
-from fluxres.formats.format import ALL, Hold, Loaded, Output
+from fluxres.formats import losses, windows
+from fluxres.formats.format import ALL, Hold, Loaded, Output, Reserved
 from fluxres.formats.graphs.rows import CONTAINMENT, GraphEdges, GraphRows
 from fluxres.formats.pool_texts import PoolTexts, blocks, by_kind, edge_rows, kind_values, node_rows, odd_values, tree_edges
 from fluxres.graph.accounts import LARGER_UNIT, is_countable
-from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import Kind
 from fluxres.graph.structure import Structure
 
@@ -86,12 +87,41 @@ class Held(Struct, forbid_unknown_fields=True):
     drawn: list[tuple[NodeKey, NodeKey, Annotated[int, Meta(ge=0, le=limits.SIZE_MAX)]]] = []
 
 
+Second = Annotated[float, Meta(ge=0, le=limits.TIME_MAX_S)]
+
+
+class Window(Struct, forbid_unknown_fields=True):
+    """A window of time in seconds."""
+
+    start: Second
+    end: Second
+
+
+class ReservedPart(Window, forbid_unknown_fields=True):
+    """What a reservation holds in one window: (key of a node, units)."""
+
+    pools: list[tuple[NodeKey, Annotated[int, Meta(ge=1, le=limits.SIZE_MAX)]]]
+
+
+class Reservation(Struct, forbid_unknown_fields=True):
+    """A maintenance reservation: keys of nodes, windows, and what it holds, if jobs hold some of it."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=limits.JOB_ID_LENGTH_MAX)]
+    pools: Annotated[list[NodeKey], Meta(min_length=1)]
+    windows: Annotated[list[Window], Meta(min_length=1)]
+    ignores_jobs: bool = False
+    user: Word | None = None
+    submitted: Second | None = None
+    held: list[ReservedPart] | None = None
+
+
 class About(Struct, forbid_unknown_fields=True):
-    """The attributes of the graph: its name, its auxiliary graphs and whether they are hierarchies, its allocations."""
+    """The attributes of the graph: its name, its auxiliary graphs and whether they are hierarchies, who holds what."""
 
     name: Word | None = None
     subsystems: dict[Word, bool] | UnsetType = UNSET
     allocations: list[Held] = []
+    reservations: list[Reservation] = []
 
 
 class NodeLink(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -185,7 +215,8 @@ class _NodeLinkReading:
         )
         self._nodes = []
         structure, vertex = rows.structure(self.fail, origin, self._source.file)
-        return Loaded(structure, self._holds(structure, vertex), self._about.name or structure.name(0))
+        holds, name = self._holds(structure, vertex), self._about.name or structure.name(0)
+        return Loaded(structure, holds, name, reservations=self._reserved(structure, vertex))
 
     def _column(self, name: str) -> list[Any]:
         values = [getattr(node, name) for node in self._nodes]
@@ -269,6 +300,39 @@ class _NodeLinkReading:
             found.append(Hold(held.job, held.start, held.end, dict(sorted(pools.items())), held.slots, drawn))
         return found
 
+    def _reserved(self, structure: Structure, vertex: Int32) -> list[Reserved]:
+        found = []
+        for i, one in enumerate(self._about.reservations):
+            where: list[Key] = ["graph", "reservations", i]
+
+            def fail(inside: Sequence[Key], message: str, hint: str, where: list[Key] = where) -> None:
+                self.fail([*where, *inside], message, hint)
+
+            windows.require_text(one.name, "name", fail)
+            windows.require_text(one.user, "user", fail)
+            spans = tuple((window.start, window.end) for window in one.windows)
+            windows.require_in_order(spans, fail)
+            pools = {self._pool(vertex, key, [*where, "pools", j]) for j, key in enumerate(one.pools)}
+            held = None
+            if one.held is not None:
+                held = tuple(self._part_held(vertex, part, [*where, "held", j]) for j, part in enumerate(one.held))
+            found.append(Reserved(one.name, tuple(sorted(pools)), spans, one.ignores_jobs, one.user, one.submitted, held))
+        return found
+
+    def _part_held(self, vertex: Int32, part: ReservedPart, where: list[Key]) -> tuple[float, float, dict[int, int]]:
+        def fail(inside: Sequence[Key], message: str, hint: str) -> None:
+            self.fail([*where, inside[-1]], message, hint)
+
+        windows.require_in_order([(part.start, part.end)], fail)
+        pools = {self._pool(vertex, key, [*where, "pools", j]): amount for j, (key, amount) in enumerate(part.pools)}
+        return part.start, part.end, dict(sorted(pools.items()))
+
+    def _pool(self, vertex: Int32, key: int | str, place: list[Key]) -> int:
+        row = self._row.get(key)
+        if row is None:
+            self.fail(place, f"no node has the id {shown(key)}")
+        return int(vertex[row])
+
     def _account(self, structure: Structure, vertex: Int32, key: int | str, place: list[Key]) -> int:
         row = self._row.get(key)
         found = int(vertex[row]) if row is not None else structure.accounts.edge_named(str(key))
@@ -277,12 +341,20 @@ class _NodeLinkReading:
         return found
 
 
-def write(structure: Structure, allocations: Sequence[Hold] = (), *, name: str | None = None) -> Output:
+def write(
+    structure: Structure,
+    allocations: Sequence[Hold] = (),
+    *,
+    name: str | None = None,
+    reservations: Sequence[Reserved] = (),
+) -> Output:
     """A machine as a node-link graph; a multigraph if it has auxiliary graphs with edges. Cost: about 2 µs per pool."""
     about: dict[str, Any] = {"name": name if name is not None else structure.name(0)}
     about["subsystems"] = {s.name: s.hierarchy for s in structure.subsystems.values() if s.name != CONTAINMENT}
     if allocations:
         about["allocations"] = [_held(structure, hold) for hold in allocations]
+    if reservations:
+        about["reservations"] = [_reserved(one) for one in reservations]
     is_multi = "true" if any(len(graph) for graph in structure.subsystems.values()) else "false"
     head = f'{{"directed":true,"multigraph":{is_multi},"graph":{_json(about)},"nodes":[\n'
     chunks = [head.encode(), *_nodes(structure), b'\n],"edges":[\n', *_edges(structure), b"\n]}\n"]
@@ -303,6 +375,17 @@ def _held(structure: Structure, hold: Hold) -> dict[str, Any]:
     held: dict[str, Any] = {"job": hold.job, "start": hold.start_s, "end": hold.end_s, "pools": pools}
     held |= {"slots": hold.slots} if hold.slots else {}
     return held | ({"drawn": [(pool, key(v), units) for pool, v, units in hold.drawn]} if hold.drawn else {})
+
+
+def _reserved(one: Reserved) -> dict[str, Any]:
+    made: dict[str, Any] = {"name": one.name, "pools": one.pools}
+    made["windows"] = [{"start": start, "end": end} for start, end in one.windows]
+    made |= {"ignores_jobs": True} if one.ignores_jobs else {}
+    made |= {} if one.user is None else {"user": one.user}
+    made |= {} if one.submitted_s is None else {"submitted": one.submitted_s}
+    if one.held is not None:
+        made["held"] = [{"start": start, "end": end, "pools": list(pools.items())} for start, end, pools in one.held]
+    return made
 
 
 def _nodes(structure: Structure) -> Iterator[bytes]:

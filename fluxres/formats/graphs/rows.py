@@ -15,12 +15,13 @@ import numpy as np
 from msgspec import UNSET
 
 from fluxres import limits
+from fluxres.arrays import Int32
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.format import Fail
 from fluxres.formats.pool_uuids import give_uuids
 from fluxres.graph.assemble import assemble
 from fluxres.graph.audit import require_valid
-from fluxres.graph.auxiliary import Int32, Subsystem
+from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.identity import repeated
 from fluxres.graph.kinds import STATES, WAY, Kind, KindTable, properties_tuple, require_draws
 from fluxres.graph.structure import Structure
@@ -125,7 +126,7 @@ class GraphRows:
         if any(text is not None for text in self.uuids):
             given = [UNSET if text is None else text for text in self.uuids]
             give_uuids(structure, vertex, given, None, lambda path, message, hint="": fail(path, message, hint))
-        self._connect(structure, vertex, fail)
+        self._connect(structure, vertex)
         return structure, vertex
 
     def _parent(self, fail: Fail) -> Int32:
@@ -173,7 +174,7 @@ class GraphRows:
                 explicit[row] = name
         return found, explicit
 
-    def _connect(self, structure: Structure, vertex: Int32, fail: Fail) -> None:
+    def _connect(self, structure: Structure, vertex: Int32) -> None:
         own = self.own or {}
         graphs = {**{name: list[Edge]() for name in own}, **self.edges.graphs}
         if len(graphs) > limits.SUBSYSTEMS_MAX:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int32, Int64
 from fluxres.documents import safe_xml
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded, UsageError
@@ -27,6 +28,7 @@ from fluxres.formats.hwloc.pools import Keep, Row
 from fluxres.formats.losses import Notes
 from fluxres.graph.assemble import assemble
 from fluxres.graph.kinds import Kind, KindTable
+from fluxres.syntax.name import is_name
 
 #: attributes that do not affect any pool
 _IGNORED: Final = frozenset({b"gp_index", b"id", b"os_index", b"pci_busid", b"pci_link_speed", b"count", b"size"})
@@ -49,10 +51,10 @@ _REMEMBERED_MAX: Final = 64
 class _Shape:
     """The pools of one node as columns, shared by all nodes like it."""
 
-    parent: NDArray[np.int32]
-    kind: NDArray[np.int32]
-    id: NDArray[np.int64]
-    size: NDArray[np.int64]
+    parent: Int32
+    kind: Int32
+    id: Int64
+    size: Int64
     line: list[int]
     #: the name that the topology gives the node
     host: str
@@ -182,7 +184,7 @@ class _Nodes:
         hosts = self._hosts()
         top = 1 if cluster is not None or len(self.nodes) > 1 else 0
         name = (cluster if cluster is not None else "cluster") if top else hosts[0]
-        if top and (not name or not name.isprintable() or "/" in name or len(name) > limits.NAME_LENGTH_MAX):
+        if top and not is_name(name, without="/"):
             raise UsageError(f"expected a name for the cluster, got {name[:40]!r}", hint="a name has no '/'")
         lengths = np.array([len(self.shapes[node.shape].parent) for node in self.nodes], np.int64)
         starts = top + np.cumsum(lengths) - lengths
@@ -230,7 +232,7 @@ class _Nodes:
                 raise InputError(message, where=self.nodes[at].file, hint=hint)
         return hosts
 
-    def _columns(self, starts: NDArray[np.int64], total: int, top: int) -> dict[str, NDArray[Any]]:
+    def _columns(self, starts: Int64, total: int, top: int) -> dict[str, NDArray[Any]]:
         columns: dict[str, NDArray[Any]] = {
             "parent": np.empty(total, np.int32),
             "kind": np.empty(total, np.int32),
@@ -250,7 +252,7 @@ class _Nodes:
                 columns["size"][begin + row] = size
         return columns
 
-    def _names(self, columns: dict[str, NDArray[Any]], hosts: list[str], starts: NDArray[np.int64]) -> dict[int, str]:
+    def _names(self, columns: dict[str, NDArray[Any]], hosts: list[str], starts: Int64) -> dict[int, str]:
         """Explicit names by row, for those that do not follow from basename and id; also sets the nodes' kinds and ids in the
         columns.
         """

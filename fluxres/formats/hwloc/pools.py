@@ -25,6 +25,7 @@ from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.formats.hwloc.objects import DEVICES, Object
 from fluxres.graph.kinds import Kind, PropertyValue, properties_tuple
+from fluxres.syntax.name import is_name
 
 DEVICE_TYPES: Final = ("gpu", "coproc", "nic", "storage")
 _NUMBERED: Final = re.compile(r"(cuda|rsmi|nvml|ze|opencl[0-9]+d)([0-9]{1,9})")
@@ -229,9 +230,7 @@ def _name(found: _Found, taken: set[str]) -> str | None:
     name = found.names[0].name
     # A name is not used if another pool of the node might get it from its type and number.
     plain = re.fullmatch(r"(?:socket|numa|memory|gpumemory|core|pu|group|die|gpu|coproc|nic|storage|l[1-5]i?cache)[0-9]*", name)
-    if not name or plain or name in taken or "$" in name or "/" in name:
-        return None
-    if not name.isprintable() or len(name) > limits.NAME_LENGTH_MAX:
+    if plain or name in taken or not is_name(name, without="$/"):
         return None
     taken.add(name)
     return name
@@ -370,7 +369,7 @@ def node_row(host: str, where: str) -> Row:
 
     Errors: InputError for text that cannot be a name.
     """
-    if not host or not host.isprintable() or "/" in host or len(host) > limits.NAME_LENGTH_MAX:
+    if not is_name(host, without="/"):
         raise InputError(f"expected a host name, got {host[:40]!r}", where=where, hint="HostName must be a name without '/'")
     prefix, digits = _HOST_DIGITS.fullmatch(host).groups()  # type: ignore[union-attr]  # any text matches
     if len(digits) > _ID_DIGITS_MAX:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from fluxres import limits
 from fluxres.documents.document import excerpt, plural
 from fluxres.documents.suggestion import nearest
 from fluxres.errors import UsageError
@@ -30,6 +29,7 @@ from fluxres.formats.machine.memory import GPU, Domain, memory
 from fluxres.graph.assemble import assemble
 from fluxres.graph.kinds import Kind, KindTable, PropertyValue, properties_tuple
 from fluxres.syntax import idset
+from fluxres.syntax.name import is_name
 
 _VENDORS: Final = ("nvidia", "amd", "intel")
 #: what can be detected, by the words of HyperQueue's --detect-resources and their plain forms
@@ -83,7 +83,7 @@ def this_machine(
     Errors: UsageError for unknown parts, and a name that no pool can have.
     Cost: 3 ms for 128 cores and 8 GPUs; more only where nvidia-smi has to be asked for MIG instances.
     """
-    if not cluster or not cluster.isprintable() or "/" in cluster or len(cluster) > limits.NAME_LENGTH_MAX:
+    if not is_name(cluster, without="/"):
         raise UsageError(f"expected a name for the cluster, got {excerpt(cluster)}", hint="a name has no '/'")
     parts, files = _parts(detect), Files(root)
     cgroups = Cgroups(files)
@@ -200,8 +200,7 @@ def _host(files: Files) -> str:
     if not name and not files.root:
         name = os.uname().nodename
     short = name.partition(".")[0]
-    is_name = short.isprintable() and "/" not in short and 0 < len(short) <= limits.NAME_LENGTH_MAX and short != "(none)"
-    return short if is_name else _HOST
+    return short if is_name(short, without="/") and short != "(none)" else _HOST
 
 
 # -- its pools ---------------------------------------------------------------------------------------------------------------

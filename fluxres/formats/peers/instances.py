@@ -9,10 +9,9 @@ from collections.abc import Collection
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fluxres.arrays import Int32, Int64
 from fluxres.formats.peers.inventory import COUNTED, FRACTION_UNIT, FRACTIONS, LABEL, RESERVED, SLOTS, TYPES
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
 from fluxres.match.chooser import free_units
 from fluxres.match.situation import Situation
@@ -65,14 +64,14 @@ def everything(structure: Structure, node: int) -> list[int]:
     return found
 
 
-def scale(structure: Structure, vertices: Int32) -> NDArray[np.int64]:
+def scale(structure: Structure, vertices: Int32) -> Int64:
     """How many units of each pool are one slot: 1, or 10,000 where slots have decimals."""
     kinds = structure.kind[vertices]
     is_fraction = np.array([kind.unit == FRACTION_UNIT for kind in structure.kinds])
     return np.where(is_fraction[kinds], FRACTIONS, 1).astype(np.int64)
 
 
-def free(situation: Situation, vertices: Int32) -> NDArray[np.int64]:
+def free(situation: Situation, vertices: Int32) -> Int64:
     """Units of each instance (ascending) that a request may take in a window; none of one without slots."""
     without = np.array([any(key == SLOTS for key, _ in kind.properties) for kind in situation.structure.kinds])
     return np.where(without[situation.structure.kind[vertices]], 0, free_units(situation, vertices))

@@ -16,18 +16,20 @@ from itertools import groupby
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int64, Mask
 from fluxres.documents.document import excerpt
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats import losses
 from fluxres.formats.format import Fact, Hold
 from fluxres.graph import uuids
+from fluxres.graph.forest import topmost
 from fluxres.graph.kinds import PropertyValue
 from fluxres.graph.recipe import Recipe, expand, regular_names
 from fluxres.graph.structure import Structure
 from fluxres.syntax import variants
+from fluxres.syntax.name import is_name
 
 #: prefix of the key of a property that is about the file and not about the pool
 OF_FILE: Final = "file:"
@@ -108,7 +110,7 @@ def entries(run: Run, type_name: str, taken: set[str], stems: set[str]) -> list[
         is_number = _DECIMAL.fullmatch(label) is not None
         name = f"{type_name}{label}" if is_number else label
         looks_numbered = not is_number and label.rstrip(DIGITS) in stems and label[-1:] in DIGITS
-        if name in taken or looks_numbered or not is_name(name):
+        if name in taken or looks_numbered or not is_name(name, without="/"):
             close()
             name = free(lambda at: f"{type_name}~{at}", at, taken)
             made.append(replace(base, names=[name], ids=None, word_for_word=True, properties={**base.properties, LABEL: label}))
@@ -143,10 +145,6 @@ def _are_plain_names(labels: Sequence[str], taken: set[str], stems: set[str]) ->
 def shares(run: Run) -> tuple[Recipe, ...]:
     """The child that makes each pool of a run divisible."""
     return (Recipe(variants.SHARE, ids=None, size=FRACTIONS, unit=FRACTION_UNIT),) if run.fractions else ()
-
-
-def is_name(text: str) -> bool:
-    return 0 < len(text) <= limits.NAME_LENGTH_MAX and text.isprintable() and "/" not in text
 
 
 def free(name: Callable[[int], str], start: int, seen: set[str]) -> str:
@@ -294,7 +292,7 @@ class _Site:
         """The name of a host, and its properties."""
         name = f"node{number}" if host.name is None else host.name
         properties = dict(host.properties)
-        if name in self.names or not is_name(name):
+        if name in self.names or not is_name(name, without="/"):
             properties[LABEL] = name
             name = free(lambda at: f"node~{at}", number, self.names)
         self.names.add(name)
@@ -349,7 +347,7 @@ class _Site:
             self.places[id(finished[-1])] = self.places[id(child)]
         for number, (type_name, part) in enumerate(host.inner):
             name, properties = part.name or f"{type_name}{number}", dict(part.properties)
-            if name in taken or not is_name(name):
+            if name in taken or not is_name(name, without="/"):
                 properties[LABEL] = name
                 name = free(lambda at, stem=type_name: f"{stem}~{at}", number, taken)  # type: ignore[misc]  # the stem of this turn
             taken.add(name)
@@ -439,9 +437,6 @@ def _json(value: object, key: str, where: Callable[[], str]) -> str:
         raise InputError(message, where=where(), hint="write it as text") from None
 
 
-Mask = NDArray[np.bool_]
-Vertices = NDArray[np.int64]
-
 #: types that are counted although they have children
 COUNTED: Final = ("core", "gpu")
 #: properties that concern these formats and not the pool
@@ -454,10 +449,10 @@ class Share:
     """The pools of one type in a host: vertices ascending, and their parents."""
 
     type: str
-    vertices: Vertices
-    above: Vertices
+    vertices: Int64
+    above: Int64
 
-    def groups(self) -> list[Vertices]:
+    def groups(self) -> list[Int64]:
         """The vertices by parent, in the order of the first vertex of each."""
         if self.above[0] == self.above[-1] and not np.count_nonzero(self.above != self.above[0]):
             return [self.vertices]
@@ -483,18 +478,18 @@ class Inventory:
         nodes = s.of_type("node").astype(np.int64)
         nodes = nodes[nodes < s.tree_end]
         #: the nodes that are not in another node; the root of a machine without nodes
-        self.hosts: Vertices = nodes[_topmost(s, nodes)] if len(nodes) else np.zeros(1, np.int64)
+        self.hosts: Int64 = topmost(s.end, nodes) if len(nodes) else np.zeros(1, np.int64)
         number = np.arange(s.n)
         at = np.searchsorted(self.hosts, number, side="right") - 1
         inside = (at >= 0) & (number < s.end[self.hosts[at]]) & (number < s.tree_end)
         inside[self.hosts] = False
         #: number of the host of each pool, -1 for none
-        self.host: Vertices = np.where(inside, at, -1)
+        self.host: Int64 = np.where(inside, at, -1)
         counted = np.isin(s.type, [s.types.index(name) for name in COUNTED if name in s.types])
         tops = np.flatnonzero(inside & (counted | (s.end == number + 1)))
         #: pools that are written: a counted type or a leaf, on a host, and not within another written pool
         self.written: Mask = np.zeros(s.n, np.bool_)
-        self.written[tops[_topmost(s, tops)]] = True
+        self.written[topmost(s.end, tops)] = True
         #: the pools that lose each fact
         self._lost: dict[Fact, Mask] = {}
         #: pools that are not written but are read back all the same
@@ -502,12 +497,12 @@ class Inventory:
         #: pools that are read back in another place
         self.moved: Mask = np.zeros(s.n, np.bool_)
 
-    def mark(self, fact: Fact, vertices: Vertices) -> None:
+    def mark(self, fact: Fact, vertices: Int64) -> None:
         """Record that these pools lose this fact."""
         if len(vertices):
             self._lost.setdefault(fact, np.zeros(self.structure.n, np.bool_))[vertices] = True
 
-    def mark_units(self, vertices: Vertices) -> None:
+    def mark_units(self, vertices: Int64) -> None:
         """Record that pools lose their unit, those that have one."""
         self.mark("units", vertices[self._has_unit[self.structure.kind[vertices]]])
 
@@ -569,7 +564,7 @@ class Inventory:
         plain[np.fromiter(s.names, np.int64, len(s.names))] = False
         return plain
 
-    def labels(self, vertices: Vertices) -> list[str] | range:
+    def labels(self, vertices: Int64) -> list[str] | range:
         """The labels of pools: the label kept for it, its id, or else its name; a range if they are consecutive numbers."""
         ids, plain = self.structure.id[vertices], self._plain[vertices]
         if plain.all():
@@ -590,7 +585,7 @@ class Inventory:
             return is_bare or s.size.item(first) != 1
         return any(s.kinds[number].unit is not None for number in np.unique(s.kind[share.vertices]).tolist())
 
-    def distinct(self, vertices: Vertices) -> list[str] | range:
+    def distinct(self, vertices: Int64) -> list[str] | range:
         """The labels of pools on one host, renumbered where one occurs twice."""
         labels = self.labels(vertices)
         if isinstance(labels, range) or len(set(labels)) == len(labels):
@@ -598,7 +593,7 @@ class Inventory:
         self.relabelled("ids", vertices)
         return range(len(vertices))
 
-    def relabelled(self, fact: Fact, vertices: Vertices) -> None:
+    def relabelled(self, fact: Fact, vertices: Int64) -> None:
         """Record that pools are read back with other labels; for a label kept besides a name, both change."""
         self.mark(fact, vertices)
         keeps = np.array([any(key == LABEL for key, _ in kind.properties) for kind in self.structure.kinds])
@@ -677,11 +672,3 @@ class Inventory:
             lost[v] = s.id.item(v) != (number if regular is None else int(regular[1][0]))
         lost[0] = s.id.item(0) >= 0 and self.hosts[0] != 0
         return lost
-
-
-def _topmost(s: Structure, vertices: Vertices) -> Mask:
-    """Which of these vertices, ascending, are not below another of them."""
-    if not len(vertices):
-        return np.zeros(0, np.bool_)
-    reach = np.maximum.accumulate(s.end[vertices])
-    return np.concatenate([[True], vertices[1:] >= reach[:-1]])

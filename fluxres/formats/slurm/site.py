@@ -19,9 +19,9 @@ from itertools import groupby
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int32
 from fluxres.documents.document import Place, listed
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.format import Loaded
@@ -415,7 +415,7 @@ def _place(entry: Recipe, where: str, places: dict[int, str | Place]) -> None:
 
 
 def _graph(name: str, edges: Sequence[tuple[int, int]], relation: str, *, hierarchy: bool) -> Subsystem:
-    ends: NDArray[np.int32] = np.array(edges, np.int32).reshape(-1, 2)
+    ends: Int32 = np.array(edges, np.int32).reshape(-1, 2)
     return Subsystem(name, hierarchy, ends[:, 0].copy(), ends[:, 1].copy(), relations=[relation])
 
 

@@ -13,8 +13,8 @@ FORMATS: Final = (
         (".csv",),
         never,
         writer="fluxres.formats.tables.write:write_csv",
-        carries=ALL - {"graphs", "capacities", "allocations"},
-        loses="auxiliary graphs and the pools that are only in them; full sizes of pools that a copy reduced; allocations",
+        carries=ALL - {"graphs", "capacities", "allocations", "reservations"},
+        loses="auxiliary graphs and the pools that are only in them; full sizes that a copy reduced; allocations; reservations",
     ),
     Format(
         "parquet",
@@ -22,7 +22,7 @@ FORMATS: Final = (
         (".parquet",),
         never,
         writer="fluxres.formats.tables.write:write_parquet",
-        carries=ALL - {"graphs", "capacities", "allocations"},
-        loses="auxiliary graphs and the pools that are only in them; full sizes of pools that a copy reduced; allocations",
+        carries=ALL - {"graphs", "capacities", "allocations", "reservations"},
+        loses="auxiliary graphs and the pools that are only in them; full sizes that a copy reduced; allocations; reservations",
     ),
 )

@@ -14,10 +14,11 @@ from fluxres.errors import FluxresError, HoldLapsed, UsageError
 from fluxres.service.client.addresses import addresses
 from fluxres.service.client.async_connection import AsyncConnection
 from fluxres.service.client.async_graph import AsyncRemoteGraph
-from fluxres.service.client.child import CHILD, RENEWALS, over
+from fluxres.service.client.child import CHILD, over
 from fluxres.service.client.child_calls import ChildCalls, begun
 from fluxres.service.client.requests import Call
 from fluxres.service.client.store import is_server
+from fluxres.store.leased import RENEWALS, require_none
 
 T = TypeVar("T")
 
@@ -164,8 +165,7 @@ class AsyncRemoteChild:
         Args:
             is_of_lease: whether a refusal says that the lease has been lost.
         """
-        if self.loss is not None:
-            raise HoldLapsed(self.loss.message, where=self.loss.where, hint=self.loss.hint)
+        require_none(self.loss)
         try:
             return await self._connection.run(call)
         except HoldLapsed as loss:

@@ -11,7 +11,7 @@ from fluxres import limits
 from fluxres.errors import FluxresError, InDoubt, StoreError, Unavailable, UsageError
 from fluxres.service.client.addresses import Address
 from fluxres.service.client.line import Line
-from fluxres.service.client.requests import Call, Reply, Request, common_headers, error_of
+from fluxres.service.client.requests import Call, Reply, Request, common_headers, error_of, stream_of
 from fluxres.service.client.servers import Attempts, Servers, unreachable
 
 T = TypeVar("T")
@@ -88,26 +88,35 @@ class AsyncConnection:
         Args:
             headers: besides those that all requests have.
 
-        It ends when the graph is closed. Errors: those of the server; StoreError if the connection breaks.
+        It is asked for again only where the server says when; what else fails is up to who follows it. It ends when the graph is
+        closed. Errors: those of the server; StoreError if the connection breaks.
         """
         self._require_use()
-        at, line = self.servers.at, None
-        try:
-            line = await self._opened(at)
-            request = Request("GET", path, headers={**self._headers, **(headers or {}), "accept": "text/event-stream"})
-            async for text in line.stream(request, self._timeout_s):
-                yield text
-        except Unavailable as error:
-            self.servers.turns(at, error)
-            raise
-        except OSError as error:
-            self.servers.turn(at)
+        request = stream_of(path, {**self._headers, **(headers or {})})
+        attempts = Attempts(self.servers, request, self._timeout_s)
+        while True:
+            at, line = self.servers.at, None
+            try:
+                line = await self._opened(at)
+                async for text in line.stream(request, self._timeout_s):
+                    yield text
+                return
+            except Unavailable as error:
+                pause_s = attempts.pause_s(error)
+                if pause_s is None:
+                    self.servers.turns(at, error)
+                    raise
+            except OSError as error:
+                self.servers.turn(at)
+                if self.is_closed:
+                    return
+                raise unreachable(at, error, self._timeout_s) from None
+            finally:
+                if line is not None:
+                    self._close(line)
+            await asyncio.sleep(pause_s)
             if self.is_closed:
                 return
-            raise unreachable(at, error, self._timeout_s) from None
-        finally:
-            if line is not None:
-                self._close(line)
 
     async def _once(self, at: Address, request: Request) -> Reply:
         line = self._reused(at)

@@ -17,6 +17,7 @@ from msgspec import to_builtins
 
 from fluxres import clock, limits
 from fluxres.clock import Length, Time
+from fluxres.documents.suggestion import choose_from
 from fluxres.errors import InfeasibleRequest, InsufficientResources, UnknownGraph, UsageError
 from fluxres.model import ResourceGraph
 from fluxres.model.values import Span
@@ -49,9 +50,7 @@ def chosen(wanted: str | None, where: str) -> Call[str]:
     known = [one["graph"] for one in listed]
     if name is None or name not in known:
         said = f"no graph '{name}'" if name is not None else "no graph is in use"
-        raise UnknownGraph(
-            said, where=where, hint=(f"choose from {', '.join(known)}" if known else "there is none"), graph=name or ""
-        )
+        raise UnknownGraph(said, where=where, hint=choose_from(known), graph=name or "")
     return name
 
 

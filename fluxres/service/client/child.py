@@ -5,10 +5,7 @@ The server checks the mark of the lease within each change, so a child that is l
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from fluxres import clock, limits
@@ -22,14 +19,13 @@ from fluxres.service.client.requests import Call
 from fluxres.service.client.store import is_server
 from fluxres.store import child
 from fluxres.store.claims import lapsed
+from fluxres.store.leased import Leased, require_none
 
 if TYPE_CHECKING:
     from fluxres.store.child import Child
 
 T = TypeVar("T")
 
-RENEWALS: Final = 3
-"""Of a lease in its life."""
 CHILD: Final = "fluxres-child"
 """The header with the mark of the lease."""
 
@@ -72,7 +68,7 @@ def begin(
     return RemoteChild(url, lease, token, timeout_s)
 
 
-class RemoteChild:
+class RemoteChild(Leased):
     """What a job of a graph on a server holds, as a graph of its own there. It returns everything when the block ends.
 
     Several threads may use it.
@@ -90,52 +86,26 @@ class RemoteChild:
     """
 
     def __init__(self, url: str, lease: dict[str, Any], token: str | None, timeout_s: float) -> None:
-        self.name, self.parent, self.job = str(lease["graph"]), str(lease["parent"]), str(lease["job"])
-        self.on_loss: Callable[[], object] = lambda: None
-        self._mark, self._life_s = str(lease["mark"]), float(lease["life_s"])
+        super().__init__(str(lease["graph"]), str(lease["parent"]), str(lease["job"]), float(lease["life_s"]))
+        self._mark = str(lease["mark"])
         self._connection = Connection(addresses(url), token, timeout_s, headers={CHILD: self._mark})
         self._calls = ChildCalls(self.name, self._mark)
         self.graph = RemoteGraph(self._connection, self.name)
         self._until = clock.stopwatch() + self._life_s
-        self.loss: HoldLapsed | None = None
-        """Why it changes nothing any more."""
-        self._is_over = threading.Event()
-        self._was_ended = False
-        self._thread = threading.Thread(target=self._run, name="fluxres-child", daemon=True)
+        self._loss: HoldLapsed | None = None
         self._thread.start()
-
-    def __enter__(self) -> RemoteChild:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if error is None:
-            self.end()
-            return
-        with suppress(FluxresError):  # the error of the block says more, and the lease ends by itself
-            self.end()
 
     def __repr__(self) -> str:
         return f"<RemoteChild {self.name} of job {self.job} in {self.parent} at {self._connection.servers.at}>"
 
     @property
-    def is_over(self) -> bool:
-        """Whether it has ended, or has lost its lease, and changes nothing any more."""
-        return self._is_over.is_set() or self.loss is not None
+    def loss(self) -> HoldLapsed | None:
+        return self._loss
 
     @property
     def mark(self) -> str:
         """Of its lease: who has it changes the graph as this child does."""
         return self._mark
-
-    def require(self) -> None:
-        """Errors: HoldLapsed once it has lost its lease, and not if it was ended here."""
-        if not self._was_ended:
-            self._require_lease()
-
-    def _require_lease(self) -> None:
-        """Errors: HoldLapsed."""
-        if self.loss is not None:
-            raise HoldLapsed(self.loss.message, where=self.loss.where, hint=self.loss.hint)
 
     def grow(self, wanted: Any, *, policy: str = "first") -> list[str]:
         """Get more from the parent: pools by name, or what a request asks for there, until the job ends; returns the paths."""
@@ -171,7 +141,7 @@ class RemoteChild:
                 with suppress(HoldLapsed):
                     self._ask(self._calls.end(), is_of_lease=True)
                 self._was_ended = True
-                self.loss = HoldLapsed("it has ended", where=f"graph '{self.name}'", hint="start again")
+                self._loss = HoldLapsed("it has ended", where=f"graph '{self.name}'", hint="start again")
         finally:
             self._connection.close()
 
@@ -179,7 +149,7 @@ class RemoteChild:
         """Release the lease, and leave the graph with its jobs, which then lasts as long as the job in the parent."""
         self._stop()
         self._ask(self._calls.detach())
-        self.loss = HoldLapsed("it was detached", where=f"graph '{self.name}'", hint="open it again")
+        self._loss = HoldLapsed("it was detached", where=f"graph '{self.name}'", hint="open it again")
         self._connection.close()
 
     def _ask(self, call: Call[T], *, is_of_lease: bool = False) -> T:
@@ -188,28 +158,20 @@ class RemoteChild:
         Args:
             is_of_lease: whether a refusal says that the lease has been lost.
         """
-        self._require_lease()
+        require_none(self.loss)
         try:
             return self._connection.run(call)
         except HoldLapsed as loss:
             if is_of_lease:
-                self.loss = loss
+                self._loss = loss
             raise
 
-    def _stop(self) -> None:
-        self._is_over.set()
-        if self._thread is not threading.current_thread():
-            self._thread.join()
+    def _note_end_of_lease(self) -> None:
+        if self._until <= clock.stopwatch():
+            self._loss = over(self.name)
 
     def _run(self) -> None:
         try:
-            while not self._is_over.wait(self._life_s / RENEWALS):
-                with suppress(FluxresError):  # the server is busy or away: again until the lease is over
-                    self.renew()
-                if self.loss is None and self._until <= clock.stopwatch():
-                    self.loss = over(self.name)
-                if self.loss is not None:
-                    self.on_loss()
-                    return
+            super()._run()
         finally:
             self._connection.close()  # that of this thread

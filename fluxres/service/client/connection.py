@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from fluxres import clock
 from fluxres.errors import FluxresError, Unavailable
 from fluxres.service.client.addresses import Address
-from fluxres.service.client.requests import Call, Reply, Request, common_headers, error_of, get, post
+from fluxres.service.client.requests import Call, Reply, Request, common_headers, error_of, get, post, stream_of
 from fluxres.service.client.servers import Attempts, Servers, unreachable
 
 T = TypeVar("T")
@@ -35,7 +35,8 @@ class Connection:
         keep: whether the connection stays open for the next request.
         follows: whether it goes to the server that leads, and waits for one.
         headers: further ones of each request.
-        on_silence: called, in another thread, with the server that has not answered a request for 3 s.
+        on_silence: called, in another thread, with the server that has not answered a request for 3 s; of a stream, until it
+            begins.
     """
 
     def __init__(
@@ -105,30 +106,39 @@ class Connection:
     def stream(self, path: str, until_s: float | None = None) -> Iterator[bytes]:
         """The lines of an answer that does not end, over a connection of its own.
 
+        It is asked for again only where the server says when; what else fails is up to who follows it.
+
         Args:
             until_s: when it ends all the same, by the stopwatch.
 
         Errors: those of the server; StoreError if the connection breaks.
         """
-        at = self.servers.at
-        opened = self._open(at)
-        try:
-            opened.request("GET", path, headers={**self._headers, "accept": "text/event-stream"})
-            answer = opened.getresponse()
-            if answer.status != 200:
-                raise error_of(answer.status, answer.read())
-            while line := self._line(opened, answer, until_s):
-                yield line.rstrip(b"\r\n")
-        except Unavailable as error:
-            self.servers.turns(at, error)
-            raise
-        except (OSError, HTTPException) as error:
-            if until_s is not None and clock.stopwatch() >= until_s:
+        request = stream_of(path)
+        attempts = Attempts(self.servers, request, self._timeout_s)
+        while until_s is None or clock.stopwatch() < until_s:
+            at = self.servers.at
+            opened = self._open(at)
+            try:
+                with self._noticing(at):
+                    answer = self._ask(opened, request)
+                if answer.status != 200:
+                    raise error_of(answer.status, answer.read(), answer.headers.get("retry-after"))
+                while line := self._line(opened, answer, until_s):
+                    yield line.rstrip(b"\r\n")
                 return
-            self.servers.turn(at)
-            raise unreachable(at, error, self._timeout_s) from None
-        finally:
-            opened.close()
+            except Unavailable as error:
+                pause_s = attempts.pause_s(error)
+                if pause_s is None:
+                    self.servers.turns(at, error)
+                    raise
+            except (OSError, HTTPException) as error:
+                if until_s is not None and clock.stopwatch() >= until_s:
+                    return
+                self.servers.turn(at)
+                raise unreachable(at, error, self._timeout_s) from None
+            finally:
+                opened.close()
+            clock.sleep(pause_s if until_s is None else max(0.0, min(pause_s, until_s - clock.stopwatch())))
 
     def _line(self, opened: HTTPConnection, answer: HTTPResponse, until_s: float | None) -> bytes:
         if until_s is not None and opened.sock is not None:
@@ -138,16 +148,19 @@ class Connection:
     def _once(self, at: Address, request: Request) -> Reply:
         opened = self._of_thread(at)
         with self._noticing(at):
-            # A server refuses a body that is too long before all of it is sent; its answer says so.
-            with suppress(BrokenPipeError):
-                opened.request(request.method, request.path, request.body, {**self._headers, **request.headers})
-            answer: HTTPResponse = opened.getresponse()
+            answer = self._ask(opened, request)
             content = answer.read()
         if not self._keep:
             self.close()
         if answer.status >= 400:
             raise error_of(answer.status, content, answer.headers.get("retry-after"))
         return Reply(content, answer.headers.get("etag"))
+
+    def _ask(self, opened: HTTPConnection, request: Request) -> HTTPResponse:
+        # A server refuses a body that is too long before all of it is sent; its answer says so.
+        with suppress(BrokenPipeError):
+            opened.request(request.method, request.path, request.body, {**self._headers, **request.headers})
+        return opened.getresponse()
 
     @contextmanager
     def _noticing(self, at: Address) -> Iterator[None]:

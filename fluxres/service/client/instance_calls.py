@@ -8,6 +8,7 @@ from typing import Any
 
 from fluxres import limits
 from fluxres.clock import Length, Time
+from fluxres.errors import UsageError
 from fluxres.instance.tree import Branch
 from fluxres.service.client.calls import length_of, moment_of
 from fluxres.service.client.job import RemoteJob
@@ -67,12 +68,17 @@ class InstanceCalls:
         account: str | None = None,
         qos: str | None = None,
         partition: str | None = None,
+        sizes: Mapping[int, Length | None] | None = None,
+        is_malleable: bool = False,
         idempotency_key: str | None = None,
     ) -> Call[RemoteJob]:
         """Submit a job; it may have started when this returns.
 
-        Errors: InfeasibleRequest, InsufficientResources, UsageError, InputError.
+        Errors: InfeasibleRequest, InsufficientResources, UsageError (also for a job of several sizes), InputError.
         """
+        if sizes is not None or is_malleable:
+            hint = "submit one size (`graph.earliest` says when each could start), or use a local Instance"
+            raise UsageError("a server does not keep jobs of several sizes", where="sizes", hint=hint)
         given = {"wanted": names_of(wanted), "duration_s": length_of(duration_s), "urgency": urgency, "name": name, "user": user}
         after = [dependencies] if isinstance(dependencies, str) else list(dependencies)
         more = {"dependencies": after, "payload": payload, "account": account, "qos": qos, "partition": partition}

@@ -77,7 +77,8 @@ class Line:
         async with asyncio.timeout(timeout_s):
             answer = await self._begin(request)
             if answer.status != 200:
-                raise error_of(answer.status, b"".join([part async for part in self._parts()]))
+                content = b"".join([part async for part in self._parts()])
+                raise error_of(answer.status, content, answer.headers.get("retry-after"))
         rest, parts = b"", self._parts()
         while True:
             async with asyncio.timeout(timeout_s):

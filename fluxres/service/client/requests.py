@@ -95,6 +95,11 @@ def post(
     return Request("POST", path, msgspec.json.encode(said), given)
 
 
+def stream_of(path: str, headers: Mapping[str, str] | None = None) -> Request:
+    """Ask for an answer that does not end."""
+    return Request("GET", path, headers={**(headers or {}), "accept": "text/event-stream"})
+
+
 class Reply(NamedTuple):
     """An answer.
 

@@ -94,8 +94,8 @@ class Attempts:
         # From the first failure on: a server that was stopped may answer after a long time that another one leads.
         self._until_s = min(self._until_s, stopwatch() + limits.SERVICE_FOLLOW_SECONDS)
         if isinstance(error, Unavailable):  # nothing was changed
-            if servers.follows and self._passes(error):
-                return error.retry_after_s
+            if servers.follows and (pause_s := self.pause_s(error)) is not None:
+                return pause_s
             if not servers.follows or stopwatch() > self._until_s or not servers.turns(at, error):
                 raise error
         elif isinstance(error, FluxresError):
@@ -112,14 +112,19 @@ class Attempts:
             servers.turn(at)
         return PAUSE_S
 
-    def _passes(self, error: Unavailable) -> bool:
-        """Whether the same server will do it soon: a token may send a request again, or a graph was replaced just now."""
+    def pause_s(self, error: Unavailable) -> float | None:
+        """Seconds after which the same server will do it; None if it will not soon.
+
+        A token may send a request again, or a graph was replaced just now.
+        """
         if isinstance(error, RateExceeded):
-            return stopwatch() - self._begun_s + error.retry_after_s <= self._timeout_s
-        if type(error) is not Unavailable or error.retry_after_s > _SOON_S or self._servers.is_one_of_several:
-            return False
-        self._left -= 1
-        return self._left > 0
+            is_soon = stopwatch() - self._begun_s + error.retry_after_s <= self._timeout_s
+        elif type(error) is not Unavailable or error.retry_after_s > _SOON_S or self._servers.is_one_of_several:
+            is_soon = False
+        else:
+            self._left -= 1
+            is_soon = self._left > 0
+        return error.retry_after_s if is_soon else None
 
     def _lost(self, at: Address, error: Failure) -> StoreError:
         """The error for a request without an answer."""

@@ -18,6 +18,7 @@ import msgspec
 from fluxres import clock as clocks
 from fluxres import limits
 from fluxres.clock import Clock
+from fluxres.documents.suggestion import choose_from
 from fluxres.errors import (
     FluxresError,
     Forbidden,
@@ -173,9 +174,7 @@ class RemoteStore:
         standing = self.standings(name).get(name)
         if standing is None:
             if name not in (known := self.names()):
-                raise UnknownGraph(
-                    f"no graph '{name}'", hint=(f"choose from {', '.join(known)}" if known else "there is none"), graph=name
-                )
+                raise UnknownGraph(f"no graph '{name}'", hint=choose_from(known), graph=name)
             hint = "`copy --job` makes a graph of what a job holds"
             raise UsageError("is no part of another graph", where=f"graph '{name}'", hint=hint)
         if standing.graph is None:

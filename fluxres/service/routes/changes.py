@@ -265,7 +265,7 @@ async def release(request: Asked, graph: OfGraph, data: JSONBody[requests.EndSta
 
 
 _TELL_THEMSELVES: Final = frozenset(("state", "tag", "untag", "unlink", "move", "add_edge", "set_edge", "remove_edge"))
-"""Events that are made by the method which tells them; the others are told here, before they are made."""
+"""Events that are sent on by the method that makes them; this module sends on the others before it makes them."""
 
 
 _OF_EVENTS: Final = {"needs": "the role scheduler, and admin where the machine, states or maintenance change"}

@@ -13,6 +13,7 @@ from litestar import Response, get, post
 from litestar.params import JSONBody, QueryParameter
 from msgspec.json import encode
 
+from fluxres.documents.suggestion import choose_from
 from fluxres.errors import Unavailable, UnknownJob, UsageError
 from fluxres.instance import Instance, accounting
 from fluxres.instance.saved import require_policy
@@ -293,7 +294,7 @@ async def measure_in(request: Asked, graph: OfGraph, data: JSONBody[requests.Mea
 
     def operation(one: Instance) -> dict[str, Any]:
         if data.type_name is not None and data.type_name not in one.graph.structure.types:
-            raise UsageError(f"no type {data.type_name!r:.80}", hint=f"choose from {', '.join(one.graph.structure.types)}")
+            raise UsageError(f"no type {data.type_name!r:.80}", hint=choose_from(one.graph.structure.types))
         one.measure_in(data.type_name)
         return documents.instance(one)
 

@@ -24,6 +24,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fluxres.clock import FOREVER
+from fluxres.documents.suggestion import choose_from
 from fluxres.errors import UsageError
 from fluxres.instance.states import State
 from fluxres.simulation.adaptive.adaptive import speed
@@ -351,5 +352,5 @@ def parse(text: str) -> Resizing:
     'equipartition'
     """
     if text not in POLICIES:
-        raise UsageError(f"no resize policy {text!r:.80}", hint=f"choose from {', '.join(POLICIES)}")
+        raise UsageError(f"no resize policy {text!r:.80}", hint=choose_from(POLICIES))
     return POLICIES[text]()

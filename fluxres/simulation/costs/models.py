@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from fluxres.documents.suggestion import suggest
+from fluxres.documents.suggestion import choose_from, suggest
 from fluxres.errors import UsageError
 from fluxres.simulation.costs.decision import Decision
 
@@ -226,9 +226,7 @@ def find(text: str, where: str = "cost") -> CostModel:
     names = [model.name for model in MODELS]
     model = next((model for model in MODELS if model.name == name), None)
     if model is None:
-        raise UsageError(
-            f"no cost model {name!r:.80}", where=where, hint=suggest(name, names) or f"choose from {', '.join(names)}"
-        )
+        raise UsageError(f"no cost model {name!r:.80}", where=where, hint=suggest(name, names) or choose_from(names))
     if not end:
         return model
     ends = {"low": model.low, "high": model.high}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int64
 from fluxres.syntax import idset
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class BlockedUnits:
         found, self._found, self._since = self._found, kept, since
         return sorted(found, key=lambda each: each.start)
 
-    def _close(self, units: NDArray[np.int64], end: int) -> None:
+    def _close(self, units: Int64, end: int) -> None:
         for since in np.unique(self._since[units]).tolist():
             own = units[self._since[units] == since]
             if since < end:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fluxres.arrays import Floats, Int32, Int64
 from fluxres.clock import FOREVER, TICKS_PER_S, ticks
 from fluxres.errors import UsageError
 from fluxres.simulation.disturbances.external import STATES
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from fluxres.simulation.energy.power_cap import PowerCap
     from fluxres.simulation.machine import Machine
 
-Numbers = NDArray[np.int64]
 
 _COMPUTING, _IDLE, _SLEEPING, _SWITCHING_ON, _SWITCHING_OFF, _UNAVAILABLE = range(len(CATEGORIES))
 _ON, _STOPPING, _OFF, _BOOTING = range(4)
@@ -54,7 +53,7 @@ class _Held:
 
     __slots__ = ("cores", "energy", "is_over", "is_running", "job", "nodes", "since", "watts")
 
-    def __init__(self, job: Job, nodes: Numbers, cores: Numbers | None) -> None:
+    def __init__(self, job: Job, nodes: Int64, cores: Int64 | None) -> None:
         self.job = job
         self.nodes = nodes
         self.cores = cores
@@ -72,8 +71,8 @@ class _Change(NamedTuple):
     at: int
     order: int
     kind: int
-    nodes: Numbers
-    versions: Numbers
+    nodes: Int64
+    versions: Int64
     job: _Held | None
 
 
@@ -98,7 +97,7 @@ class _Map:
         else:
             self.core = -1
 
-    def held(self, vertices: list[int], amounts: list[int] | None) -> tuple[Numbers, Numbers | None]:
+    def held(self, vertices: list[int], amounts: list[int] | None) -> tuple[Int64, Int64 | None]:
         """The nodes of pools, and how many of their cores these are; None for all.
 
         Args:
@@ -156,9 +155,9 @@ class Fleet:
         self._cores = np.repeat(np.maximum(cores // numbers, 1), numbers)
         fixed = np.repeat(_draws(structure, pools, np.maximum(cores // numbers, 1), settings), numbers, axis=0).T
         self._idle, self._epsilon, self._full, self._off, self._resume, self._suspend = fixed
-        self.at_rest: Numbers = np.max((self._idle, self._epsilon, self._off, self._suspend), axis=0)
+        self.at_rest: Int64 = np.max((self._idle, self._epsilon, self._off, self._suspend), axis=0)
         """Microwatts that nodes draw at most without jobs, or with jobs that hold no core."""
-        self.in_use: Numbers = np.maximum(self._full, self._resume) - self.at_rest
+        self.in_use: Int64 = np.maximum(self._full, self._resume) - self.at_rest
         """Microwatts that they draw beyond that at most."""
         count = int(numbers.sum())
         if int(fixed.max()) * count >= 2**63:
@@ -339,14 +338,14 @@ class Fleet:
             total += int(np.maximum(lengths, 0)[power > round(watts * MICROWATTS)].sum())
         return total
 
-    def curve(self) -> tuple[Numbers, Numbers]:
+    def curve(self) -> tuple[Int64, Int64]:
         """The moments at which the draw of the machine changed, and the microwatts from each of them on."""
         return np.frombuffer(self._moments, np.int64), np.frombuffer(self._curve, np.int64)
 
-    def averages(self, begin_s: float, part_s: float, parts: int) -> NDArray[np.float64]:
+    def averages(self, begin_s: float, part_s: float, parts: int) -> Floats:
         """The draw of the machine in watts, averaged over equal intervals; see `Series.over_time`."""
         moments, power = self.curve()
-        edges: NDArray[np.float64] = ((begin_s + part_s * np.arange(parts + 1)) * TICKS_PER_S).astype(np.float64)
+        edges: Floats = ((begin_s + part_s * np.arange(parts + 1)) * TICKS_PER_S).astype(np.float64)
         drawn = Averages(edges)
         drawn.add(moments, np.diff(power, prepend=0))
         return drawn.averages() / MICROWATTS
@@ -393,7 +392,7 @@ class Fleet:
             self._idled(free, change.at)
         self._update(nodes)
 
-    def _push(self, at: int, kind: int, nodes: Numbers, job: _Held | None = None) -> None:
+    def _push(self, at: int, kind: int, nodes: Int64, job: _Held | None = None) -> None:
         self._made += 1
         heappush(self._coming, _Change(at, self._made, kind, nodes, self._version[nodes], job))
 
@@ -417,7 +416,7 @@ class Fleet:
 
     # -- switching -----------------------------------------------------------------------------------------------------
 
-    def _idled(self, nodes: Numbers, now: int) -> None:
+    def _idled(self, nodes: Int64, now: int) -> None:
         """Begin to wait until nodes without jobs are to be switched off."""
         self._idle_since[nodes] = now
         if self.saving.suspend_time_s is not None and nodes.size:
@@ -450,7 +449,7 @@ class Fleet:
         earliest = int(left[0]) + ticks(self.saving.suspend_time_s) if left.size > self.saving.keep_idle else FOREVER
         self._next = max(self._suspends.next(max(earliest, now)), earliest) if earliest < FOREVER else FOREVER
 
-    def _boot(self, nodes: Numbers, earliest: int) -> None:
+    def _boot(self, nodes: Int64, earliest: int) -> None:
         """Switch on nodes that are off, or are once they have been switched off."""
         self._grouped += 1
         wanted = np.maximum(self._off_at[nodes], earliest)
@@ -469,7 +468,7 @@ class Fleet:
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
-    def _update(self, nodes: Numbers) -> None:
+    def _update(self, nodes: Int64) -> None:
         """Compute again what nodes draw."""
         state, offline = self._state[nodes], self._offline[nodes]
         runs = self._runs[nodes] > 0
@@ -520,7 +519,7 @@ class Fleet:
             self._grouped,
         )
 
-    def _nodes_of(self, job: Job, now: int) -> tuple[Numbers, Numbers | None]:
+    def _nodes_of(self, job: Job, now: int) -> tuple[Int64, Int64 | None]:
         inventory = job.instance.inventory
         if not self.has_names:
             return self._chosen(inventory.count(job.claim), now), None
@@ -532,7 +531,7 @@ class Fleet:
         parts = None if (own.size[vertices] == 1).all() else [amount for _, amount in inventory.pools(job.claim)]
         return found.held(vertices, parts)
 
-    def _chosen(self, count: int, now: int) -> Numbers:
+    def _chosen(self, count: int, now: int) -> Int64:
         """Units without names for a job."""
         if (missing := count - int((self._holders == 0).sum())) > 0:  # their jobs end at this moment
             late = np.concatenate([held.nodes for held in self._held.values() if held.job.limit <= now])
@@ -544,7 +543,7 @@ class Fleet:
         return np.concatenate((free[np.lexsort((free, rank))][: count - lent.size], lent))
 
 
-def _draws(structure: Structure, pools: NDArray[np.int32], cores: Numbers, settings: Energy) -> Numbers:
+def _draws(structure: Structure, pools: Int32, cores: Int64, settings: Energy) -> Int64:
     """By pool, what `NodePower.fixed` returns."""
     known: dict[tuple[int, int], tuple[int, ...]] = {}
     rows = []

@@ -14,9 +14,9 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int64
 from fluxres.errors import InputError, UsageError
 from fluxres.syntax import parameters
 
@@ -74,17 +74,15 @@ class NodePower:
         )
         return idle, epsilon, full, is_off, resume, suspend
 
-    def microwatts(self, held: NDArray[np.int64], cores: NDArray[np.int64]) -> NDArray[np.int64]:
+    def microwatts(self, held: Int64, cores: Int64) -> Int64:
         """Microwatts of nodes in use, by the number of their cores that are held; to the nearest whole number."""
         _, epsilon, full, *_ = self.fixed()
         return loaded(np.full(len(cores), epsilon), np.full(len(cores), full), held, cores)
 
 
-def loaded(
-    epsilon: NDArray[np.int64], full: NDArray[np.int64], held: NDArray[np.int64], cores: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def loaded(epsilon: Int64, full: Int64, held: Int64, cores: Int64) -> Int64:
     """Microwatts of nodes with `held` of their cores in use."""
-    found: NDArray[np.int64] = epsilon + ((full - epsilon) * np.minimum(held, cores) + cores // 2) // cores
+    found: Int64 = epsilon + ((full - epsilon) * np.minimum(held, cores) + cores // 2) // cores
     return found
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fluxres.clock import ticks
 from fluxres.errors import InfeasibleRequest, InsufficientResources, StaleHandle
 from fluxres.instance.states import State
-from fluxres.simulation.events import PERIOD
+from fluxres.simulation.events import PeriodEvent
 from fluxres.simulation.nesting import balance as balances
 from fluxres.simulation.nesting import elastic as elastics
 from fluxres.simulation.nesting.balance import Balance, Family, JobMove
@@ -57,9 +57,9 @@ class Families:
             for other in list(family.sites):
                 self.simulation.settle_one(other, passed=True)
 
-    def end_period(self, what: tuple[Site, Balance | Elastic]) -> None:
+    def end_period(self, event: PeriodEvent) -> None:
         """Let a policy act at the end of a period, and schedule the next end."""
-        parent, by = what
+        parent, by = event.parent, event.by
         self.periods -= 1
         family = self.by_parent.get(parent)
         if family is None or not (family.sites or family.awaited):
@@ -74,7 +74,7 @@ class Families:
     def _plan(self, parent: Site, by: Balance | Elastic) -> None:
         if by.period_s is not None:
             self.periods += 1
-            self.simulation.events.push(self.simulation.clock.now + ticks(by.period_s), PERIOD, (parent, by))
+            self.simulation.events.push(self.simulation.clock.now + ticks(by.period_s), PeriodEvent(parent, by))
 
     def _of(self, site: Site) -> Family | None:
         return None if site.parent is None or site.place < 0 else self.by_parent.get(site.parent)
@@ -110,7 +110,7 @@ class Families:
         self.simulation.settle_one(source, passed=False)
 
     def _put(self, move: JobMove) -> None:
-        self.simulation.submit(move.target, move.job.payload)
+        self.simulation.transfer(move.target, move.job.payload)
 
     def _deal(self, family: Family, by: Balance) -> None:
         moves = by.deal(family)

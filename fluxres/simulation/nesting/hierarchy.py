@@ -146,10 +146,10 @@ def fan_outs(text: str) -> tuple[int, ...]:
     return tuple(int(word) for word in words) if words != ["1"] else ()
 
 
-def require_levels(names: Sequence[str], levels: int, what: str) -> None:
+def require_policies(names: Sequence[str], levels: int, what: str) -> None:
     """Errors: UsageError for policies of levels that no instance has.
 
-    >>> require_levels(("easy", "fcfs"), 1, "queue policy")
+    >>> require_policies(("easy", "fcfs"), 1, "queue policy")
     Traceback (most recent call last):
         ...
     fluxres.errors.UsageError: queue policy: expected at most one for each of 1 level of instances, got easy:fcfs (use ...)

@@ -10,14 +10,15 @@ its slots are free.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from fluxres.clock import FOREVER, ticks
 from fluxres.errors import InsufficientResources, UsageError
 from fluxres.instance.states import State
-from fluxres.simulation.events import KEEP, LAUNCHED, READY, SERVED
+from fluxres.simulation.events import KeepEvent, LaunchedEvent, ReadyEvent, ServedEvent
+from fluxres.simulation.nesting.launches import JobLaunch
 from fluxres.simulation.nesting.processor import DECISION, EVENT, INGEST, MESSAGE, SPAWN, START
-from fluxres.simulation.nesting.slots import Slots, SlotStart
+from fluxres.simulation.nesting.slots import Slots
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,33 +26,6 @@ if TYPE_CHECKING:
     from fluxres.instance import Job
     from fluxres.simulation.nesting.sites import Site
     from fluxres.simulation.simulation import Simulation
-
-
-class JobLaunch(SlotStart):
-    """The start of a job.
-
-    Args:
-        since: the moment at which it asked for its slots.
-    """
-
-    __slots__ = ("is_booting", "is_over", "job", "ready", "since", "site")
-
-    def __init__(self, job: Job, site: Site, nodes: list[str], since: int) -> None:
-        super().__init__(nodes)
-        self.job = job
-        self.site = site
-        self.since = since
-        self.is_over = self.is_booting = False
-        self.ready = 0
-        """When its nodes are on."""
-
-
-class TaskEnd(NamedTuple):
-    """The end of a task."""
-
-    site: Site
-    kind: int
-    what: Any
 
 
 class Processors:
@@ -75,7 +49,7 @@ class Processors:
         """When jobs ended whose end their instance has not processed yet."""
         self._nodes: dict[tuple[int, int], list[str]] = {}
         self._tasks: dict[int, Callable[[Site, Any], None]] = {
-            INGEST: self._ingested,
+            INGEST: self._ingest,
             DECISION: self._decided,
             START: self._launch,
             EVENT: self._heard,
@@ -106,11 +80,11 @@ class Processors:
             length, what = self.simulation.decide(site)
         processor.spent[kind] += length
         site.busy_ticks += length
-        self.push(self.simulation.clock.now + length, SERVED, TaskEnd(site, kind, what))
+        self.push(self.simulation.clock.now + length, ServedEvent(site, kind, what))
 
-    def complete(self, served: TaskEnd) -> None:
+    def complete(self, served: ServedEvent) -> None:
         """End a task, and begin the next one."""
-        site, kind, what = served
+        site, kind, what = served.site, served.kind, served.what
         if not site.instance.is_closed:
             self._tasks[kind](site, what)
         elif kind == INGEST:
@@ -119,10 +93,10 @@ class Processors:
         site.processor.is_busy = False
         self.serve(site)
 
-    def _ingested(self, site: Site, job: Any) -> None:
+    def _ingest(self, site: Site, job: Any) -> None:
         assert site.processor is not None
         site.processor.ingesting -= 1
-        self.simulation.ingested(site, job)
+        self.simulation.receive(site, job)
 
     def _decided(self, site: Site, started: list[Job]) -> None:
         for job in started:
@@ -145,7 +119,7 @@ class Processors:
             return
         with suppress(InsufficientResources):  # reserved by others in advance
             site.instance.holdings.move_limit(job, limit)
-        self.push(job.limit, KEEP, job)
+        self.push(job.limit, KeepEvent(job))
 
     def keep(self, job: Job) -> None:
         """At the limit of a job: it keeps its resources while it waits to run, or until the processor has heard of its end."""
@@ -161,7 +135,7 @@ class Processors:
         if launch is None:
             return  # it was ended before
         if launch.ready > self.simulation.clock.now:
-            self.push(launch.ready, READY, launch)
+            self.push(launch.ready, ReadyEvent(launch))
         else:
             self.ready(launch)
 
@@ -181,7 +155,7 @@ class Processors:
         site = launch.site
         site.slot_wait_ticks += self.simulation.clock.now - launch.since
         assert site.processor is not None
-        self.push(self.simulation.clock.now + site.processor.launch, LAUNCHED, launch)
+        self.push(self.simulation.clock.now + site.processor.launch, LaunchedEvent(launch))
 
     def launched(self, launch: JobLaunch) -> None:
         """A job is on its nodes: it runs, or its instance boots."""

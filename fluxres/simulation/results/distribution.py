@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fluxres.arrays import Floats, Int64, Mask
 from fluxres.clock import TICKS_PER_S
-from fluxres.simulation.metrics import BOUND_S, JobOwner, Numbers, Series
+from fluxres.simulation.metrics import BOUND_S, JobOwner, Series
 
 PERCENTILES: Final = {"median": 50.0, "p90": 90.0, "p99": 99.0}
 USERS_MAX: Final = 50
@@ -42,31 +42,31 @@ class JobColumns(NamedTuple):
         held: start, end and units of all that was held, for the utilisation; see `Series.changes`.
     """
 
-    submit: Numbers
-    start: Numbers
-    end: Numbers
-    size: Numbers
+    submit: Int64
+    start: Int64
+    end: Int64
+    size: Int64
     owners: list[JobOwner]
-    owner: Numbers
+    owner: Int64
     begin: int
     last: int
-    ends: Numbers
-    held: tuple[Numbers, Numbers, Numbers]
+    ends: Int64
+    held: tuple[Int64, Int64, Int64]
 
     def __len__(self) -> int:
         return len(self.submit)
 
     @property
-    def wait_s(self) -> NDArray[np.float64]:
+    def wait_s(self) -> Floats:
         return (self.start - self.submit) / TICKS_PER_S
 
     @property
-    def run_s(self) -> NDArray[np.float64]:
+    def run_s(self) -> Floats:
         return (self.end - self.start) / TICKS_PER_S
 
     @property
-    def slowdown(self) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = np.maximum(1.0, (self.wait_s + self.run_s) / np.maximum(self.run_s, BOUND_S))
+    def slowdown(self) -> Floats:
+        found: Floats = np.maximum(1.0, (self.wait_s + self.run_s) / np.maximum(self.run_s, BOUND_S))
         return found
 
 
@@ -184,7 +184,7 @@ def _by_owner(kind: str, jobs: JobColumns) -> Iterator[dict[str, Any]]:
         yield _of(kind, "others", jobs, ~np.isin(index, most))
 
 
-def _of(kind: str, name: str, jobs: JobColumns, chosen: NDArray[np.bool_]) -> dict[str, Any]:
+def _of(kind: str, name: str, jobs: JobColumns, chosen: Mask) -> dict[str, Any]:
     wait, slowdown = jobs.wait_s[chosen], jobs.slowdown[chosen]
     return {
         "kind": kind,

@@ -14,8 +14,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fluxres.arrays import Int32, Int64
 from fluxres.graph.kinds import WAY
 from fluxres.simulation.schedule import Finished, Sink
 from fluxres.syntax import idset
@@ -162,7 +162,7 @@ def host_count(machine: Machine) -> int:
     return int(_hosts(machine)[0].size)
 
 
-def _hosts(machine: Machine) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+def _hosts(machine: Machine) -> tuple[Int32, Int64]:
     """The hosts, or units that are in none, and the number of the first unit of each."""
     structure, unit = machine.graph.structure, machine.unit
     units, nodes = structure.of_type(unit), structure.of_type("node")

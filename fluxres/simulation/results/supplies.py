@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fluxres.arrays import Floats
 from fluxres.clock import TICKS_PER_S
 from fluxres.graph.draws import Draws
 from fluxres.simulation.metrics import Averages
@@ -95,11 +95,11 @@ class Drawn:
             known = self._asked[id(request)] = (request, asked(request.resources, {self.supply.name, self.supply.graph}))
         return known[1]
 
-    def over_time(self, begin_s: float, part_s: float, parts: int) -> NDArray[np.float64]:
+    def over_time(self, begin_s: float, part_s: float, parts: int) -> Floats:
         """Averages over equal intervals; see `Series.over_time`."""
         start, end = (np.frombuffer(own, np.int64) if len(own) else np.zeros(0, np.int64) for own in (self._start, self._end))
         amount = np.frombuffer(self._amount, np.float64) if len(self._amount) else np.zeros(0)
-        edges: NDArray[np.float64] = ((begin_s + part_s * np.arange(parts + 1)) * TICKS_PER_S).astype(np.float64)
+        edges: Floats = ((begin_s + part_s * np.arange(parts + 1)) * TICKS_PER_S).astype(np.float64)
         drawn = Averages(edges)
         drawn.add(start, amount)
         drawn.add(end, -amount)

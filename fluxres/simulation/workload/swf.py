@@ -35,9 +35,6 @@ _NEWLINE: Final = re.compile(r"\r\n?|\n")
 _MAX_S: Final = 10**12
 
 
-PROCESSORS: Final = ("requested", "allocated", "larger")
-
-
 def read(source: Source, processors: str = "requested") -> Workload:
     """A workload from SWF text.
 

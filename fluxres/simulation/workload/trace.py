@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from fluxres.documents.source import Source
+from fluxres.documents.suggestion import choose_from
 from fluxres.errors import InputError, UsageError
 from fluxres.simulation.workload import batsim, jobspecs, swf
 from fluxres.simulation.workload.workload import Workload
@@ -25,7 +26,7 @@ def read(name: str, format: str | None = None, processors: str = "requested") ->
         raise InputError("is empty", where=source.file, hint="a workload is an SWF trace, Batsim JSON, or a list of jobs")
     found = FORMATS.get(format or detect(source.data[:_HEAD]))
     if found is None:
-        raise UsageError(f"no workload format {format!r:.80}", hint=f"choose from {', '.join(FORMATS)}")
+        raise UsageError(f"no workload format {format!r:.80}", hint=choose_from(FORMATS))
     return swf.read(source, processors) if found is swf.read else found(source)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from fluxres import limits
 from fluxres.clock import TICKS_PER_S
 from fluxres.errors import LimitExceeded, UsageError
-from fluxres.instance.job import BEGIN, SINGLETON
+from fluxres.instance.job import BEGIN, SINGLETON, URGENCY_DEFAULT
 from fluxres.simulation.adaptive.adaptive import Adaptive
 from fluxres.syntax.jobspec import Request
 
@@ -52,7 +52,7 @@ class Submission(NamedTuple):
     ask: int | Request
     user: str | None = None
     name: str | None = None
-    urgency: int = 16
+    urgency: int = URGENCY_DEFAULT
     dependencies: tuple[str, ...] = ()
     status: int = 0
     account: str | None = None

@@ -14,6 +14,7 @@ import orjson
 from msgspec import structs
 
 from fluxres.clock import FOREVER, TICKS_PER_S
+from fluxres.documents.suggestion import choose_from
 from fluxres.errors import InputError, UsageError
 from fluxres.simulation.adaptive.adaptive import Adaptive
 from fluxres.simulation.adaptive.speedup import Times
@@ -36,7 +37,7 @@ def write(workload: Workload, file: IO[str], format: str, *, unit: str = "node")
     Errors: UsageError for an unknown format, and for jobs that a format cannot have at all.
     """
     if format not in WRITERS:
-        raise UsageError(f"no workload format {format!r:.80}", hint=f"choose from {', '.join(WRITERS)}")
+        raise UsageError(f"no workload format {format!r:.80}", hint=choose_from(WRITERS))
     losses: Losses = Counter()
     for text in WRITERS[format](workload, losses, unit):
         file.write(text)

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import msgspec
 
 from fluxres.errors import StoreError
+from fluxres.store.url import split_server
 
 _PORT: Final = 2379
 _PREFIX: Final = "/fluxres"
@@ -55,14 +56,12 @@ def parsed(text: str) -> Address:
     Errors: StoreError.
     """
     address, _, query = text.partition("?")
-    scheme, _, rest = address.partition("://")
-    network, _, path = rest.partition("/")
-    login, _, hosts = network.rpartition("@")  # not by urlsplit, which refuses a later server with brackets
+    scheme, login, hosts, path = split_server(address)
     user, _, password = login.partition(":")
     if not login:
         user, _, password = os.environ.get("ETCDCTL_USER", "").partition(":")
         password = password or os.environ.get("ETCDCTL_PASSWORD", "")
-    servers = tuple(_server(host, text) for host in hosts.split(","))
+    servers = tuple(_server(host, text) for host in hosts)
     options = dict(parse_qsl(query, keep_blank_values=True))
     if unknown := set(options) - set(_OPTIONS):
         known = "graph, cacert, cert and key"

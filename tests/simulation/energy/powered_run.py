@@ -194,18 +194,19 @@ class Recorded(Simulator):
         self.log.append((self.clock.now, "take", id(job), (nodes, earliest // TICKS_PER_S)))
         self.log.append((self.clock.now, "ready", id(job), ready))
 
-    def _end(self, what: Any) -> None:
-        if self.processors is not None and isinstance(what.payload, Submission) and not what.payload.jobs:
-            self.log.append((self.clock.now, "stop", id(what), None))
-        super()._end(what)
+    def _on_end(self, event: Any) -> None:
+        job = event.job
+        if self.processors is not None and isinstance(job.payload, Submission) and not job.payload.jobs:
+            self.log.append((self.clock.now, "stop", id(job), None))
+        super()._on_end(event)
 
     def _record(self, job: Job, end: int, result: str, **more: Any) -> Any:
         found = super()._record(job, end, result, **more)
         self.log.append((self.clock.now, "end", id(job), (found.energy, found.start, found.end)))
         return found
 
-    def _external(self, what: None) -> None:
-        super()._external(what)
+    def _on_disturbance(self, event: Any) -> None:
+        super()._on_disturbance(event)
         structure = self.machine.graph.structure
         for at, v in enumerate(structure.of_type("node").tolist()):
             state = {"down": "down", "inactive": "removed"}.get(structure.state_name(v), "")

@@ -67,8 +67,8 @@ class Recorded(Simulator):
         self.log.append((end, "ends", job, (found.energy, found.start)))
         return found
 
-    def _external(self, what: None) -> None:
-        super()._external(what)
+    def _on_disturbance(self, event: Any) -> None:
+        super()._on_disturbance(event)
         structure = self.machine.graph.structure
         for at, v in enumerate(structure.of_type("node").tolist()):
             self.log.append((self.clock.now, "state", at, {"down": "down", "inactive": "removed"}.get(structure.state_name(v))))

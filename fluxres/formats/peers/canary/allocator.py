@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fluxres.arrays import Int32
 from fluxres.documents.document import shown
 from fluxres.errors import InfeasibleRequest, InputError, InsufficientResources, LimitExceeded, NotHeld, UsageError
 from fluxres.formats.peers import instances
 from fluxres.formats.peers.canary import language
 from fluxres.formats.peers.canary.language import NODES, NodeRequest, Slots, plural
 from fluxres.formats.peers.inventory import EMPTY, FRACTIONS, NESTED
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
-from fluxres.match.chooser import COMBINATIONS_MAX, Choice, Chooser, Offer, Picked, Way
+from fluxres.match.chooser import COMBINATIONS_MAX, Alternative, Choice, Chooser, Offer, Picked
 from fluxres.syntax.variants import type_of
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ class Checkout(Chooser):
         whole = [node.vertex for request, node in chosen if node.is_whole(offer.situation, request)]
         return Choice(picked, len(chosen), tuple(sorted(whole)))
 
-    def ways(self, request: Request, offer: Offer) -> list[Way]:
-        return [Way(partial(self._lacks, offer), request)]
+    def alternatives(self, request: Request, offer: Offer) -> list[Alternative]:
+        return [Alternative(partial(self._lacks, offer), request)]
 
     def _lacks(self, offer: Offer) -> list[str]:
         nodes, several = self._nodes(offer), len(self.requests) > 1

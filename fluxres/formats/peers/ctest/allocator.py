@@ -16,7 +16,7 @@ from fluxres import limits
 from fluxres.errors import LimitExceeded
 from fluxres.formats.peers import instances
 from fluxres.formats.peers.ctest.groups import Group, expand
-from fluxres.match.chooser import Choice, Chooser, Offer, Picked, Way
+from fluxres.match.chooser import Alternative, Choice, Chooser, Offer, Picked
 from fluxres.syntax.variants import type_of
 
 if TYPE_CHECKING:
@@ -119,8 +119,8 @@ class Packing(Chooser):
         found = next((picked for picked in self._packings(offer.situation) if offer.is_supplied(_pools(picked))), None)
         return None if found is None else Choice(found, sum(group.count for group in self.groups))
 
-    def ways(self, request: Request, offer: Offer) -> list[Way]:
-        return [Way(partial(self._lacks, offer.situation), request)]
+    def alternatives(self, request: Request, offer: Offer) -> list[Alternative]:
+        return [Alternative(partial(self._lacks, offer.situation), request)]
 
     def _lacks(self, situation: Situation) -> list[str]:
         if next(self._packings(situation), None) is not None:

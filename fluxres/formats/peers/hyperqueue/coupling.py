@@ -14,6 +14,7 @@ from typing import Final
 
 from fluxres import limits
 from fluxres.documents.document import excerpt
+from fluxres.documents.suggestion import choose_from
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.peers.hyperqueue.definitions import Groups, Pool
 from fluxres.formats.peers.hyperqueue.tokens import U32_MAX, Cursor
@@ -92,8 +93,7 @@ def _group(cursor: Cursor, pools: Sequence[Pool], numbers: dict[str, int]) -> tu
     group = cursor.integer("the number of a group")
     cursor.require("]")
     if name not in numbers:
-        hint = f"choose from {', '.join(numbers)}"[:200] if numbers else "there is none"
-        raise InputError(f"Resource not found: {name}", where=cursor.where(start), hint=hint)
+        raise InputError(f"Resource not found: {name}", where=cursor.where(start), hint=choose_from(numbers))
     _require_group(pools[numbers[name]], group, cursor.where(start))
     return numbers[name], group
 

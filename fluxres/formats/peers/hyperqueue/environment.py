@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fluxres.arrays import Int32
 from fluxres.errors import UsageError
 from fluxres.formats.machine.visible import CUDA, ROCR, words
 from fluxres.formats.peers.hyperqueue.request import format_value
@@ -149,7 +149,7 @@ def grants(variant: Variant, allocation: Allocation, *, ascending: bool = False)
     return found
 
 
-def _beside(structure: Structure, v: int) -> NDArray[np.int32]:
+def _beside(structure: Structure, v: int) -> Int32:
     """The pools of the same type in the same node, or machine without nodes."""
     node = next((u for u in structure.ancestors(v) if structure.kind_of(u).type == "node"), 0)
     pools = structure.of_type(structure.kind_of(v).type)

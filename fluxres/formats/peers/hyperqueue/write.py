@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 import orjson
 
+from fluxres.arrays import Int64
 from fluxres.formats.format import Fact, Hold, Output
 from fluxres.formats.peers.hyperqueue import coupling as hyperqueue_coupling
 from fluxres.formats.peers.hyperqueue import definitions as hyperqueue
@@ -25,7 +26,7 @@ from fluxres.formats.peers.hyperqueue.coupling import Coupling
 from fluxres.formats.peers.hyperqueue.definitions import Groups, Labels, Listed, Pool, Range, Sum
 from fluxres.formats.peers.hyperqueue.read import GROUP
 from fluxres.formats.peers.hyperqueue.tokens import U32_MAX
-from fluxres.formats.peers.inventory import Inventory, Share, Vertices
+from fluxres.formats.peers.inventory import Inventory, Share
 from fluxres.graph.groups import GRAPH, RELATION, WEIGHT, nearest
 from fluxres.graph.structure import Structure
 from fluxres.syntax.variants import CPUS, FRACTION_UNIT, PER_UNIT
@@ -113,7 +114,7 @@ class _Workers:
         made.couplings = sorted([*made.couplings, *self.edges.couplings(stands)])
         return made
 
-    def _above(self) -> Vertices:
+    def _above(self) -> Int64:
         """By written vertex: the nearest pool above it that is a group, or the host."""
         s = self.structure
         written = np.flatnonzero(self.inventory.written)
@@ -128,7 +129,7 @@ class _Workers:
         above = self.above[share.vertices]
         return share if (above == host).all() else replace(share, above=above)
 
-    def _group_of(self, share: Share, group: Vertices) -> int:
+    def _group_of(self, share: Share, group: Int64) -> int:
         return self.structure.parent.item(int(group[0])) if self.is_plain else int(share.above[share.vertices == group[0]][0])
 
     def _place(self, share: Share, parents: list[int], host: int, *, type_name: str) -> None:
@@ -181,7 +182,7 @@ class _Workers:
         self.inventory.mark_unlabelled(share)
         return Sum(total)
 
-    def _labels(self, share: Share, groups: Sequence[Vertices]) -> Labels | Groups:
+    def _labels(self, share: Share, groups: Sequence[Int64]) -> Labels | Groups:
         s, vertices = self.structure, np.concatenate(groups)
         self.inventory.mark("sizes", vertices[s.size[vertices] != 1])
         self.inventory.mark_units(vertices)

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fluxres import limits
 from fluxres.documents.document import excerpt, shown
+from fluxres.documents.suggestion import choose_from
 from fluxres.errors import InputError, UsageError
 from fluxres.formats.peers import grants, instances
 from fluxres.formats.peers.grants import Granted
 from fluxres.formats.peers.jqm import managers as jqm
 from fluxres.formats.peers.jqm.managers import Discrete, Highlander, Rules
 from fluxres.formats.peers.jqm.pollers import Manager, Poller, pollers
-from fluxres.match.chooser import Choice, Chooser, Offer, Picked, Way
+from fluxres.match.chooser import Alternative, Choice, Chooser, Offer, Picked
 from fluxres.syntax import count
 from fluxres.syntax.jobspec import Request
 from fluxres.syntax.vertex import Vertex, settled
@@ -62,7 +63,7 @@ class Booking(Chooser):
         known = pollers(situation_or_graph.structure).by_queue
         name = self.queue if self.queue is not None or len(known) != 1 else next(iter(known))
         if name is None or name not in known:
-            hint = f"choose from {', '.join(known)}"[:200] if known else "the machine has no resource managers"
+            hint = choose_from(known, otherwise="the machine has no resource managers")
             raise UsageError(f"no queue {shown(name)}" if name is not None else "the request names no queue", hint=hint)
         return known[name]
 
@@ -76,8 +77,8 @@ class Booking(Chooser):
                 return Choice(picked)
         return None
 
-    def ways(self, request: Request, offer: Offer) -> list[Way]:
-        return [Way(partial(self._lacks, offer.situation), request)]
+    def alternatives(self, request: Request, offer: Offer) -> list[Alternative]:
+        return [Alternative(partial(self._lacks, offer.situation), request)]
 
     def _lacks(self, situation: Situation) -> list[str]:
         found = []

@@ -21,6 +21,7 @@ from typing import Any, Final, Literal
 from fluxres import limits
 from fluxres.documents.document import shown
 from fluxres.errors import InputError, LimitExceeded
+from fluxres.syntax.name import is_name
 
 PREFIX: Final = "com.enioka.jqm.rm."
 QUANTITY_DEFAULT: Final = 10
@@ -87,7 +88,7 @@ def configured(type_name: str, key: str, parameters: Mapping[str, Any]) -> Rules
     if type_name not in TYPES:
         raise InputError(f"no resource manager of type {shown(type_name)}", where="type", hint=f"types are {', '.join(TYPES)}")
     key = key.lower()
-    if not key or len(key) > limits.NAME_LENGTH_MAX or not key.isprintable() or "/" in key:
+    if not is_name(key, without="/"):
         raise InputError(f"expected a key, got {shown(key)}", where="key", hint="a word such as thread or ports")
     known = {"quantity": ("quantity", "consumption"), "discrete": ("list", "consumption"), "highlander": ()}[type_name]
     bare = {name: value for name in known if (value := _stated(parameters, type_name, key, name, bare=True)) is not None}

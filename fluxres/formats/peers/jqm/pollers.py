@@ -15,10 +15,10 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from fluxres.arrays import Int32
 from fluxres.formats.peers import instances
 from fluxres.formats.peers.inventory import NESTED, OF_FILE
 from fluxres.formats.peers.jqm.managers import Discrete, Highlander, Rules, configured
-from fluxres.graph.auxiliary import Int32
 from fluxres.graph.structure import Structure
 from fluxres.planner.planner import Planner
 from fluxres.syntax.variants import type_of

@@ -1,0 +1,40 @@
+"""The jobs of an instance that have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from fluxres import limits
+from fluxres.instance.job import Job
+
+
+class FinishedJobs:
+    """The latest jobs that have ended, by number.
+
+    Args:
+        sink: gets each of them instead; then none is kept.
+    """
+
+    __slots__ = ("_jobs", "_sink")
+
+    def __init__(self, sink: Callable[[Job], None] | None) -> None:
+        self._sink = sink
+        self._jobs: dict[int, Job] = {}
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def add(self, job: Job) -> None:
+        if self._sink is not None:
+            self._sink(job)
+            return
+        self._jobs[job.number] = job
+        if len(self._jobs) > limits.FINISHED_KEPT:
+            del self._jobs[next(iter(self._jobs))]
+
+    def get(self, number: int) -> Job | None:
+        return self._jobs.get(number)
+
+    @property
+    def jobs(self) -> Collection[Job]:
+        return self._jobs.values()
