@@ -8,8 +8,8 @@ nothing but this table.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # type checkers take it as true; `typing` would be the first import that takes its time
 if TYPE_CHECKING:
     from fluxres.errors import (
         FluxresError,

@@ -399,6 +399,9 @@ OVERRUN_TICKS: Final = 60_000_000
 JOBS_NAMED_MAX: Final = 32
 """Jobs that the refusal of a new description names in its sentence; its value has all of them."""
 
+POOLS_IN_THE_WAY_MAX: Final = 1_000
+"""Pools in the way of an allocation of named pools that its refusal gives."""
+
 UNDO_BYTES_MAX: Final = 64 << 20
 """Bytes of a graph up to which the store keeps its previous version for `undo`: El Capitan has a fifth of a megabyte."""
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres import clock
+from fluxres import clock, limits
 from fluxres.allocation import steps
 from fluxres.allocation.drawn import NO_ROWS
 from fluxres.allocation.planned import Batch, Change, Piece, Planned, Staged, StagedWindow, Target
@@ -19,7 +19,7 @@ from fluxres.allocation.records import STAGE_OWNER, Records
 from fluxres.allocation.steps import Steps
 from fluxres.arrays import Int32
 from fluxres.clock import FOREVER, seconds
-from fluxres.documents.document import plural
+from fluxres.documents.document import listed, plural
 from fluxres.errors import InfeasibleRequest, InsufficientResources, NotHeld, UsageError
 from fluxres.graph.kinds import EXCLUSIVE, is_state
 from fluxres.planner.planner import FEW_POOLS_MAX
@@ -128,6 +128,16 @@ def _plan(
     if not wanted:
         raise UsageError("no pools named", hint="name at least one pool")
     _require_possible(records, wanted)
+    try:
+        return _plan_each(records, wanted, owner, job, start, end, implies)
+    except InsufficientResources as error:
+        _say_more(records, wanted, owner, job, (start, end), implies, error)
+        raise
+
+
+def _plan_each(
+    records: Records, wanted: Mapping[int, int], owner: str, job: str, start: int, end: int, implies: Implies
+) -> list[Change]:
     if not implies:
         changes = [_plan_one(records, v, wanted[v], owner, job, start, end) for v in sorted(wanted)]
         _require_unnested(records, changes)
@@ -146,6 +156,70 @@ def _plan(
     if implies is not True:
         _require_unnested(records, [change for change in changes if change.v not in implies])
     return changes
+
+
+def _say_more(
+    records: Records,
+    wanted: Mapping[int, int],
+    owner: str,
+    job: str,
+    window: tuple[int, int],
+    implies: Implies,
+    error: InsufficientResources,
+) -> None:
+    """Let the refusal of the first pool say which others are in the way, and when all of them are free together.
+
+    Errors: UsageError for what cannot be had at any time.
+    """
+    if len(wanted) > 1:
+        for other in _refusals(records, wanted, owner, job, window, implies):
+            for where, who in other.reasons.items():
+                error.reasons.setdefault(where, who)
+    _, *others = error.reasons.items()
+    if others:
+        said = f"also in the way: {listed(f'{where} ({who})' for where, who in others)}"
+        error.hint = f"{error.hint}; {said}" if error.hint else said
+    if _is_time_known(records, wanted, owner, window, implies):
+        error.earliest = _earliest_s(records, wanted, job, *window)
+    if error.earliest is not None:
+        when = f"{'all are ' * bool(others)}free from {in_message(error.earliest)} on"
+        error.hint = f"{error.hint}; {when}" if error.hint else when
+
+
+def _refusals(
+    records: Records, wanted: Mapping[int, int], owner: str, job: str, window: tuple[int, int], implies: Implies
+) -> list[InsufficientResources]:
+    """Those of single pools, at most `limits.POOLS_IN_THE_WAY_MAX`."""
+    whole = {v for v in wanted if wanted[v] == records.accounts.size.item(v)} if implies else set[int]()
+    holds, refused = records.is_holder(owner), list[InsufficientResources]()
+    for v in sorted(wanted):
+        may_imply = implies is True or (implies and v in implies)
+        if may_imply and not whole.isdisjoint(records.accounts.ancestors(v)):
+            continue  # a pool above it is asked for as well
+        around = records.exclusive_above(v, owner, *window) if may_imply and holds else []
+        try:
+            _plan_one(records, v, wanted[v], owner, job, *window, around)
+        except InsufficientResources as error:
+            refused.append(error)
+            if len(refused) == limits.POOLS_IN_THE_WAY_MAX:
+                break
+    return refused
+
+
+def _is_time_known(records: Records, wanted: Mapping[int, int], owner: str, window: tuple[int, int], implies: Implies) -> bool:
+    """Whether the planner decides when pools are free.
+
+    It does not if a state is in the way, if a pool is named beside one that includes it, or if the owner has some of it already.
+    """
+    accounts, size = records.accounts, records.accounts.size.item
+    if len(records.structure.unavailable_roots()) and any(accounts.unavailable_above(v) >= 0 for v in wanted):
+        return False
+    if not implies:
+        whole = {v for v in wanted if wanted[v] == size(v)} if len(wanted) > 1 else set[int]()
+        return not any(not whole.isdisjoint(accounts.ancestors(v)) for v in wanted) if whole else True
+    if not records.is_holder(owner):
+        return True
+    return not any(records.given(v, owner) or records.exclusive_above(v, owner, *window) for v in wanted)
 
 
 def require_units(records: Records, targets: Iterable[Target]) -> None:
@@ -189,29 +263,27 @@ def _plan_one(
                 hint=f"ask for all {size}",
             )
         if records.planner.free(v, s, e) < amount:
-            raise _taken(records, v, amount, job, s, e)
+            raise _taken(records, v, amount, s, e)
         if len(records.structure.exclusive_composites):
-            _require_alone(records, v, amount, job, s, e)
+            _require_alone(records, v, job, s, e)
         if records.accounts.end.item(v) > v + 1:
             covers = steps.whole(own, s, e, amount, size)
             change.covers += covers
-            change.absorbs += _absorbed(records, v, amount, job, owner, covers)
+            change.absorbs += _absorbed(records, v, job, owner, covers)
     if around:
         change.implied = steps.inside(start, end, list(around))
     return change
 
 
-def _require_alone(records: Records, v: int, amount: int, job: str, start: int, end: int) -> None:
+def _require_alone(records: Records, v: int, job: str, start: int, end: int) -> None:
     """Refuse units in an exclusive-only pool in which another job holds something (rule A8)."""
     for u in records.accounts.exclusive_around(v):
         for w, other in records.inside(u, start, end):
             if records.job_behind(other) != job:
-                raise _exclusive(records, v, amount, job, u, w, other, start, end)
+                raise _exclusive(records, v, u, w, other)
 
 
-def _absorbed(
-    records: Records, v: int, amount: int, job: str, owner: str, covers: list[tuple[int, int]]
-) -> list[tuple[int, int, int]]:
+def _absorbed(records: Records, v: int, job: str, owner: str, covers: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
     """Records of the owner below `v` that holding `v` exclusively implies (rules A3, A5): (vertex, start, end).
 
     Errors: InsufficientResources if another job holds something there.
@@ -225,7 +297,7 @@ def _absorbed(
                 if not steps.touches(held, start, end):
                     continue
                 if other != job:
-                    raise _below(records, v, amount, job, u, other, start, end)
+                    raise _below(records, v, u, other)
                 if owner == job:
                     found.append((u, start, end))
     return found
@@ -406,7 +478,7 @@ def _commit_one(records: Records, job: str, part: StagedWindow, v: int, amount: 
         for s, e in steps.without(start, end, around):
             covers = steps.whole(own, s, e, amount, size)
             change.covers += covers
-            change.absorbs += _absorbed(records, v, amount, job, job, covers)
+            change.absorbs += _absorbed(records, v, job, job, covers)
     return change
 
 
@@ -434,7 +506,7 @@ def units(amount: int) -> str:
     return plural(amount, "unit")
 
 
-def _taken(records: Records, v: int, amount: int, job: str, start: int, end: int) -> InsufficientResources:
+def _taken(records: Records, v: int, amount: int, start: int, end: int) -> InsufficientResources:
     """Too few units are free, or a pool above is held exclusively."""
     accounts, held = records.accounts, records.held
     above = records.planner.covered_by(v, start, end)
@@ -442,11 +514,11 @@ def _taken(records: Records, v: int, amount: int, job: str, start: int, end: int
         size = accounts.size.item(above)
         owners = [owner for owner, spans in held.get(above, {}).items() if steps.whole(spans, start, end, 0, size)]
         who = ", ".join(sorted({records.said(owner) for owner in owners}))
-        return _refusal(records, (v, amount, job, start, end), f"held through {accounts.where(above)} by {who}", {above: who})
+        return _refusal(records, v, f"held through {accounts.where(above)} by {who}", {above: who})
     holders = sorted({records.said(o) for o, spans in held.get(v, {}).items() if steps.touches(spans, start, end)})
     who, free = ", ".join(holders), records.planner.free(v, start, end)
     message = f"requested {units(amount)}, {free} of {accounts.size.item(v)} free (held by {who})"
-    return _refusal(records, (v, amount, job, start, end), message, {v: who})
+    return _refusal(records, v, message, {v: who})
 
 
 def _beyond(records: Records, v: int, amount: int, had: int, job: str) -> InsufficientResources:
@@ -456,20 +528,18 @@ def _beyond(records: Records, v: int, amount: int, had: int, job: str) -> Insuff
     return InsufficientResources(message, where=where, reasons={where: job})
 
 
-def _below(records: Records, v: int, amount: int, job: str, u: int, owner: str, start: int, end: int) -> InsufficientResources:
+def _below(records: Records, v: int, u: int, owner: str) -> InsufficientResources:
     """The pool would be held exclusively, and another job holds `u` below it (rule A3)."""
     who = records.said(owner)
     message = f"cannot be allocated exclusively: {who} holds {records.accounts.where(u)} in it"
-    return _refusal(records, (v, amount, job, start, end), message, {u: who})
+    return _refusal(records, v, message, {u: who})
 
 
-def _exclusive(
-    records: Records, v: int, amount: int, job: str, u: int, held: int, other: str, start: int, end: int
-) -> InsufficientResources:
+def _exclusive(records: Records, v: int, u: int, held: int, other: str) -> InsufficientResources:
     """A pool at or above it is for one job at a time, and another job holds something in it (rule A8)."""
     where, who = records.accounts.where, records.said(other)
     message = f"{where(u)} is exclusive to one job, and {who} holds {where(held)} in it"
-    return _refusal(records, (v, amount, job, start, end), message, {u: who})
+    return _refusal(records, v, message, {u: who})
 
 
 def _too_many(records: Records, v: int, amount: int) -> InfeasibleRequest:
@@ -484,30 +554,28 @@ def _too_many(records: Records, v: int, amount: int) -> InfeasibleRequest:
     return InfeasibleRequest(message, where=records.accounts.where(v), hint=f"ask for at most {size}")
 
 
-def _refusal(
-    records: Records, wanted: tuple[int, int, str, int, int], message: str, reasons: dict[int, str]
-) -> InsufficientResources:
-    when = _earliest_s(records, *wanted)
+def _refusal(records: Records, v: int, message: str, reasons: dict[int, str]) -> InsufficientResources:
     where = records.accounts.where
-    return InsufficientResources(
-        message,
-        where=where(wanted[0]),
-        hint="" if when is None else f"free from {in_message(when)} on",
-        earliest=when,
-        reasons={where(u): who for u, who in reasons.items()},
-    )
+    return InsufficientResources(message, where=where(v), reasons={where(u): who for u, who in reasons.items()})
 
 
-def _earliest_s(records: Records, v: int, amount: int, job: str, start: int, end: int) -> float | None:
-    """First start from `start` on at which the amount is free for the same time; None if there is none, or it is unknown."""
-    leaf = records.accounts.end.item(v) == v + 1
-    if not leaf and (job in records.shared.get(v, ()) or records.steps_of(v, job)):
-        return None  # the job's own units would count, and the planner knows no jobs
-    length = end - start if end < clock.FOREVER else clock.FOREVER
-    earliest = records.planner.earliest([(v, amount)], length, start)
-    while earliest is not None and (left := _left(records, v, job, earliest, min(earliest + length, clock.FOREVER))):
+def _earliest_s(records: Records, wanted: Mapping[int, int], job: str, start: int, end: int) -> float | None:
+    """First start from `start` on at which all of it is free for the same time; None if there is none, or it is unknown."""
+    for v in wanted:
+        leaf = records.accounts.end.item(v) == v + 1
+        if not leaf and (job in records.shared.get(v, ()) or records.steps_of(v, job)):
+            return None  # the job's own units would count, and the planner knows no jobs
+    length, demands = end - start if end < clock.FOREVER else clock.FOREVER, list(wanted.items())
+    may_be_alone = bool(len(records.structure.exclusive_composites))
+
+    def left(earliest: int) -> int:
+        until = min(earliest + length, clock.FOREVER)
+        return max(_left(records, v, job, earliest, until) for v in wanted) if may_be_alone else 0
+
+    earliest = records.planner.earliest(demands, length, start)
+    while earliest is not None and (begin := left(earliest)):
         # Another job holds something in an exclusive pool above, and has to free that first.
-        earliest = None if left >= clock.FOREVER else records.planner.earliest([(v, amount)], length, left)
+        earliest = None if begin >= clock.FOREVER else records.planner.earliest(demands, length, begin)
     return None if earliest is None else clock.seconds(earliest)
 
 

@@ -1,6 +1,6 @@
 """The entry points of the scripts `fluxres` and `fluxres-query`.
 
-Everything is imported inside the function, so that Ctrl-C during imports ends as quietly as at any other time.
+Everything that takes time is imported inside the function, so that Ctrl-C during imports ends as quietly as at any other time.
 """
 
 from __future__ import annotations
@@ -8,8 +8,10 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from contextlib import suppress
-from typing import Final
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 _OBJECTS_BETWEEN_COLLECTIONS: Final = 200_000
 """Imports make 60,000 objects that stay: one search for cycles among them takes a fifth of the import of NumPy (specs/run.md)."""
@@ -75,6 +77,8 @@ def _open_streams() -> None:
 
 
 def _interrupted() -> int:
+    from contextlib import suppress
+
     with suppress(OSError):
         sys.stderr.write("fluxres: interrupted\n")
     return 130

@@ -6,11 +6,14 @@ instead of the argument.  Names, ids and amounts are checked in `fluxres.model.t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from fluxres.documents.document import shown
 from fluxres.errors import UsageError
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 def text(value: object, what: str, hint: str = "") -> str:
@@ -22,6 +25,15 @@ def text(value: object, what: str, hint: str = "") -> str:
     if not isinstance(value, str):
         raise _expected("text", value, what, hint)
     return value
+
+
+def is_unicode(value: str) -> bool:
+    r"""Whether a text can be written: a surrogate, which is half of a character, cannot.
+
+    >>> is_unicode("é"), is_unicode("\ud800")
+    (True, False)
+    """
+    return value.isascii() or _SURROGATE.search(value) is None
 
 
 def texts_or_none(**given: object) -> None:
@@ -50,6 +62,12 @@ def whole(value: object, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise _expected("a whole number", value, what)
     return value
+
+
+def function(value: object, what: str, does: str) -> None:
+    """Check that a value can be called. Errors: UsageError."""
+    if not callable(value):
+        raise _expected(f"a function that {does}", value, what)
 
 
 def items(value: object, what: str, of: str, hint: str = "") -> Iterable[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -122,15 +123,18 @@ class Document:
     is_json: bool = False
     is_made: bool = False
 
-    #: line and column of the places that were looked up together
-    _known: dict[tuple[tuple[Key, ...], bool], tuple[int, int]] = field(default_factory=dict, init=False, repr=False)
-
     @cached_property
     def _line_starts(self) -> list[int]:
         return source_text.line_starts(self.text, is_json=self.is_json)
 
     @cached_property
-    def _places(self) -> places.Place:
+    def _json_places(self) -> places.OfJson:
+        from fluxres.documents import places
+
+        return places.OfJson(self.text)
+
+    @cached_property
+    def _yaml_places(self) -> places.Place:
         from fluxres.documents import places
 
         return places.of_yaml(self.text)
@@ -142,7 +146,7 @@ class Document:
             path: keys and list indexes from the top.
             key: the place of the last key instead of its value.
 
-        Cost: parses the text once more.
+        Cost: all places of a document together parse its text once more; JSON only as far as needed.
 
         >>> from fluxres.documents import yaml_document
         >>> yaml_document.load(b"a: 1\\nb: [x, y]\\n").position(["b", 1])
@@ -150,21 +154,13 @@ class Document:
         """
         if self.is_made:
             return 1, 1
+        if self.is_json:
+            offset = self._json_places.offset(path, key=key)
+            line = bisect_right(self._line_starts, offset)
+            return line, offset - self._line_starts[line - 1] + 1
         from fluxres.documents import places
 
-        if self.is_json:
-            path = tuple(path)
-            if (path, key) not in self._known:
-                self.look_up([(path, key)])
-            return self._known[path, key]
-        return places.in_yaml(self._places, path, key=key)
-
-    def look_up(self, wanted: Sequence[tuple[tuple[Key, ...], bool]]) -> None:
-        """Find several places at once, each a path and whether its key is meant: JSON is walked once for all of them."""
-        if self.is_json and not self.is_made:
-            from fluxres.documents import places
-
-            self._known.update(zip(wanted, places.in_json(self.text, wanted), strict=True))
+        return places.in_yaml(self._yaml_places, path, key=key)
 
     def where(self, path: Iterable[Key], *, key: bool = False) -> str:
         """``file:line:column: path.in.document``, as every message begins."""
@@ -188,9 +184,6 @@ class SubDocument(Document):
     def __init__(self, whole: Document, values: object, path: Iterable[Key]) -> None:
         super().__init__(values, whole.file, whole.text, whole.path, whole.is_json)
         self.whole, self.base = whole, tuple(path)
-
-    def look_up(self, wanted: Sequence[tuple[tuple[Key, ...], bool]]) -> None:
-        self.whole.look_up([((*self.base, *path), key) for path, key in wanted])
 
     def where(self, path: Iterable[Key], *, key: bool = False) -> str:
         """The place in the whole document of a path in this part."""

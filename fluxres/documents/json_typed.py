@@ -20,7 +20,7 @@ import orjson
 from msgspec import inspect, structs
 
 from fluxres import limits
-from fluxres.documents import places, source_text, typed, yaml_document
+from fluxres.documents import typed, yaml_document
 from fluxres.documents.document import Document, Key, path_text
 from fluxres.documents.source import Source
 from fluxres.errors import InputError, LimitExceeded
@@ -163,6 +163,4 @@ def where(source: Source, path: Sequence[Key], *, key: bool = False) -> str:
     """``file:line:column: path`` of a value; without line and column in long texts, where the search would take minutes."""
     if len(source.data) > _PLACED_MAX:
         return f"{source.file}: {path_text(path)}"
-    ((line, column),) = places.in_json(source.text, [(tuple(path), key)])
-    name = ": ".join(part for part in (source.where(line, column), path_text(path)) if part)
-    return source_text.text_place(name, source.text, line, column, source_text.line_starts(source.text, is_json=True))
+    return source.json_places.where(path, key=key)

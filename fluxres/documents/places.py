@@ -1,13 +1,15 @@
 """Where each value of a JSON or YAML text begins.
 
 Reading a document keeps no places.  When a message names one, the text is parsed once more, here: JSON token by token up to the
-place, as it may be long; YAML as a whole, since aliases and merge keys put one text in several places.
+place, as it may be long; YAML as a whole, since aliases and merge keys put one text in several places.  Further places do not
+read again what was read for the first.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -16,65 +18,103 @@ import yaml
 
 Key = str | int
 
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
+# -- JSON ----------------------------------------------------------------------------------------------------------------
+
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
+_BRACKET: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\]]')
 
 
-def _walk(text: str) -> Iterator[tuple[int, list[Key], bool]]:
-    """(offset, path, is a key) of every key and value of a valid JSON text, in order."""
-    path: list[Key] = []
-    maps: list[bool] = []
-    expect_key = False
-    for match in _TOKEN.finditer(text):
-        token = match[0]
-        if token in "}]":
-            maps.pop()
-            path.pop()
-            expect_key = False
-        elif token == ",":
-            if maps[-1]:
-                expect_key = True
-            else:
-                last = path[-1]
-                assert isinstance(last, int)
-                path[-1] = last + 1
-        elif token == ":":
-            expect_key = False
-        elif expect_key:
-            path[-1] = orjson.loads(token)
-            yield match.start(), path, True
-        else:
-            yield match.start(), path, False
-            if token in "{[":
-                maps.append(token == "{")
-                path.append("" if maps[-1] else 0)
-                expect_key = maps[-1]
+class OfJson:
+    """Where the values of a valid JSON text begin.
 
+    A mapping or list on the way to a place is read once, and only as far as was asked for: all places of a document together cost
+    as much as one walk over what is before the last of them, at each level of their paths.
 
-def _line_column(text: str, offset: int) -> tuple[int, int]:
-    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
-
-
-def in_json(text: str, wanted: Sequence[tuple[tuple[Key, ...], bool]]) -> list[tuple[int, int]]:
-    """Line and column of the value at each path, or of its last key; of the nearest one above where it does not exist.
-
-    >>> in_json('{"a": [1, 2]}', [(("a", 1), False), (("a", 7), False), (("a",), True)])
-    [(1, 11), (1, 7), (1, 2)]
+    >>> of = OfJson('{"a": [1, 2]}')
+    >>> of.offset(("a", 1)), of.offset(("a", 7)), of.offset(("a",), key=True)
+    (10, 6, 1)
     """
-    missing = dict.fromkeys(wanted)
-    above = {path[:length] for path, _ in wanted for length in range(len(path) + 1)}
-    found: dict[tuple[tuple[Key, ...], bool], int] = {}
-    for offset, here, is_key in _walk(text):
-        place = tuple(here)
-        if place in above and (place, is_key) not in found:
-            found[place, is_key] = offset
-            missing.pop((place, is_key), None)
-            if not missing:
-                break
-    return [_line_column(text, found.get((path, key), _nearest(found, path))) for path, key in wanted]
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._read: dict[int, _Inside] = {}
+
+    def offset(self, path: Iterable[Key], *, key: bool = False) -> int:
+        """Offset of the value at a path, or of its last key; of the nearest value above where it does not exist."""
+        named = value = _token(self._text, 0).start()
+        for step in path:
+            inside = self._read.get(value)
+            if inside is None:
+                inside = self._read[value] = _Inside(self._text, value)
+            found = inside.find(step)
+            if found is None:
+                return value
+            named, value = found
+        return named if key else value
 
 
-def _nearest(found: Mapping[tuple[tuple[Key, ...], bool], int], path: tuple[Key, ...]) -> int:
-    return next((found[path[:length], False] for length in range(len(path), -1, -1) if (path[:length], False) in found), 0)
+def _token(text: str, offset: int) -> re.Match[str]:
+    found = _TOKEN.search(text, offset)
+    assert found is not None  # the text was read before, so something follows
+    return found
+
+
+class _Inside:
+    """Where the values directly in a mapping or list begin, and their keys, as far as they were read."""
+
+    __slots__ = ("_at", "_is_map", "_keys", "_places", "_text")
+
+    def __init__(self, text: str, begin: int) -> None:
+        self._text = text
+        self._is_map = text[begin] == "{"
+        self._at = begin + 1 if text[begin] in "{[" else -1
+        """Where to read on; -1 at the end."""
+        self._keys: dict[str, int] = {}
+        """Numbers of the values by key, in a mapping."""
+        self._places = array("q")
+        """Of each value, where its key begins and where it begins."""
+
+    def find(self, step: Key) -> tuple[int, int] | None:
+        """Where a key and its value begin; None if there is none. An item of a list is its own key."""
+        if isinstance(step, str) is not self._is_map:
+            return None
+        number = self._number(step)
+        while number is None and self._at >= 0:
+            self._read_on()
+            number = self._number(step)
+        return None if number is None else (self._places[2 * number], self._places[2 * number + 1])
+
+    def _number(self, step: Key) -> int | None:
+        if isinstance(step, str):
+            return self._keys.get(step)
+        return step if step < len(self._places) // 2 else None
+
+    def _read_on(self) -> None:
+        """Read the next value, up to where it begins, after what is in the one before."""
+        text = self._text
+        token = _token(text, self._at)
+        if token[0] == ",":
+            token = _token(text, token.end())
+        if token[0] in "}]":
+            self._at = -1
+            return
+        named = token.start()
+        if self._is_map:
+            self._keys.setdefault(orjson.loads(token[0]), len(self._places) // 2)
+            token = _token(text, _token(text, token.end()).end())
+        self._places.extend((named, token.start()))
+        self._at = _end(text, token)
+
+
+def _end(text: str, token: re.Match[str]) -> int:
+    """Where a value ends that begins with a token."""
+    depth = 0
+    if token[0] in "{[":
+        for bracket in _BRACKET.finditer(text, token.start()):
+            depth += (bracket[0] in "{[") - (bracket[0] in "}]")
+            if not depth:
+                return bracket.end()
+    return token.end()
 
 
 # -- YAML ----------------------------------------------------------------------------------------------------------------

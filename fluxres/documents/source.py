@@ -62,6 +62,11 @@ class Source:
         """
         return yaml_document.parse(self.data, file=self.file, path=self.path)
 
+    @cached_property
+    def json_places(self) -> Document:
+        """The places of a JSON text, whose values its reader has."""
+        return Document(None, self.file, self.text, self.path, is_json=True)
+
     def where(self, line: int | None = None, column: int | None = None) -> str:
         """``file``, ``file:line`` or ``file:line:column``, the beginning of a message."""
         return ":".join([self.file, *(str(number) for number in (line, column) if number is not None)])

@@ -61,7 +61,7 @@ def convert_partly(document: Document, kind: type[T], mistakes: Mistakes) -> tup
     try:
         try:
             return msgspec.convert(document.values, kind), []
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, UnicodeEncodeError) as error:  # the latter for half a character, where text is wrong
             refused = str(error)
         walk = _Walk()
         made = walk.check(document.values, inspect.type_info(kind), ())
@@ -77,7 +77,6 @@ def convert_partly(document: Document, kind: type[T], mistakes: Mistakes) -> tup
 
 
 def _add(document: Document, walk: _Walk, mistakes: Mistakes) -> None:
-    document.look_up([(found.path, found.key) for found in walk.found])
     for found in walk.found:
         error = LimitExceeded if found.limit else InputError
         mistakes.add(error(found.message, where=document.where(found.path, key=found.key), hint=found.hint))
@@ -161,6 +160,8 @@ def _instead(kind: Any, value: object) -> str:
     >>> _instead(inspect.type_info(list[int]), "4")
     'write [4]'
     """
+    if isinstance(value, str) and not value.isprintable():
+        return ""
     match kind:
         case inspect.Metadata():
             return _instead(kind.type, value)

@@ -416,9 +416,6 @@ class _PartOfRun(Document):
         super().__init__(getattr(run.page, name), whole.file, whole.text, None, whole.is_json)
         self._study, self._run, self._name = study, run, name
 
-    def look_up(self, wanted: Sequence[tuple[tuple[Key, ...], bool]]) -> None:
-        """Each place is looked up on its own: the values of a run are from several places of the page."""
-
     def where(self, path: Iterable[Key], *, key: bool = False) -> str:
         return self._study.where(self._run.settings, self._name, *path, key=key)
 

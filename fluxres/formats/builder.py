@@ -15,6 +15,7 @@ from msgspec import UNSET, UnsetType
 from numpy.typing import NDArray
 
 from fluxres.clock import Clock
+from fluxres.documents import arguments
 from fluxres.errors import UsageError
 from fluxres.formats import plain_values
 from fluxres.formats.cluster import read as cluster
@@ -169,11 +170,11 @@ def build(
         values["resources"] = resources
     if root is not None:
         values["root"] = root
-    if partitions:
-        values["partitions"] = {key: dict(entry) for key, entry in partitions.items()}
-    if others := list(pools):
+    if partitions is not None:
+        values["partitions"] = arguments.mapping(partitions, "partitions", "keys by name")
+    if others := list(arguments.items(pools, "pools", "resources")):
         values["pools"] = others
-    if graphs:
-        values["graphs"] = graphs
+    if graphs is not None:
+        values["graphs"] = arguments.mapping(graphs, "graphs", "auxiliary graphs by name")
     loaded = cluster.build(plain_values.document(values, "build"))
     return ResourceGraph(loaded.structure, name=loaded.name, clock=clock)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -43,6 +43,9 @@ def document(values: object, file: str, *, finite: bool = False) -> Document:
     return Document(_Copy(file, finite).plain(values, []), file, "", is_made=True)
 
 
+_PLAIN: Final = frozenset((str, int, bool, type(None)))
+
+
 class _Copy:
     """One pass over the values."""
 
@@ -61,6 +64,8 @@ class _Copy:
         if len(path) > limits.DOCUMENT_DEPTH_MAX:
             hint = f"a machine has at most {limits.DEPTH_MAX} levels"
             raise LimitExceeded(f"more than {limits.DOCUMENT_DEPTH_MAX} levels", where=self.where(path), hint=hint)
+        if type(value) in _PLAIN:  # nearly all
+            return value
         if isinstance(value, Described) and not isinstance(value, type):
             value = value.described()
         if isinstance(value, Mapping):

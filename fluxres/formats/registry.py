@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import orjson
 
 from fluxres.clock import FOREVER, seconds
-from fluxres.documents import compression
+from fluxres.documents import arguments, compression
 from fluxres.documents.document import plural
 from fluxres.documents.json_typed import collector_paused
 from fluxres.documents.source import Source
@@ -91,6 +91,7 @@ def named(name: str) -> Format:
 
     Errors: UsageError with the known names, and for one of another package that cannot be imported.
     """
+    arguments.text(name, "format", hint=f"choose from {', '.join(known.name for known in _FORMATS)}")
     for known in _FORMATS:
         if known.name == name:
             return known

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.documents import arguments
 from fluxres.errors import LimitExceeded, UsageError
 from fluxres.graph.accounts import CAPACITY, FULL, LINKED, UNIT
 from fluxres.graph.auxiliary import Subsystem
@@ -157,6 +158,8 @@ def checked(attributes: Mapping[str, Any], *, removable: bool = False) -> dict[s
             raise UsageError(f"attribute {key}: expected text, a finite number or a boolean, got {value!r:.80}")
         if isinstance(value, str) and len(value) > limits.VALUE_LENGTH_MAX:
             raise LimitExceeded(f"attribute {key}: {len(value)} characters, at most {limits.VALUE_LENGTH_MAX}")
+        if isinstance(value, str) and not arguments.is_unicode(value):
+            raise UsageError(f"attribute {key}: half a character in {value!r:.80}", hint="write the whole character")
         if isinstance(value, int) and abs(value) >= limits.NUMBER_MAX:
             raise LimitExceeded(f"attribute {key}: a number of more than 300 digits", hint="write it as text")
         if key == UNIT and not (isinstance(value, str) and value):

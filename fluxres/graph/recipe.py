@@ -24,6 +24,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.documents import arguments
 from fluxres.documents.mistakes import Mistakes
 from fluxres.documents.suggestion import choose_from, did_you_mean, near
 from fluxres.errors import FluxresError, InputError, LimitExceeded
@@ -503,6 +504,9 @@ class Check:
                 if isinstance(value, str) and len(value) > limits.VALUE_LENGTH_MAX:
                     message = f"{what} {key!r} has {len(value)} characters, at most {limits.VALUE_LENGTH_MAX} are allowed"
                     self._fail(recipe, message, limit=True, key=place)
+                if isinstance(value, str) and not arguments.is_unicode(value):
+                    message = f"{what} {key!r} has half a character, in {value!r:.80}"
+                    self._fail(recipe, message, "leave it out, or write the whole character", key=place)
                 if isinstance(value, float) and math.isnan(value):
                     self._fail(recipe, f"{what} {key!r} is not a number (NaN)", hint="leave the value out", key=place)
                 if isinstance(value, int) and abs(value) >= limits.NUMBER_MAX:

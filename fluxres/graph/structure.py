@@ -311,7 +311,7 @@ class Structure:
         """
         found = self.subsystems.get(name) if isinstance(name, str) else None
         if found is None:
-            raise UnknownGraph(f"no auxiliary graph '{name}'", hint=choose_from(self.subsystems))
+            raise UnknownGraph(f"no auxiliary graph '{name!s:.80}'", hint=choose_from(self.subsystems))
         return found
 
     # -- flow along edges --------------------------------------------------------------------------------------------
@@ -379,11 +379,13 @@ class Structure:
 
         Errors: UnknownGraph listing the existing names; UsageError for a graph that is not a hierarchy.
         """
-        if name is None or name == self.hierarchy or (name == CONTAINMENT and name not in self.subsystems):
+        if name is None:
             return self._containment
         subsystem = self.subsystems.get(name) if isinstance(name, str) else None
+        if isinstance(name, str) and (name == self.hierarchy or (name == CONTAINMENT and subsystem is None)):
+            return self._containment
         if subsystem is None:
-            raise UnknownGraph(f"no hierarchy '{name}'", hint=choose_from(self.hierarchies()))
+            raise UnknownGraph(f"no hierarchy '{name!s:.80}'", hint=choose_from(self.hierarchies()))
         if not subsystem.hierarchy:
             raise UsageError(
                 f"'{name}' is a graph but not a hierarchy, so its pools are not above or below each other",

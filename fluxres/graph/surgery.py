@@ -245,7 +245,8 @@ def unlink(s: Structure, v: int, hierarchy: str | None = None) -> tuple[Structur
     """
     if not 0 <= v < s.n:
         raise UnknownPool(f"no vertex {v}", where=str(v))
-    if hierarchy is None or (hierarchy == s.hierarchy and hierarchy not in s.subsystems):
+    is_named = isinstance(hierarchy, str)
+    if hierarchy is None or (is_named and hierarchy == s.hierarchy and hierarchy not in s.subsystems):
         return _unlink_contained(s, v)
     graph = s.subsystem(hierarchy)
     if not graph.hierarchy:

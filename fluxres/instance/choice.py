@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from fluxres.documents import arguments
 from fluxres.errors import UsageError
 from fluxres.instance.counted import CountedInventory
 from fluxres.instance.graph_inventory import GraphInventory
@@ -28,7 +29,7 @@ def make_inventory(kind: str, graph: ResourceGraph, match_policy: str) -> Invent
 
     Errors: UsageError for another name, and if the pools of the type are not interchangeable or not a single pool.
     """
-    name, _, type_name = kind.partition(":")
+    name, _, type_name = arguments.text(kind, "inventory").partition(":")
     if name not in KINDS or (type_name and name in ("graph", "auto")):
         raise UsageError(f"inventory: expected {', '.join(KINDS)}, got {kind!r:.80}")
     if name in ("graph", "auto"):

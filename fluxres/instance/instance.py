@@ -23,6 +23,7 @@ from fluxres import limits
 from fluxres.allocation.facts import JobFacts
 from fluxres.clock import FOREVER, Clock, Length, Time, length_ticks, seconds, ticks
 from fluxres.documents import arguments
+from fluxres.documents.document import shown
 from fluxres.errors import (
     FluxresError,
     InfeasibleRequest,
@@ -73,7 +74,7 @@ from fluxres.instance.tree import Branch
 from fluxres.instance.upstream import ParentSupply
 from fluxres.match.policy import policy as require_match_policy
 from fluxres.model import changes, joining, matching, targets
-from fluxres.model.resource_graph import writing
+from fluxres.model.resource_graph import ResourceGraph, writing
 from fluxres.model.targets import Targets
 from fluxres.shown import Tabular
 from fluxres.syntax import fluid
@@ -82,7 +83,6 @@ from fluxres.syntax.name import is_name
 
 if TYPE_CHECKING:
     from fluxres.instance.accounting import Accounting
-    from fluxres.model import ResourceGraph
 
 
 _NO_JOB: Final = -1
@@ -166,7 +166,10 @@ class Instance(Tabular):
         passes: str = "event",
         accounting: Accounting | None = None,
     ) -> None:
-        if passes not in ("event", "manual"):
+        if not isinstance(graph, ResourceGraph):
+            raise UsageError(f"expected a ResourceGraph, got {shown(graph)}", hint="such as fluxres.load('cluster.yaml')")
+        arguments.texts_or_none(name=name)
+        if arguments.text(passes, "passes") not in ("event", "manual"):
             raise UsageError(f"passes: expected event or manual, got {passes!r:.80}")
         self._options = InstanceOptions(queue_policy, match_policy, size_policy, inventory, runner, sink, events, passes)
         self._graph = graph
@@ -273,7 +276,7 @@ class Instance(Tabular):
 
         Errors: UsageError for an unknown state.
         """
-        chosen = frozenset[State]().union(*(states.named(one) if isinstance(one, str) else {one} for one in wanted))
+        chosen = frozenset[State]().union(*({one} if isinstance(one, State) else states.named(one) for one in wanted))
         found = sorted((*self._finished.jobs, *self._jobs.values()), key=lambda job: job.number)
         return [job for job in found if job.state in chosen] if wanted else found
 
@@ -706,6 +709,7 @@ class Instance(Tabular):
         Errors: UnknownJob; UsageError for a job that is not running, or has finished.
         """
         self._require_open()
+        arguments.whole(status, "status")
         try:
             found = self._running(job)
         except FluxresError:
@@ -843,7 +847,9 @@ class Instance(Tabular):
         """
         self.enter()
         found = self._active(job)
-        if not 0 <= severity <= 7:
+        arguments.text(kind, "kind")
+        arguments.text(note, "note")
+        if not 0 <= arguments.whole(severity, "severity") <= 7:
             raise UsageError(f"severity: expected 0 (fatal) to 7, got {severity!r:.80}")
         self.raise_exception(found, kind, severity, note)
         self._follow_up()
@@ -933,6 +939,7 @@ class Instance(Tabular):
         """
         now = self.enter()
         found = self._running(job)
+        arguments.whole(size, "size")
         sizes = found.sizes
         option = None if sizes is None else next((one for one in sizes.options if one.size == size), None)
         if sizes is None or option is None or not sizes.is_malleable:
@@ -1087,6 +1094,8 @@ class Instance(Tabular):
         Returns: the number of jobs started.
         """
         self.enter()
+        if limit is not None:
+            arguments.whole(limit, "limit")
         self._make_owed_passes()
         started = self.queue.run(-1 if limit is None else limit)
         self._make_owed_passes()
@@ -1428,6 +1437,7 @@ class Instance(Tabular):
     @writing
     def measure_in(self, type_name: str | None) -> None:
         """Measure the size of jobs in units of a type; default: in cores, or in what the inventory allocates."""
+        arguments.texts_or_none(type_name=type_name)
         self.measure = type_name
         self.inventory.measure_in(type_name)
 
@@ -1504,7 +1514,7 @@ class Instance(Tabular):
         Errors: UnknownJob for the first part of the address that does not exist.
         """
         found = self
-        words = [word for word in address.split("/") if word]
+        words = [word for word in arguments.text(address, "address").split("/") if word]
         own = self.address.split("/")
         if words[: len(own)] == own:
             words = words[len(own) :]

@@ -263,7 +263,7 @@ def parse(text: str | SizePolicy) -> SizePolicy:
     """
     if isinstance(text, SizePolicy):
         return text
-    name, _, rest = text.partition(":")
+    name, _, rest = arguments.text(text, "size policy").partition(":")
     if name == Efficiency.name:
         try:
             value = float(rest)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
+from fluxres.documents import arguments
 from fluxres.errors import UsageError
 
 
@@ -35,6 +36,7 @@ def named(name: str) -> frozenset[State]:
     >>> sorted(state.name for state in named("running")), [state.name for state in named("inactive")]
     (['CLEANUP', 'RUN'], ['INACTIVE'])
     """
+    arguments.text(name, "state")
     found = _VIRTUAL.get(name) or _VIRTUAL.get(name.lower())
     if found is not None:
         return found

@@ -88,12 +88,12 @@ def values_of(
     if unit is not None:
         values |= edges.checked({UNIT: unit})
     if supply is not None:
-        if supply not in ("all", ANY):
+        if not isinstance(supply, str) or supply not in ("all", ANY):
             raise UsageError(f"supply: expected 'all' or 'any', got {supply!r:.80}")
         values[SUPPLY] = supply
     if capacity is None:
         return values
-    if isinstance(capacity, bool) or not isinstance(capacity, int | float | np.integer | np.floating):
+    if not targets.is_whole(capacity) and not isinstance(capacity, float | np.floating):
         raise UsageError(f"capacity: expected a number, got {capacity!r:.80}", hint="math.inf for no limit")
     if not capacity >= 0:
         raise UsageError(f"capacity: expected a number >= 0, got {capacity}", hint="math.inf for no limit")

@@ -23,6 +23,7 @@ from fluxres.allocation.facts import JobFacts, Reservation
 from fluxres.allocation.planned import Staged
 from fluxres.allocation.together import Share
 from fluxres.clock import FOREVER, seconds
+from fluxres.documents import arguments
 from fluxres.errors import InputError, UsageError
 from fluxres.graph.kinds import STATES, instead_of
 from fluxres.graph.structure import Structure
@@ -236,7 +237,7 @@ def check_state(state: str) -> dict[str, Any]:
 
     Errors: UsageError for a state RFC 4 and its extension do not know.
     """
-    if state not in STATES:
+    if arguments.text(state, "state") not in STATES:
         raise UsageError(f"no state '{state}'", hint=instead_of(state))
     return {"state": state}
 
@@ -248,8 +249,10 @@ def check_tag(key: str, value: str | None) -> dict[str, Any]:
     """
     if not is_name(key, without="="):
         raise UsageError(f"tag: expected a key of 1 to {limits.NAME_LENGTH_MAX} printable characters without '=', got {key!r}")
-    if value is not None and (not isinstance(value, str) or len(value) > limits.VALUE_LENGTH_MAX or "\x00" in value):
-        raise UsageError(f"tag {key}: expected a text of at most {limits.VALUE_LENGTH_MAX} characters, got {value!r:.80}")
+    if value is not None:
+        is_text = isinstance(value, str) and "\x00" not in value and arguments.is_unicode(value)
+        if not is_text or len(value) > limits.VALUE_LENGTH_MAX:
+            raise UsageError(f"tag {key}: expected a text of at most {limits.VALUE_LENGTH_MAX} characters, got {value!r:.80}")
     return {"key": key, "value": value}
 
 

@@ -27,7 +27,8 @@ from fluxres.allocation.planned import Batch
 from fluxres.allocation.records import Records, RecordsState, empty_planner
 from fluxres.arrays import Int32
 from fluxres.clock import FOREVER, Clock, Length, Time, fixed, now_ticks, positive_ticks, seconds, ticks
-from fluxres.documents.document import plural
+from fluxres.documents import arguments
+from fluxres.documents.document import plural, shown
 from fluxres.errors import StaleHandle, UsageError
 from fluxres.graph import state_notes, surgery
 from fluxres.graph.edges import Value
@@ -143,7 +144,7 @@ class ResourceGraph(ShownDeep, Tabular):
     """
 
     def __init__(self, structure: Structure, *, name: str | None = None, clock: Clock | None = None) -> None:
-        self._clock_given = clock
+        self.clock = clock
         self.number = next(_NUMBERS)
         self.lock = RLock()
         self.structure = structure
@@ -275,7 +276,9 @@ class ResourceGraph(ShownDeep, Tabular):
         return self._clock_given if self._clock_given is not None else fixed(0.0)
 
     @clock.setter
-    def clock(self, given: Clock) -> None:
+    def clock(self, given: Clock | None) -> None:
+        if given is not None:
+            arguments.function(given, "clock", "returns seconds")
         self._clock_given = given
 
     def now(self) -> int:
@@ -534,7 +537,7 @@ class ResourceGraph(ShownDeep, Tabular):
         Errors: UnknownPool, UnknownGraph; UsageError for a graph that is not a hierarchy.
         """
         place = targets.place(self, where, hierarchy)
-        return totals.aggregate(self, place, *self.window(at, duration_s), all)
+        return totals.aggregate(self, place, *self.window(at, duration_s), arguments.flag(all, "all"))
 
     @property
     def units(self) -> dict[str, str | None]:
@@ -731,7 +734,7 @@ class ResourceGraph(ShownDeep, Tabular):
         from fluxres.model import several
 
         start = self.window(at, None)[0]
-        parts = several.parts_or_requests(self, list(wanted), self._length(duration_s), start)
+        parts = several.parts_or_requests(self, wanted, self._length(duration_s), start)
         return several.why_not(self, parts, start, policy)
 
     @locked
@@ -1103,7 +1106,7 @@ class ResourceGraph(ShownDeep, Tabular):
         """
         with self.write_lock:
             changes.expire_stages(self)
-            return changes.commit(self, stage if isinstance(stage, str) else stage.stage)
+            return changes.commit(self, _stage_id(stage))
 
     def release(self, stage: str | Stage) -> None:
         """Release what a stage, or the one with this id, locks.
@@ -1112,7 +1115,7 @@ class ResourceGraph(ShownDeep, Tabular):
         """
         with self.write_lock:
             changes.expire_stages(self)
-            changes.release(self, stage if isinstance(stage, str) else stage.stage)
+            changes.release(self, _stage_id(stage))
 
     # -- maintenance -------------------------------------------------------------------------------------------------
 
@@ -1156,7 +1159,7 @@ class ResourceGraph(ShownDeep, Tabular):
         every = None if every_s is None else positive_ticks(every_s, "every_s")
         windows = reserving.repeated(first, last, every, None if until is None else ticks(until, "until", self.now()))
         vertices = reserving.topmost(self.structure.end, targets.pools(self, where, "reservation"))
-        reservation = Reservation(vertices, windows, ignore_jobs)
+        reservation = Reservation(vertices, windows, arguments.flag(ignore_jobs, "ignore_jobs"))
         reserving.reserve(self, targets.job_id(name), reservation, JobFacts(targets.label(user, "user"), None, self.now()))
         return reservation
 
@@ -1214,8 +1217,10 @@ class ResourceGraph(ShownDeep, Tabular):
         Errors: UsageError for an unknown state, one that a partition cannot have, and no pools; UnknownPool.
         """
         fields, note = events.check_state(state), None
+        begin = self.now() if since is None else ticks(since, "since", self.now())
+        if begin >= FOREVER:
+            raise UsageError(f"since: expected a moment, got {since!r:.80}")
         if reason is not None or user is not None:
-            begin = self.now() if since is None else ticks(since, "since", self.now())
             note = StateNote(targets.label(reason, "reason"), targets.label(user, "user"), seconds(begin))
             given = {"reason": note.reason, "user": note.user, "since": begin}
             fields |= {key: value for key, value in given.items() if value is not None}
@@ -1510,6 +1515,14 @@ class ResourceGraph(ShownDeep, Tabular):
     def check(self) -> list[Problem]:
         """Check all rules on the live data; empty if all hold (specs/rules.md)."""
         return audit.check(self)
+
+
+def _stage_id(stage: object) -> str:
+    if isinstance(stage, Stage):
+        return stage.stage
+    if not isinstance(stage, str):
+        raise UsageError(f"expected a stage or its id, got {shown(stage)}", hint="stage() returns one")
+    return stage
 
 
 def all_of(*graphs: ResourceGraph, changes: ResourceGraph | None = None) -> ExitStack:

@@ -20,6 +20,7 @@ from fluxres.allocation.drawn import implicit
 from fluxres.allocation.facts import JobFacts
 from fluxres.allocation.together import Found, Share, located, locking
 from fluxres.clock import FOREVER, seconds
+from fluxres.documents import arguments
 from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded, UsageError
 from fluxres.graph import surgery
 from fluxres.graph.forest import slice_of
@@ -113,6 +114,7 @@ class Shortage:
         )
 
 
+_IN_A_LIST: Final = "put one request in a list"
 _BESIDE: Final = "by itself it has a match; the others take what it needs"
 _NEVER: Final = "this machine can never have room for all of them at once"
 
@@ -139,7 +141,7 @@ def parts_of(
     Errors: UsageError, InputError, UnknownPool with the number of the part.
     """
     found: list[Part] = []
-    for number, pair in enumerate(wanted):
+    for number, pair in enumerate(arguments.items(wanted, "requests", "pairs of request and job")):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise UsageError(f"expected a pair of request and job, got {pair!r:.80}", where=_place(number, ""))
         what, job = pair
@@ -172,9 +174,9 @@ def requests_of(graph: ResourceGraph, wanted: Iterable[Wanted], length: int | No
     Errors: UsageError, InputError with the number of the request.
     """
     if isinstance(wanted, str):
-        raise UsageError("expected several requests, got one text", hint="put the requests in a list")
+        raise UsageError("expected several requests, got one text", hint=_IN_A_LIST)
     found = []
-    for number, what in enumerate(wanted):
+    for number, what in enumerate(arguments.items(wanted, "requests", "requests", hint=_IN_A_LIST)):
         with located(_place(number, "")):
             request = as_request(what)
             found.append(Part(_place(number, ""), "", request, [], matching.length(graph, request) if length is None else length))
@@ -183,8 +185,9 @@ def requests_of(graph: ResourceGraph, wanted: Iterable[Wanted], length: int | No
     return found
 
 
-def parts_or_requests(graph: ResourceGraph, wanted: Sequence[object], length: int | None, start: int) -> list[Part]:
+def parts_or_requests(graph: ResourceGraph, given: Iterable[object], length: int | None, start: int) -> list[Part]:
     """As :func:`parts_of` for pairs, and as :func:`requests_of` for requests alone."""
+    wanted = list(arguments.items(given, "requests", "requests", hint=_IN_A_LIST))
     if wanted and isinstance(wanted[0], tuple):
         return parts_of(graph, cast("Sequence[tuple[Targets | Wanted, str]]", wanted), length, start)
     return requests_of(graph, cast("Sequence[Wanted]", wanted), length)
@@ -479,7 +482,10 @@ def give(
 def commit(graph: ResourceGraph, matches: Iterable[tuple[Match, str]]) -> list[Allocation]:
     """Allocate several matches to their jobs, all of them or none."""
     shares = []
-    for number, (found, job) in enumerate(matches):
+    for number, pair in enumerate(arguments.items(matches, "matches", "pairs of match and job")):
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise UsageError(f"expected a pair of match and job, got {pair!r:.80}", where=_place(number, ""))
+        found, job = pair
         place = _place(number, job if isinstance(job, str) else "")
         with located(place):
             targets.job_id(job)

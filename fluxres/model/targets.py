@@ -56,7 +56,7 @@ def vertex(graph: ResourceGraph, where: Where) -> int:
         if where.graph is not graph:
             raise StaleHandle("this handle belongs to another graph", hint="ask this graph for the pool, by path or uuid")
         return where.vertex
-    if isinstance(where, int | np.integer) and not isinstance(where, bool):
+    if is_whole(where):
         if not 0 <= where < graph.structure.n:
             raise UnknownPool(f"no vertex {where}: the graph has 0 to {graph.structure.n - 1}")
         return int(where)
@@ -79,7 +79,7 @@ def account(graph: ResourceGraph, where: Where) -> int:
     if isinstance(where, str) and is_edge(where):
         between = accounts.edges_between(where, lambda end: [vertex(graph, end)])
         return between[0] if between else accounts.number(where)
-    if isinstance(where, int | np.integer) and graph.structure.n <= where < accounts.n:
+    if is_whole(where) and graph.structure.n <= where < accounts.n:
         return int(where)
     return vertex(graph, where)
 
@@ -261,8 +261,7 @@ def place(graph: ResourceGraph, where: Where, hierarchy: str | None = None) -> P
     if hierarchy is None and isinstance(where, str) and ":/" in where:
         named = where.partition(":/")[0]
         hierarchy = named if named in structure.subsystems and named != structure.hierarchy else None
-    own = hierarchy is None or hierarchy == structure.hierarchy
-    if own or not isinstance(hierarchy, str) or hierarchy not in structure.subsystems:
+    if not isinstance(hierarchy, str) or hierarchy == structure.hierarchy or hierarchy not in structure.subsystems:
         structure.forest(hierarchy)
         return Place(structure, [vertex(graph, where)])
     if where in ("/", f"{hierarchy}:/") and structure.subsystem(hierarchy).hierarchy:
@@ -295,7 +294,7 @@ def resolve(graph: ResourceGraph, targets: Targets | Sequence[Where]) -> list[tu
 
     Errors: as :func:`vertex` and :func:`vertices_named`; UsageError for an amount that is not a whole number.
     """
-    if isinstance(targets, str | Pool | int | np.integer):
+    if isinstance(targets, str | Pool) or is_whole(targets):
         return [(v, None) for v in _accounts(graph, targets)]
     if isinstance(targets, Selection):
         if targets.graph is not graph:
@@ -348,9 +347,14 @@ def with_amounts(graph: ResourceGraph, targets: Targets) -> list[tuple[int, int]
 def _amount(amount: object) -> int | None:
     if amount is None:
         return None
-    if isinstance(amount, bool) or not isinstance(amount, int | np.integer):
+    if not is_whole(amount):
         raise UsageError(f"amount: expected a whole number of units, got {amount!r}")
     return int(amount)
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether this is a whole number, also one of NumPy. True is none, nor is a timedelta64, which NumPy counts as an integer."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
 
 
 def label(text: object, name: str) -> str | None:

@@ -25,8 +25,8 @@ ORDERS: Final = ("pre", "post", "bfs")
 
 def walk(graph: ResourceGraph, place: Place, order: str, prune: Prune | None, sort: Sort | None) -> Iterator[Pool]:
     """Visit pools and everything below them; see :meth:`ResourceGraph.walk`."""
-    if order not in ORDERS:
-        raise UsageError(f"order: expected 'pre', 'post' or 'bfs', got {order!r}")
+    if not isinstance(order, str) or order not in ORDERS:
+        raise UsageError(f"order: expected 'pre', 'post' or 'bfs', got {order!r:.80}")
     for name, given in (("prune", prune), ("sort", sort)):
         if given is not None and not callable(given):
             raise UsageError(f"{name}: expected a function, got {given!r:.80}")

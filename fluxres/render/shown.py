@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from fluxres.clock import seconds
+from fluxres.documents import arguments
 from fluxres.documents.document import plural
 from fluxres.errors import StaleHandle
 from fluxres.match.refusal import Refusal
@@ -37,6 +38,8 @@ def fitted(value: Value, depth: int | None = None) -> str:
     Args:
         depth: of a tree; None for all levels.
     """
+    if depth is not None:
+        arguments.whole(depth, "depth")
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     return "\n".join(_lines(value, Style(columns=columns), depth))
 

@@ -20,7 +20,7 @@ from fluxres import clock as clocks
 from fluxres.allocation.drawn import DrawRecords
 from fluxres.allocation.facts import JobFacts, Reservation
 from fluxres.clock import FOREVER, Clock, seconds, ticks
-from fluxres.documents import compression, source_text
+from fluxres.documents import arguments, compression, source_text
 from fluxres.documents import source as files
 from fluxres.errors import FluxresError, InputError, InputWarning, UsageError
 from fluxres.formats import registry
@@ -268,14 +268,21 @@ def save(
     Returns: what was written, what the format could not express, and whether the complete graph was written after all.
     Errors: StoreConflict if the store has changed since; UsageError if something would be lost; StoreError.
     """
+    arguments.texts_or_none(format=format)
     how = _Writing(format, changed_only, replace, strict, options)
-    if g.vertex(where):
+    if _require_graph(g).vertex(where):
         if changed_only:
             raise UsageError("only changes of a part", where=str(where), hint="changes are always those of the entire graph")
         g = g.duplicate(where)
     if not isinstance(dest, str | os.PathLike) and hasattr(dest, "write"):
         return _save_stream(g, dest, how)
     return _save(g, _text(cast("Source", dest)), how)
+
+
+def _require_graph(g: object) -> ResourceGraph:
+    if not isinstance(g, ResourceGraph):
+        raise UsageError(f"expected a ResourceGraph, got {type(g).__name__}", hint="such as fluxres.load('cluster.yaml')")
+    return g
 
 
 def dumps(g: ResourceGraph, *, where: Where = "/", format: str = "cluster", strict: bool = True, **options: Any) -> bytes:
@@ -291,7 +298,7 @@ def dumps(g: ResourceGraph, *, where: Where = "/", format: str = "cluster", stri
     >>> loads(dumps(g, where="/tiny/node1")).pool("/node1/core").uuid == g.pool("/tiny/node1/core").uuid
     True
     """
-    return bytes_of(g.duplicate(where) if g.vertex(where) else g, format, strict=strict, **options).data
+    return bytes_of(g.duplicate(where) if _require_graph(g).vertex(where) else g, format, strict=strict, **options).data
 
 
 def loads(

@@ -18,6 +18,7 @@ from typing import NamedTuple, SupportsIndex, overload
 import msgspec
 
 from fluxres import limits
+from fluxres.documents import arguments
 from fluxres.documents.document import excerpt, shown
 from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.syntax.idset import IDset
@@ -200,7 +201,7 @@ class Hostlist(Sequence[str]):
         if isinstance(hosts, Hostlist):
             self._hosts = hosts._hosts
             return
-        texts = [hosts] if isinstance(hosts, str) else list(hosts)
+        texts = [hosts] if isinstance(hosts, str) else list(arguments.items(hosts, "hostlist", "hosts"))
         wrong = next((text for text in texts if not isinstance(text, str)), None)
         if wrong is not None:
             raise UsageError(f"hostlist: expected hosts, got {shown(wrong)}")

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from fluxres.cli import main
 from fluxres.store import open_store
 from tests.cli.conftest import MACHINE, Invoke, process
 
@@ -113,6 +114,13 @@ raise SystemExit(main())
 """
     shown = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert (shown.returncode, shown.stderr) == (130, "fluxres: interrupted\n")
+
+
+def test_nothing_that_takes_time_is_imported_before_ctrl_c_is_caught() -> None:
+    code = "import sys; import fluxres.cli.main; print([name for name in ('typing', 'contextlib', 're') if name in sys.modules])"
+    where = {**os.environ, "PYTHONPATH": str(Path(main.__file__).parents[2])}
+    shown = subprocess.run([sys.executable, "-S", "-c", code], check=True, capture_output=True, text=True, env=where)
+    assert shown.stdout == "[]\n"
 
 
 def test_ctrl_c_at_any_moment_shows_no_traceback(tiny: Invoke) -> None:

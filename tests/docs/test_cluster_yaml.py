@@ -50,7 +50,7 @@ def test_the_examples_mean_what_is_said_beside_them() -> None:
     assert graphs.uris(graphs.vertex("/demo/rack1"))[1] == "power:/pdu1/rack1"
     network = graphs.subsystems["network"]
     assert len(network) == 16
-    assert [graphs.name(v) for v in network.predecessors(graphs.vertex("/demo/rack0/node3")).tolist()] == ["switch0"]
+    assert [graphs.name(v) for v in network.src[network.dst == graphs.vertex("/demo/rack0/node3")].tolist()] == ["switch0"]
     assert [hold.end_s for hold in read_cluster(EXAMPLES[5]).allocations] == [3600.0, None]
 
 

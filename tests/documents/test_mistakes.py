@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fluxres
 from fluxres import limits
 from fluxres.documents import source_text, typed, yaml_document
 from fluxres.documents.mistakes import Mistakes
@@ -269,3 +271,39 @@ def test_a_long_line_is_cut_around_the_place_without_reading_all_of_it() -> None
     assert line[caret.index("^")] == "X"
     assert line.startswith("  1 | …a")
     assert line.endswith("b…")
+
+
+def calls_to_refuse(values: dict[str, Any]) -> int:
+    """Calls of functions to refuse a file in JSON."""
+    text, calls = json.dumps(values), 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    outer = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        with pytest.raises(InputError):
+            fluxres.loads(text)
+    finally:
+        sys.setprofile(outer)
+    return calls
+
+
+WRONG_MANY: dict[str, Callable[[int], dict[str, Any]]] = {
+    "numbers": lambda number: {"resources": [1] * number},
+    "texts": lambda number: {"resources": ["node"] * number},
+    "no type": lambda number: {"resources": [{"count": "x"}] * number},
+    "one level below": lambda number: {"resources": [{"type": "rack", "with": [{"count": "x"}] * number}]},
+    "unknown keys": lambda number: {"resources": [{"type": "node", **{f"key{i}": 1 for i in range(number)}}]},
+    "partitions": lambda number: {"resources": [{"type": "node"}], "partitions": {f"p{i}": 1 for i in range(number)}},
+    "other pools": lambda number: {"resources": [{"type": "node"}], "pools": ["pdu"] * number},
+}
+
+
+@pytest.mark.parametrize("values", WRONG_MANY.values(), ids=WRONG_MANY)
+def test_many_mistakes_in_json_cost_time_in_proportion(values: Callable[[int], dict[str, Any]]) -> None:
+    calls_to_refuse({"fluxres": 1, **values(30)})  # imports, and what is made once
+    few, many = (calls_to_refuse({"fluxres": 1, **values(number)}) for number in (100, 400))
+    assert many < 5 * few

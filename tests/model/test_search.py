@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fluxres.errors import FluxresError, InputError, UnknownPool, UsageError
+from fluxres import limits
+from fluxres.errors import FluxresError, InputError, UnknownJob, UnknownPool, UsageError
 from fluxres.graph import uuids
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.model import Pool, ResourceGraph
@@ -228,3 +229,17 @@ def test_aggregate_is_the_sum_over_the_pools(seed: int) -> None:
             assert g.aggregate(top, at=at, duration_s=duration_s, all=True) == sums
             assert g.aggregate(top, at=at, duration_s=duration_s) == {t: n for t, n in sums.items() if n}
             assert g.available(at, duration_s).paths() == [p.path for p in g.walk() if p.available(at, duration_s)]
+
+
+def test_a_wrong_word_is_compared_with_a_bounded_number_of_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = machine(jobs=0)
+    for number, job in enumerate(("first", "second")):
+        graph.allocate("slot/core", job=job, start=number, duration_s=1)
+    monkeypatch.setattr(limits, "COMPARED_MAX", 2)
+    with pytest.raises(UnknownJob) as refused:
+        graph.free("secnod")
+    assert refused.value.hint == "did you mean second?"
+    monkeypatch.setattr(limits, "COMPARED_MAX", 1)
+    with pytest.raises(UnknownJob) as refused:
+        graph.free("secnod")
+    assert refused.value.hint == "`jobs` lists those that do"

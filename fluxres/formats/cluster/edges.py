@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.arrays import Int64
+from fluxres.documents import arguments
 from fluxres.documents.document import Document, Key, shown
 from fluxres.documents.mistakes import Mistakes
 from fluxres.documents.suggestion import choose_from
@@ -274,6 +275,8 @@ def attributes_of(document: Document, edge: Edge, path: tuple[Key, ...]) -> dict
         if isinstance(value, str) and len(value) > limits.VALUE_LENGTH_MAX:
             message = f"{len(value)} characters, at most {limits.VALUE_LENGTH_MAX}"
             raise LimitExceeded(message, where=document.where(where))
+        if isinstance(value, str) and not arguments.is_unicode(value):
+            raise InputError(f"half a character in {value!r:.80}", where=document.where(where), hint="write the whole character")
         if isinstance(value, int) and abs(value) >= limits.NUMBER_MAX:
             raise LimitExceeded("a number of more than 300 digits", where=document.where(where), hint="write it as text")
         if isinstance(value, float) and math.isnan(value):
