@@ -13,7 +13,7 @@ ends a crashed child (`Store.settle`), and its parent gets back everything that 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from secrets import token_hex
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,12 +24,12 @@ from msgspec.structs import replace
 from fluxres import clock as clocks
 from fluxres import limits
 from fluxres.clock import FOREVER, Clock, Length, Time, seconds, ticks
-from fluxres.errors import HoldLapsed, StillHeld, StoreBusy, StoreConflict, UnknownGraph, UsageError
+from fluxres.errors import HoldLapsed, StillHeld, StoreBusy, StoreConflict, UnknownGraph, UnknownPool, UsageError
 from fluxres.model import giving_back, targets
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.store import claims, writing
 from fluxres.store.attached import Attached
-from fluxres.store.claims import ChildLease, Claim, Claims
+from fluxres.store.claims import ChildLease, Claim, Claims, states_of
 from fluxres.store.contents import GraphRow
 from fluxres.store.database import Connection
 from fluxres.store.leased import Leased, require_none
@@ -521,10 +521,29 @@ def both(store: Store, name: str, command: str, user: str | None = None, mark: s
                 said = error.message.replace("is not in the description", "would go from the child")
                 hint = "free it in the child, or wait until it ends"
                 raise StillHeld(said, jobs=error.jobs, where=error.where, hint=hint) from None
+            states = states_of(fresh.structure)
+            _follow_states(pair.part, claim.states, states)
+        if states != claim.states and (kept := Claims(rows).of(row)) is not None:
+            Claims(rows).note(row, replace(kept, states=states))
         for key, text in pair.notes:
             rows.db.put_note(key, text)
     store.wake(above.name, ())
     store.wake(name, ())
+
+
+def _follow_states(part: ResourceGraph, before: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Let the pools of a child whose state is that of the parent have its new state; what the child has set itself stays.
+
+    Args:
+        before, now: the states other than up in the parent, by uuid.
+    """
+    structure = part.structure
+    for uuid, state in before.items():
+        new = now.get(uuid, "up")
+        with suppress(UnknownPool):  # it is no part of the child any more
+            v = structure.vertex(uuid)
+            if new != state and structure.state_name(v) == state:
+                part.set_state(structure.where(v), new)
 
 
 def _parent(store: Store, rows: Rows, name: str, mark: str | None) -> tuple[GraphRow, GraphRow, Claim]:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import msgspec
+import numpy as np
 from msgspec.structs import replace
 
 from fluxres.clock import FOREVER, seconds
@@ -56,6 +57,7 @@ class Claim(msgspec.Struct, frozen=True):
         seq: event of the parent after which the job was last seen to hold all of it.
         until: moment, in ticks, until which that holds if the parent does not change.
         lease: of the process that works on the graph; None for a graph that lasts as long as the job.
+        states: by uuid, those other than up that the pools of the graph had in the parent when it was last read.
     """
 
     parent: str
@@ -65,6 +67,7 @@ class Claim(msgspec.Struct, frozen=True):
     seq: int = -1
     until: int = FOREVER
     lease: ChildLease | None = None
+    states: dict[str, str] = {}
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -104,6 +107,11 @@ class Standing(msgspec.Struct, frozen=True):
         return Problem("error" if jobs else "warning", f"graph {graph.name}", said)
 
 
+def states_of(structure: Structure) -> dict[str, str]:
+    """By uuid, the states of the pools that have another one than up.  Cost: one step for each of them."""
+    return {structure.uuid(v): structure.state_name(v) for v in np.flatnonzero(structure.state).tolist()}
+
+
 class Claims:
     """The claims of the graphs of a store, as seen by one transaction."""
 
@@ -124,7 +132,7 @@ class Claims:
         """
         above = self._rows.graph(parent)
         self._require_free(row, above, job)
-        claim = Claim(above.uid, above.name, job, since)
+        claim = Claim(above.uid, above.name, job, since, states=states_of(part))
         self.note(row, self._examined(row, claim, max(now, since), lambda: part))
 
     def require(self, row: GraphRow, now: int, begins: int, part: Callable[[], Structure], *, is_new: bool) -> Claim | None:

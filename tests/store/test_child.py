@@ -396,6 +396,51 @@ def test_the_parent_changes_what_the_job_holds(local: Store, cleanup: ExitStack)
     child.graph.allocate("slot/core", job="y")
 
 
+def test_rule_a7_a_child_follows_the_states_of_its_parent(local: Store, cleanup: ExitStack) -> None:
+    child, (first, second) = begun(local, cleanup), NODES[:2]
+
+    def set_above(where: str, state: str) -> None:
+        with changed(local, "demo") as demo:
+            demo.set_state(where, state)
+        child.refresh()
+
+    def states() -> list[str]:
+        return [child.graph.pool(where).state for where in (first, second)]
+
+    child.graph.set_state(second, "drain")
+    set_above(first, "drain")
+    assert states() == ["drain", "drain"]
+    assert child.graph.pool(f"{first}/core0").available() == 0
+    set_above(first, "down")
+    assert states() == ["down", "drain"]
+    set_above(first, "up")
+    assert states() == ["up", "drain"]  # which the child has set
+    assert child.graph.pool(f"{first}/core0").available() == 1
+    set_above("/demo/rack0", "drain")
+    assert child.graph.pool("/demo/rack0").state == "drain"
+    child.graph.set_state("/demo/rack0", "up")
+    child.refresh()
+    assert child.graph.pool("/demo/rack0").state == "drain"  # the parent decides
+    set_above("/demo/rack0", "up")
+    assert child.graph.pool("/demo/rack0").state == "up"
+    child.graph.set_state(second, "up")
+    assert states() == ["up", "up"]
+
+
+def test_rule_a7_a_child_that_begins_or_is_taken_over_while_its_parent_drains(local: Store, cleanup: ExitStack) -> None:
+    with changed(local, "demo") as demo:
+        demo.set_state(NODES[0], "drain")
+    child = begun(local, cleanup)
+    assert child.graph.pool(NODES[0]).state == "drain"
+    child.detach()
+    with changed(local, "demo") as demo:
+        demo.set_state(NODES[0], "up")
+    again = begun(local, cleanup)
+    again.refresh()
+    assert again.graph.pool(NODES[0]).state == "up"
+    again.graph.allocate(NODES[0], job="x", end=100)
+
+
 def test_a_parent_that_was_dropped(local: Store, cleanup: ExitStack) -> None:
     child = begun(local, cleanup)
     local.drop("demo")
