@@ -255,7 +255,7 @@ def test_no_graph_is_chosen_among_several(store: Store) -> None:
     store.put("d", machine(1, 1))
     assert store.default == "b"
     sql(store, "DELETE FROM meta")
-    with pytest.raises(UnknownGraph, match=r"no graph is selected \(name one of b, d\)"):
+    with pytest.raises(UnknownGraph, match=r"no graph is selected \(choose from b, d\)"):
         store.load()
 
 

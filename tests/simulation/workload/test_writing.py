@@ -179,7 +179,7 @@ def test_the_command_converts_and_reports(tmp_path: Path) -> None:
     done = CliRunner().invoke(program, ["workload", trace, str(tmp_path / "jobs.json")])
     assert done.exit_code == 0, done.output
     done = CliRunner().invoke(program, ["workload", str(tmp_path / "jobs.json"), str(tmp_path / "none" / "jobs.swf")])
-    assert (done.exit_code != 0, "no such file or directory" in done.output) == (True, True)
+    assert (done.exit_code, "cannot be written: No such file or directory" in done.output) == (4, True)
     assert [job.submit for job in reading.read(str(tmp_path / "jobs.json"))] == [job.submit for job in reading.read(trace)]
 
 
