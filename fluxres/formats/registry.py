@@ -21,7 +21,7 @@ from fluxres.documents import arguments, compression
 from fluxres.documents.document import plural
 from fluxres.documents.json_typed import collector_paused
 from fluxres.documents.source import Source
-from fluxres.documents.suggestion import nearest
+from fluxres.documents.suggestion import choose_from, nearest
 from fluxres.errors import FluxresError, InputError, UsageError
 from fluxres.formats import cluster, flux, graphs, hwloc, machine, peers, plain_values, slurm, tables
 from fluxres.formats.detection import is_toml
@@ -91,7 +91,7 @@ def named(name: str) -> Format:
 
     Errors: UsageError with the known names, and for one of another package that cannot be imported.
     """
-    arguments.text(name, "format", hint=f"choose from {', '.join(known.name for known in _FORMATS)}")
+    arguments.text(name, "format", hint=choose_from(known.name for known in _FORMATS))
     for known in _FORMATS:
         if known.name == name:
             return known

@@ -397,7 +397,7 @@ def _translate(error: sqlite3.Error, path: Path) -> StoreError:
     extended = getattr(error, "sqlite_errorcode", 0)
     code = extended & 0xFF
     where = str(path)
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL):  # the last if one was stopped as it began
         return StoreBusy("another program has this database locked", where=where, hint="close it there, then try again")
     if code == sqlite3.SQLITE_NOTADB:
         return StoreError("is not a SQLite database", where=where, hint="name another file, or move this one away")

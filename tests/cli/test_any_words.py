@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from fluxres.cli import watching
 from fluxres.cli.program import COMMANDS, program
 from tests.cli.conftest import MACHINE, Invoke
 
@@ -31,6 +32,12 @@ HARMLESS = {"hierarchy": ["--dry-run"]}
 # `serve` ends by a signal only.
 ENDING = [name for name in COMMANDS if name != "serve"]
 READING = {"info", "show", "find", "when", "why", "jobs", "log", "formats", "check", "completion", "help"}
+
+
+@pytest.fixture(autouse=True)
+def watched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--watch` ends by Ctrl-C only."""
+    monkeypatch.setattr(watching, "_repeat", lambda _settings, _every_s, run: run())
 
 
 @pytest.fixture
@@ -123,6 +130,7 @@ def lines(draw: st.DrawFn) -> list[str]:
 
 @given(lines())
 @example(["free", "/", "--end", "noon", "--ended", "--json", "--no-header"])
+@example(["jobs", "--watch", "2"])
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_parsed_line_succeeds_or_reports_an_error(stored: Path, line: list[str]) -> None:
     result = CliRunner().invoke(program, line)

@@ -628,6 +628,7 @@ def test_a_waiter_that_is_continued_looks_at_once(workstation: Workstation) -> N
     workstation.command("allocate", "gpu0@ws", "--job", "j1")
     process = workstation.popen("run", "-g2", "--wait", "--no-bind", "--", "true")
     waiting(workstation)
+    time.sleep(1)  # it has looked, and has no lock of the database
     process.send_signal(signal.SIGSTOP)
     workstation.command("free", "j1")
     process.send_signal(signal.SIGCONT)
