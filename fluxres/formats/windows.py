@@ -1,4 +1,4 @@
-"""What must be right in the maintenance reservations of any format."""
+"""What must be right in the windows and maintenance reservations of any format."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from fluxres.documents.document import Key
 
 Fail = Callable[[Sequence["Key"], str, str], object]
-"""Raises for a place in the reservation, with a message and a hint."""
+"""Raises for a place in the entry, with a message and a hint."""
 
 
 def require_text(text: str | None, key: str, fail: Fail) -> None:
@@ -18,13 +18,17 @@ def require_text(text: str | None, key: str, fail: Fail) -> None:
         fail([key], f"{text!r} has control characters", "a name is printable text")
 
 
+def require_window(start: float, end: float, fail: Fail) -> None:
+    """Refuse an empty window, at its end."""
+    if end <= start:
+        fail(["end"], f"the window ends at {end:g}, before it begins at {start:g}", "the end must be after the start")
+
+
 def require_in_order(windows: Sequence[tuple[float, float]], fail: Fail) -> None:
     """Refuse windows that are empty, overlap or are not in order."""
     before = 0.0
     for i, (start, end) in enumerate(windows):
-        if end <= start:
-            message = f"the window ends at {end:g}, before it begins at {start:g}"
-            fail(["windows", i, "end"], message, "the end must be after the start")
+        require_window(start, end, lambda inside, *said, i=i: fail(["windows", i, *inside], *said))
         if i and start < before:
             message = f"the window begins at {start:g}, and the one before it ends at {before:g}"
             fail(["windows", i, "start"], message, "list the windows in order; they must not overlap")

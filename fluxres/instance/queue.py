@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 from pathlib import PurePath
 from traceback import extract_tb
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from fluxres import limits
 from fluxres.clock import FOREVER, seconds, ticks
@@ -275,8 +275,7 @@ class Queue:
 
         Nothing remains reserved, unless the job is reserved already.  None if there is no such moment, since jobs have no limit.
         """
-        if not self._is_waiting(job):
-            self._refuse(job, "asked for its earliest start")
+        self._require_waiting(job, "asked for its earliest start")
         if job.reserved >= 0:
             return seconds(job.reserved)
         inventory, now = self._instance.inventory, self._instance.now
@@ -410,7 +409,7 @@ class Queue:
         """
         instance = self._instance
         if job.state is not State.SCHED or job.instance is not instance or instance.is_ending:
-            self._refuse(job, "started")
+            self._require_waiting(job, "started")  # called only to refuse: simulations start millions of jobs
         if self._starts_left == 0:
             raise PassEnded
         self._count_action(job)
@@ -428,8 +427,7 @@ class Queue:
 
         The reservation remains until the job starts, or until `unreserve`.  Reserving again never makes it later.
         """
-        if not self._is_waiting(job):
-            self._refuse(job, "reserved")
+        self._require_waiting(job, "reserved")
         self._count_action(job)
         if self._is_barred(job):
             return None
@@ -447,8 +445,7 @@ class Queue:
         inventory = self._instance.inventory
         if not isinstance(inventory, InterchangeableInventory) or inventory.ahead:
             return self.reserve(job)
-        if not self._is_waiting(job):
-            self._refuse(job, "reserved")
+        self._require_waiting(job, "reserved")
         self._count_action(job)
         if self._is_barred(job):
             return None
@@ -593,12 +590,7 @@ class Queue:
     def _where(self) -> str:
         return f"queue policy {self._instance.policy.name}"
 
-    def _is_waiting(self, job: Job) -> bool:
-        """Whether a job waits in this queue.  `start` asks without this call, since simulations start millions of jobs."""
-        instance = self._instance
-        return job.state is State.SCHED and job.instance is instance and not instance.is_ending
-
-    def _refuse(self, job: Job, done: str) -> NoReturn:
+    def _require_waiting(self, job: Job, done: str) -> None:
         """Refuse a job that does not wait in this queue.
 
         Args:
@@ -608,8 +600,10 @@ class Queue:
         """
         if self._instance.is_ending:
             raise PassEnded
-        what = job.state.name if job.instance is self._instance else "of another instance"
-        raise PolicyError(f"job {job.id} is {what} and cannot be {done}", where=self._where)
+        if job.instance is not self._instance:
+            raise PolicyError(f"job {job.id} is of another instance and cannot be {done}", where=self._where)
+        if job.state is not State.SCHED:
+            raise PolicyError(f"job {job.id} is {job.state.name} and cannot be {done}", where=self._where)
 
     def _count_action(self, job: Job) -> None:
         self.actions += 1

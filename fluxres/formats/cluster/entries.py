@@ -186,8 +186,8 @@ class Parts:
         return bool(self._wrong) and any((layer.document, layer.path) in self._wrong for layer in entry.layers)
 
 
-#: keys whose value is a list of entries
-_LISTS = ("resources", "with", "pools", "edges", "allocations", "reservations")
+#: keys whose value is a list of entries that may have others in them
+_LISTS = ("resources", "with", "pools", "edges")
 
 
 def entry_at(path: tuple[Key, ...]) -> tuple[Key, ...]:
@@ -196,6 +196,8 @@ def entry_at(path: tuple[Key, ...]) -> tuple[Key, ...]:
     >>> entry_at(("resources", 0, "with", 1, "id", "start")), entry_at(("parts", "cpu", "size"))
     (('resources', 0, 'with', 1), ('parts', 'cpu'))
     """
+    if path[:1] in (("allocations",), ("reservations",)):
+        return path[:2]  # their pools are names, and no entries
     for end in range(len(path), 1, -1):
         if isinstance(path[end - 1], int) and path[end - 2] in _LISTS:
             return path[:end]

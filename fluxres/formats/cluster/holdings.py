@@ -37,9 +37,8 @@ def hold(document: Document, selectors: Selectors, held: Held, path: Path) -> Ho
 
     Errors: InputError with its place.
     """
-    if held.end is not None and held.end <= held.start:
-        message = f"the window ends at {held.end:g}, before it begins at {held.start:g}"
-        raise InputError(message, where=document.where((*path, "end")), hint="the end must be after the start")
+    if held.end is not None:
+        windows.require_window(held.start, held.end, _failing(document, path))
     if not held.job.isprintable():
         raise InputError(f"{held.job!r} is not a valid job id", where=document.where((*path, "job")))
     pools = _units(document, selectors, held.pools, (*path, "pools"))
@@ -51,10 +50,7 @@ def reserved(document: Document, selectors: Selectors, entry: ReservationEntry, 
 
     Errors: InputError with its place.
     """
-
-    def fail(inside: Sequence[Key], message: str, hint: str) -> None:
-        raise InputError(message, where=document.where((*path, *inside)), hint=hint)
-
+    fail = _failing(document, path)
     windows.require_text(entry.name, "name", fail)
     user = None if entry.user is UNSET else entry.user
     windows.require_text(user, "user", fail)
@@ -66,13 +62,20 @@ def reserved(document: Document, selectors: Selectors, entry: ReservationEntry, 
     held = None
     if entry.held is not UNSET:
         for j, part in enumerate(entry.held):
-            windows.require_in_order([(part.start, part.end)], lambda inside, *said, j=j: fail(["held", j, inside[-1]], *said))
+            windows.require_window(part.start, part.end, _failing(document, (*path, "held", j)))
         held = tuple(
             (part.start, part.end, _units(document, selectors, part.pools, (*path, "held", j, "pools")))
             for j, part in enumerate(entry.held)
         )
     submitted = None if entry.submitted is UNSET else entry.submitted
     return Reserved(entry.name, tuple(sorted(pools)), spans, entry.ignores_jobs, user, submitted, held)
+
+
+def _failing(document: Document, path: Path) -> windows.Fail:
+    def fail(inside: Sequence[Key], message: str, hint: str) -> None:
+        raise InputError(message, where=document.where((*path, *inside)), hint=hint)
+
+    return fail
 
 
 def _units(document: Document, selectors: Selectors, entries: Mapping[str, int], path: Path) -> dict[int, int]:

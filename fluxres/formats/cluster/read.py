@@ -6,9 +6,9 @@ finished tree: uuids, edges, allocations.  ``specs/cluster-yaml.md`` describes t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from msgspec import UNSET
@@ -32,6 +32,8 @@ from fluxres.graph.partitions import PARTITIONS
 from fluxres.graph.recipe import Check, Recipe, expand
 from fluxres.graph.structure import OUTSIDE, Structure
 from fluxres.syntax.name import is_name
+
+T = TypeVar("T")
 
 #: a single top entry of one of these types is the root itself
 ROOT_TYPES = ("cluster", "center")
@@ -92,22 +94,22 @@ def _build(document: Document, origin: int | None, mistakes: Mistakes) -> Loaded
     if not doubts.graphs:
         entries.require_supplied(Draws(structure))
     allocations: list[Hold] = []
-    for i, held in enumerate(cluster.allocations or ()):
-        if ("allocations", i) in doubts.wrong:
-            continue
+    for held, path in _readable("allocations", cluster.allocations or (), doubts):
         with doubts.of(*holdings.texts(held)):
-            allocations.append(holdings.hold(document, selectors, held, ("allocations", i)))
+            allocations.append(holdings.hold(document, selectors, held, path))
     reservations: list[Reserved] = []
-    unread = {path[1] for path in wrong if path[:1] == ("reservations",) and len(path) > 1}
-    for i, entry in enumerate(cluster.reservations or ()):
-        if i in unread:
-            continue
+    for entry, path in _readable("reservations", cluster.reservations or (), doubts):
         with doubts.of(*holdings.texts(entry)):
-            reservations.append(holdings.reserved(document, selectors, entry, ("reservations", i)))
+            reservations.append(holdings.reserved(document, selectors, entry, path))
     name = cluster.name if cluster.name is not UNSET else structure.name(0)
     with mistakes:
         _check_name(document, name)
     return Loaded(structure, allocations, name, reservations=reservations)
+
+
+def _readable(key: str, entries: Sequence[T], doubts: Doubts) -> Iterator[tuple[T, tuple[Key, ...]]]:
+    """The entries of a list of which every value could be read, each with its path."""
+    return ((entry, path) for i, entry in enumerate(entries) if (path := (key, i)) not in doubts.wrong)
 
 
 def require_readable(document: Document, structure: Structure) -> None:

@@ -270,11 +270,9 @@ class Window(Struct, forbid_unknown_fields=True):
     end: Annotated[Second, Meta(description="End in seconds, exclusive.")]
 
 
-class ReservedPart(Struct, forbid_unknown_fields=True):
+class ReservedPart(Window, forbid_unknown_fields=True):
     """The pools that a reservation holds in one window."""
 
-    start: Annotated[Second, Meta(description="First second.")]
-    end: Annotated[Second, Meta(description="End in seconds, exclusive.")]
     pools: Annotated[dict[str, Annotated[int, Meta(ge=1)]], Meta(description="Units by path, as in an allocation.")]
 
 

@@ -304,10 +304,7 @@ class _NodeLinkReading:
         found = []
         for i, one in enumerate(self._about.reservations):
             where: list[Key] = ["graph", "reservations", i]
-
-            def fail(inside: Sequence[Key], message: str, hint: str, where: list[Key] = where) -> None:
-                self.fail([*where, *inside], message, hint)
-
+            fail = self._failing(where)
             windows.require_text(one.name, "name", fail)
             windows.require_text(one.user, "user", fail)
             spans = tuple((window.start, window.end) for window in one.windows)
@@ -320,12 +317,12 @@ class _NodeLinkReading:
         return found
 
     def _part_held(self, vertex: Int32, part: ReservedPart, where: list[Key]) -> tuple[float, float, dict[int, int]]:
-        def fail(inside: Sequence[Key], message: str, hint: str) -> None:
-            self.fail([*where, inside[-1]], message, hint)
-
-        windows.require_in_order([(part.start, part.end)], fail)
+        windows.require_window(part.start, part.end, self._failing(where))
         pools = {self._pool(vertex, key, [*where, "pools", j]): amount for j, (key, amount) in enumerate(part.pools)}
         return part.start, part.end, dict(sorted(pools.items()))
+
+    def _failing(self, where: list[Key]) -> windows.Fail:
+        return lambda inside, message, hint: self.fail([*where, *inside], message, hint)
 
     def _pool(self, vertex: Int32, key: int | str, place: list[Key]) -> int:
         row = self._row.get(key)
@@ -334,11 +331,8 @@ class _NodeLinkReading:
         return int(vertex[row])
 
     def _account(self, structure: Structure, vertex: Int32, key: int | str, place: list[Key]) -> int:
-        row = self._row.get(key)
-        found = int(vertex[row]) if row is not None else structure.accounts.edge_named(str(key))
-        if found < 0:
-            self.fail(place, f"no node has the id {shown(key)}")
-        return found
+        edge = -1 if key in self._row else structure.accounts.edge_named(str(key))
+        return edge if edge >= 0 else self._pool(vertex, key, place)
 
 
 def write(

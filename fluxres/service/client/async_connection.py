@@ -102,10 +102,7 @@ class AsyncConnection:
                     yield text
                 return
             except Unavailable as error:
-                pause_s = attempts.pause_s(error)
-                if pause_s is None:
-                    self.servers.turns(at, error)
-                    raise
+                pause_s = attempts.refused(at, error)
             except OSError as error:
                 self.servers.turn(at)
                 if self.is_closed:

@@ -127,10 +127,7 @@ class Connection:
                     yield line.rstrip(b"\r\n")
                 return
             except Unavailable as error:
-                pause_s = attempts.pause_s(error)
-                if pause_s is None:
-                    self.servers.turns(at, error)
-                    raise
+                pause_s = attempts.refused(at, error)
             except (OSError, HTTPException) as error:
                 if until_s is not None and clock.stopwatch() >= until_s:
                     return

@@ -94,7 +94,7 @@ class Attempts:
         # From the first failure on: a server that was stopped may answer after a long time that another one leads.
         self._until_s = min(self._until_s, stopwatch() + limits.SERVICE_FOLLOW_SECONDS)
         if isinstance(error, Unavailable):  # nothing was changed
-            if servers.follows and (pause_s := self.pause_s(error)) is not None:
+            if servers.follows and (pause_s := self._pause_s(error)) is not None:
                 return pause_s
             if not servers.follows or stopwatch() > self._until_s or not servers.turns(at, error):
                 raise error
@@ -112,7 +112,18 @@ class Attempts:
             servers.turn(at)
         return PAUSE_S
 
-    def pause_s(self, error: Unavailable) -> float | None:
+    def refused(self, at: Address, error: Unavailable) -> float:
+        """A stream was refused: returns the seconds after which the same server will do it.
+
+        Errors: that of the server if it will not soon; the next request goes to another one then.
+        """
+        pause_s = self._pause_s(error)
+        if pause_s is None:
+            self._servers.turns(at, error)
+            raise error
+        return pause_s
+
+    def _pause_s(self, error: Unavailable) -> float | None:
         """Seconds after which the same server will do it; None if it will not soon.
 
         A token may send a request again, or a graph was replaced just now.
