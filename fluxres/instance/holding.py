@@ -90,9 +90,9 @@ class Holdings:
         found = self.graph.records.upstream
         return found if isinstance(found, ParentSupply) else None
 
-    def jobs_in(self, wanted: Collection[State]) -> list[Job]:
+    def jobs_in(self, in_states: Collection[State]) -> list[Job]:
         """The active jobs in some states, in order of submission."""
-        return sorted((job for job in self.jobs.values() if job.state in wanted), key=lambda job: job.number)
+        return sorted((job for job in self.jobs.values() if job.state in in_states), key=lambda job: job.number)
 
     def forget(self, job: Job) -> None:
         """Remove a job whose resources are free now."""

@@ -784,7 +784,7 @@ class Instance(Tabular):
                 one.name,
                 one.policy.name,
                 one.match_policy,
-                len(one._graph),
+                len(one.holdings.graph),
                 one.pending,
                 one.running,
             )

@@ -457,10 +457,10 @@ class Queue:
                 return self._try_start(job, choose)
             self._unreserve_one(job)
         if sizes.pinned is not None:
-            wanted: Iterable[Option] = (sizes.pinned,)
+            options: Iterable[Option] = (sizes.pinned,)
         else:
-            wanted = policy.to_start(sizes, lambda option: self._wait(job, option, self._instance.inventory.reserve))
-        for option in wanted:
+            options = policy.to_start(sizes, lambda option: self._wait(job, option, self._instance.inventory.reserve))
+        for option in options:
             job.take(option)
             limiter = self._instance.limiter
             if (limiter is None or limiter.obstacle(job) is None) and self._try_start(job, choose):

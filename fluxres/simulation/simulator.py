@@ -581,11 +581,11 @@ class Simulator:
         if self.prediction is not None and not given.jobs:
             planned = self.checkpoint.limit(self.prediction.predict(given))
             planned += 0 if self.fleet is None else self.fleet.longest_wait
-        wanted = list(self._resolved(site, given)) if given.dependencies else ()
+        waits_for = list(self._resolved(site, given)) if given.dependencies else ()
         charged = self._charged(given) if given.user is not None or self.accounting is not None else None
         sizes = None if given.adaptive is None else site.sizes(given, given.adaptive, self._extended)
         urgency, name, user = given.urgency, given.name, given.user
-        return instance.submit_request(request, limit, now, urgency, name, user, wanted, given, charged, planned, sizes)
+        return instance.submit_request(request, limit, now, urgency, name, user, waits_for, given, charged, planned, sizes)
 
     def _extended(self, limit: int) -> int:
         """A limit with the time for saves, a restart and waiting for nodes."""
