@@ -427,9 +427,7 @@ class Lifecycle:
         job.take(option)
         if instance.ledger is not None:
             instance.ledger.resized(job)
-        if self._log:
-            self._log_event(job, "resource-update", size=option.size, expiration=seconds(job.limit))
-        self._tell_resized(job)
+        self._note_resized(job, option.size)
         instance.time.note_return()
         return True
 
@@ -440,9 +438,12 @@ class Lifecycle:
             instance.inventory.recount(job.claim)
         if instance.ledger is not None and not job.is_booking:
             instance.ledger.resized(job)
-        self._tell_resized(job)
+        self._note_resized(job, job.size)
 
-    def _tell_resized(self, job: Job) -> None:
+    def _note_resized(self, job: Job, size: int) -> None:
+        """Log the new size of a running job, and tell the policy."""
+        if self._log:
+            self._log_event(job, "resource-update", size=size, expiration=seconds(job.limit))
         self._instance.queue.tell("resized", job, self._instance.due.now)
 
     # -- jobs of an earlier instance ---------------------------------------------------------------------------------
