@@ -8,14 +8,12 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from fluxres.allocation import steps
 from fluxres.allocation.chosen import Chosen
 from fluxres.allocation.drawn import NO_ROWS, Rows
 from fluxres.allocation.steps import Steps
-from fluxres.arrays import Int32
+from fluxres.arrays import Int32, Int64
 
 Target = tuple[int, int]
 """A vertex and an amount of its units."""
@@ -35,7 +33,7 @@ class Batch(msgspec.Struct, frozen=True):
     """
 
     vertices: Int32
-    amounts: NDArray[np.int64]
+    amounts: Int64
     covered: list[int]
     start: int
     end: int

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fluxres import clock, limits
 from fluxres.allocation import steps
 from fluxres.allocation.drawn import NO_ROWS
 from fluxres.allocation.planned import Batch, Change, Piece, Planned, Staged, StagedWindow, Target
 from fluxres.allocation.records import STAGE_OWNER, Records
 from fluxres.allocation.steps import Steps
-from fluxres.arrays import Int32
+from fluxres.arrays import Int32, Int64
 from fluxres.clock import FOREVER, seconds
 from fluxres.documents.document import listed, plural
 from fluxres.errors import InfeasibleRequest, InsufficientResources, NotHeld, UsageError
@@ -81,7 +78,7 @@ def allocate(
 def match(
     records: Records,
     vertices: Int32,
-    amounts: NDArray[np.int64],
+    amounts: Int64,
     implied: Sequence[Target],
     job: str,
     start: int,

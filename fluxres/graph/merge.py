@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
-from fluxres.arrays import Int32, Int64, Mask
+from fluxres.arrays import Int32, Int64, Mask, UInt64
 from fluxres.documents.document import plural
 from fluxres.errors import LimitExceeded, MergeConflict, UnknownPool, UsageError
 from fluxres.graph import accounts
@@ -27,7 +27,7 @@ from fluxres.graph.kinds import WAY, KindTable
 from fluxres.graph.structure import COLUMNS, Structure
 from fluxres.syntax import template
 
-UuidKeys = NDArray[np.uint64]
+UuidKeys = UInt64
 
 
 # -- where the root of other goes ----------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from math import ceil, floor
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from fluxres.arrays import Int64
 from fluxres.match.demand import Demand, Plan
 from fluxres.match.paths import Charges, Givers
 from fluxres.match.result import Placement, SlotGroup
@@ -231,7 +231,7 @@ class Accumulator:
             is_routed=plan.is_routed,
         )
 
-    def _drawn_for(self, firm: set[int], amounts: dict[int, int]) -> NDArray[np.int64]:
+    def _drawn_for(self, firm: set[int], amounts: dict[int, int]) -> Int64:
         """(pool, account, units) of what was drawn on behalf of pools of which this match takes something.
 
         Args:

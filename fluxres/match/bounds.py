@@ -23,9 +23,8 @@ from math import ceil
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fluxres.arrays import Int64
+from fluxres.arrays import Int32, Int64, Mask
 from fluxres.match.accumulator import Charger
 from fluxres.match.demand import Demand, Plan
 from fluxres.match.paths import Givers
@@ -84,7 +83,7 @@ class Bounds:
                 needed[kind] = needed.get(kind, 0) + units
         return needed
 
-    def lacking_in(self, groups: Sequence[Int64]) -> NDArray[np.bool_]:
+    def lacking_in(self, groups: Sequence[Int64]) -> Mask:
         """Which groups of nodes (given by their indexes) have too few units for all parts, even if nothing else prevents a match.
 
         Types with pools outside nodes are skipped.  Cost: the pools in nodes of each requested type.
@@ -141,7 +140,7 @@ class Bounds:
                 return False
         return True
 
-    def _units_in(self, pools: NDArray[np.int32], kind: int) -> NDArray[np.int64]:
+    def _units_in(self, pools: Int32, kind: int) -> Int64:
         """Free units of a type in each pool that may be taken exclusively; 0 in pools that are not free themselves."""
         situation, typology = self._situation, self._situation.typology
         structure = situation.structure
@@ -149,7 +148,7 @@ class Bounds:
         free = situation.free_everywhere
         sums = np.concatenate([[0], np.cumsum(free[inner])])
         found = sums[inner.searchsorted(structure.end[pools])] - sums[inner.searchsorted(pools)]
-        there: NDArray[np.int64] = found[free[pools] > 0]
+        there: Int64 = found[free[pools] > 0]
         return there
 
 

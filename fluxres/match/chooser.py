@@ -15,10 +15,9 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fluxres import limits
-from fluxres.arrays import Int32
+from fluxres.arrays import Int32, Int64
 from fluxres.errors import LimitExceeded, UsageError
 from fluxres.match.policy import Policy
 from fluxres.match.result import NO_ROWS, Placement, SlotGroup
@@ -81,7 +80,7 @@ class SupplierDraws(NamedTuple):
     """What pools draw by themselves: the units of each supplier, and (pool, supplier, units)."""
 
     units: Mapping[int, int]
-    rows: NDArray[np.int64]
+    rows: Int64
 
 
 _NOTHING_DRAWN: Final = SupplierDraws({}, NO_ROWS)
@@ -190,7 +189,7 @@ def chooser(rule: Rule) -> Chooser:
     raise UsageError(f"the rule of a request is a Chooser, not {rule!r:.80}")
 
 
-def free_units(situation: Situation, vertices: Int32) -> NDArray[np.int64]:
+def free_units(situation: Situation, vertices: Int32) -> Int64:
     """Units of each of these pools (ascending) that a request may take in the window.
 
     A pool in use below has none, and neither has one that is only allocated exclusively and is not free as a whole.

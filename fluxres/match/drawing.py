@@ -7,9 +7,8 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fluxres.arrays import Int64
+from fluxres.arrays import Int32, Int64
 from fluxres.graph.kinds import EXCLUSIVE
 from fluxres.match.form import Draw, Load, NeedsTraverser
 from fluxres.match.node_table import NodeTable
@@ -42,7 +41,7 @@ class Drawing:
         found: Int64 = np.where(self._able[positions], free // np.maximum(self._weights[positions], 1), 0)
         return found
 
-    def _free(self, pools: NDArray[np.int32], start: int, end: int) -> Int64:
+    def _free(self, pools: Int32, start: int, end: int) -> Int64:
         """Units that suppliers have; one less if all of them would be the pool itself, which is not available exclusively."""
         node_table = self._node_table
         accounts, planner = node_table.typology.accounts, node_table.planner
@@ -160,7 +159,7 @@ class Drawing:
             raise NeedsTraverser
         rows.add(pools, units)
 
-    def slots(self, nodes: Int64, instances: Int64) -> Iterator[tuple[int, Int64, NDArray[np.int32]]]:
+    def slots(self, nodes: Int64, instances: Int64) -> Iterator[tuple[int, Int64, Int32]]:
         """(slot, instances, suppliers) of what is charged within slots.
 
         Args:

@@ -16,11 +16,10 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from fluxres.arrays import Int32, Int64
+from fluxres.arrays import Int32, Int64, Mask
 from fluxres.match.demand import Demand, Plan
-from fluxres.match.paths import NodeSupply
+from fluxres.match.node_supply import NodeSupply
 from fluxres.match.result import SlotGroup
 from fluxres.match.typology import Typology
 
@@ -146,7 +145,7 @@ class Single(NamedTuple):
     needs: dict[int, int]
     takes_node: bool
     amounts: Int64
-    whole: NDArray[np.bool_]
+    whole: Mask
     slots: tuple[SlotGroup, ...]
 
 

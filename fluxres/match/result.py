@@ -6,9 +6,8 @@ from typing import Final
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from fluxres.arrays import Int32, Int64
+from fluxres.arrays import Int32, Int64, Mask
 from fluxres.documents.document import plural
 from fluxres.errors import UsageError
 from fluxres.graph.accounts import Accounts
@@ -64,7 +63,7 @@ class Placement(msgspec.Struct, frozen=True, eq=False):
 
     vertices: Int32
     amounts: Int64
-    whole: NDArray[np.bool_]
+    whole: Mask
     shared: Int32
     slots: tuple[SlotGroup, ...]
     counts: tuple[int, ...]

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
-from fluxres.arrays import Int64
+from fluxres.arrays import Int32, Int64, Mask
 from fluxres.match.drawing import FEW, Drawing
 from fluxres.match.form import LeafDemand, NeedsTraverser, Quantities, Single
 from fluxres.match.plan import settle
@@ -133,7 +133,7 @@ class Search:
             is_routed=self.plan.is_routed,
         )
 
-    def _first_pools(self, node: int, single: Single) -> NDArray[np.int32]:
+    def _first_pools(self, node: int, single: Single) -> Int32:
         """Vertices of the pools that a request takes of a node, ascending."""
         if single.takes_node:
             return self.level.vertices[node : node + 1]
@@ -142,7 +142,7 @@ class Search:
             return found[0]
         return np.sort(np.concatenate(found))
 
-    def _first_of(self, node: int, part: LeafDemand, number: int) -> NDArray[np.int32]:
+    def _first_of(self, node: int, part: LeafDemand, number: int) -> Int32:
         """Vertices of the first pools for a part in one node, in the order of the policy."""
         kind, policy = part.demand.kind, self.policy
         if policy.score is None and self._are_free(node, part):
@@ -221,11 +221,11 @@ class Search:
         return found
 
     @cached_property
-    def _unsure(self) -> NDArray[np.bool_] | None:
+    def _unsure(self) -> Mask | None:
         """By node, whether a count may be too optimistic; None if no count is."""
         if self._covered:
             return np.ones(self.level.length, np.bool_)
-        found: NDArray[np.bool_] | None = None
+        found: Mask | None = None
         for peaks in map(self.peaks, self.form.kinds):
             if peaks is not None:
                 found = peaks > 0 if found is None else found | (peaks > 0)
@@ -607,7 +607,7 @@ class Search:
             else:
                 rows.slot(part.slot.number, instances, vertices)
 
-    def _are_even(self, nodes: Int64) -> NDArray[np.bool_]:
+    def _are_even(self, nodes: Int64) -> Mask:
         """In which nodes the pools that come first are simply the lowest (or highest) ones."""
         policy, node_table, parts = self.policy, self.node_table, self.form.parts
         by_number = policy.score is None or policy.by_node
@@ -619,12 +619,12 @@ class Search:
         found[self.doubtful(nodes)] = False
         return found
 
-    def _even_pools(self, nodes: Int64, part: LeafDemand, number: int) -> NDArray[np.int32]:
+    def _even_pools(self, nodes: Int64, part: LeafDemand, number: int) -> Int32:
         """The first `number` pools of each node, one row per node."""
         first, stop = self.level.edges(part.demand.kind)
         steps = np.arange(number)
         at = (stop[nodes] - 1)[:, None] - steps if self.policy.descending else first[nodes][:, None] + steps
-        pools: NDArray[np.int32] = part.pools[at]
+        pools: Int32 = part.pools[at]
         return pools
 
     def _take_bundles(

@@ -26,6 +26,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.arrays import Int32, Mask
 from fluxres.clock import seconds
 from fluxres.documents.document import plural
 from fluxres.errors import InfeasibleRequest, InputError
@@ -530,7 +531,7 @@ class Workers:
     # -- nodes -------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def hosts(self) -> NDArray[np.int32]:
+    def hosts(self) -> Int32:
         """The nodes; the root of a machine without nodes."""
         return self.typology.vertices(self.typology.node) if self.typology.node >= 0 else np.zeros(1, np.int32)
 
@@ -570,7 +571,7 @@ class Workers:
             if situation.is_up(node) and (not self._described or self.lives(node, variant, situation)):
                 yield node
 
-    def _with_room(self, nodes: NDArray[np.int32], variant: Variant, situation: Situation) -> NDArray[np.bool_]:
+    def _with_room(self, nodes: Int32, variant: Variant, situation: Situation) -> Mask:
         """Which nodes have at least the units, counted at the busiest moment; the others cannot serve it."""
         level = situation.planner.levels.of(self.typology.node)
         room = np.ones(len(nodes), np.bool_)

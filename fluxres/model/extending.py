@@ -15,12 +15,12 @@ from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fluxres.allocation import plans, steps
 from fluxres.allocation.drawn import Consumers, Rows
 from fluxres.allocation.planned import Batch, Change, Piece
 from fluxres.allocation.steps import Steps, Subtrees, both, minus, topmost
+from fluxres.arrays import Int64
 from fluxres.clock import FOREVER, Length, Time, length_ticks, seconds, ticks
 from fluxres.errors import FluxresError, InsufficientResources, NotHeld, UsageError
 from fluxres.graph.draws import Draws
@@ -324,7 +324,7 @@ class _Place:
         #: Nothing changes between two of these.
         self._cuts = sorted({0, end, *(at for start, stop, _ in held for at in (start, stop) if at < end)})
         #: By name, the cumulative units that the pools of the place draw.
-        self._sums: dict[str, NDArray[np.int64]] = {}
+        self._sums: dict[str, Int64] = {}
 
     # -- draws of a request --------------------------------------------------------------------------------------------
 

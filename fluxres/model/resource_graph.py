@@ -10,12 +10,12 @@ from __future__ import annotations
 import gc
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from functools import partial, wraps
+from contextlib import AbstractContextManager
+from functools import partial
 from itertools import count
 from threading import RLock
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, cast, overload
 from weakref import WeakMethod, WeakSet
 
 import numpy as np
@@ -37,6 +37,8 @@ from fluxres.graph.state_notes import StateNote
 from fluxres.graph.structure import Problem, Structure
 from fluxres.model import audit, changes, edges, events, extending, joining, matching, targets, totals, walking
 from fluxres.model.attachment import Attachment
+from fluxres.model.locking import locks_of, reading
+from fluxres.model.locking import writing as writing  # noqa: PLC0414 - instance.py takes it from here
 from fluxres.model.pool import Pool
 from fluxres.model.selection import Selection
 from fluxres.model.tables import Spans, Totals
@@ -74,49 +76,6 @@ def _one_start(start: Time | None, at: Time | None) -> tuple[Time | None, str]:
     if start is not None:
         raise UsageError(f"both a start ({start}) and at ({at}) were given", hint="they mean the same: give one of them")
     return at, "at"
-
-
-class Locked(Protocol):
-    """What has a lock."""
-
-    lock: RLock
-
-
-Self = TypeVar("Self", bound=Locked)
-Given = ParamSpec("Given")
-Answer = TypeVar("Answer")
-
-
-def locked(method: Callable[Concatenate[Self, Given], Answer]) -> Callable[Concatenate[Self, Given], Answer]:
-    """Decorate a method to hold the lock of its object."""
-
-    @wraps(method)
-    def call(self: Self, /, *args: Given.args, **kwargs: Given.kwargs) -> Answer:
-        with self.lock:
-            return method(self, *args, **kwargs)
-
-    return call
-
-
-class Writable(Protocol):
-    """What has a lock for changes."""
-
-    @property
-    def write_lock(self) -> RLock | Attachment: ...
-
-
-Changed = TypeVar("Changed", bound=Writable)
-
-
-def writing(method: Callable[Concatenate[Changed, Given], Answer]) -> Callable[Concatenate[Changed, Given], Answer]:
-    """Decorate a method that changes its object to hold the lock for changes."""
-
-    @wraps(method)
-    def call(self: Changed, /, *args: Given.args, **kwargs: Given.kwargs) -> Answer:
-        with self.write_lock:
-            return method(self, *args, **kwargs)
-
-    return call
 
 
 class _Destroyed:
@@ -169,11 +128,11 @@ class ResourceGraph(ShownDeep, Tabular):
         with self.lock:
             return _reduced(self)
 
-    @locked
+    @reading
     def __copy__(self) -> ResourceGraph:
         return joining.duplicate(self)
 
-    @locked
+    @reading
     def __deepcopy__(self, memo: object) -> ResourceGraph:
         made = joining.duplicate(self)
         made.generation = self.generation  # pickled handles refer to this generation
@@ -182,7 +141,7 @@ class ResourceGraph(ShownDeep, Tabular):
     def __len__(self) -> int:
         return self.structure.n
 
-    @locked
+    @reading
     def __repr__(self) -> str:
         if isinstance(self.structure, _Destroyed):
             return f"<ResourceGraph {self.name}: destroyed>"
@@ -376,7 +335,7 @@ class ResourceGraph(ShownDeep, Tabular):
         """
         return Pool(self, targets.vertex(self, where))
 
-    @locked
+    @reading
     def handles(self, vertices: Int32, generation: int) -> tuple[Pool, ...]:
         """The pools with these numbers in a generation."""
         return tuple([Pool(self, v, generation) for v in vertices.tolist()])
@@ -451,7 +410,7 @@ class ResourceGraph(ShownDeep, Tabular):
 
     # -- searching ---------------------------------------------------------------------------------------------------
 
-    @locked
+    @reading
     def find(
         self,
         criteria: str | Criteria | Callable[[Pool], object],
@@ -512,7 +471,7 @@ class ResourceGraph(ShownDeep, Tabular):
         """
         return walking.walk(self, targets.place(self, where, hierarchy), order, prune, sort)
 
-    @locked
+    @reading
     def aggregate(
         self,
         where: Where = "/",
@@ -544,7 +503,7 @@ class ResourceGraph(ShownDeep, Tabular):
         """The unit of each sum that `aggregate` can return; None for a plain number."""
         return dict(self.structure.sums.units)
 
-    @locked
+    @reading
     def available(self, at: Time | None = None, duration_s: Length | None = None) -> Selection:
         """Pools with units free at a moment or throughout a window (RFC 16 Available)."""
         free = totals.available_units(self, *self.window(at, duration_s))
@@ -552,7 +511,7 @@ class ResourceGraph(ShownDeep, Tabular):
 
     # -- allocations and reservations ---------------------------------------------------------------------------------
 
-    @locked
+    @reading
     def jobs(self) -> list[str]:
         """Jobs that hold anything now or later, in the order of their first allocation.
 
@@ -570,12 +529,12 @@ class ResourceGraph(ShownDeep, Tabular):
             if job not in over or any(records.steps_of(v, job)[-1][1] > now for v in records.require_job(job))
         ]
 
-    @locked
+    @reading
     def totals(self, at: Time | None = None, duration_s: Length | None = None) -> Totals:
         """Pools and units by type, of the entire graph, and how many are free at a moment or throughout a window."""
         return Totals(totals.by_type(self, *self.window(at, duration_s)))
 
-    @locked
+    @reading
     def holdings(self, at: Time | None = None) -> Spans:
         """What every job holds: at a moment, or by default everything that has not ended, reservations included."""
         start, end = (self.now(), FOREVER) if at is None else self.window(at, None)
@@ -591,7 +550,7 @@ class ResourceGraph(ShownDeep, Tabular):
             ],
         )
 
-    @locked
+    @reading
     def allocated(self, job: str | None = None, at: Time | None = None) -> Selection:
         """Pools with a record of a job, or of any job (RFC 16 Allocated).
 
@@ -611,7 +570,7 @@ class ResourceGraph(ShownDeep, Tabular):
         }
         return Selection(self, np.array(sorted(vertices), np.int32))
 
-    @locked
+    @reading
     def allocation(self, job: str, at: Time | None = None) -> Allocation:
         """The records of one job: all of them, or those of one moment.
 
@@ -663,7 +622,7 @@ class ResourceGraph(ShownDeep, Tabular):
             found = matching.match(self, request, self._request_window(request, at, duration_s), policy)
             return stamped(self, found)
 
-    @locked
+    @reading
     def satisfiable(self, wanted: Wanted) -> bool:
         """Whether a request could ever be matched, with everything up and nothing held.
 
@@ -671,7 +630,7 @@ class ResourceGraph(ShownDeep, Tabular):
         """
         return self.matcher.satisfiable(as_request(wanted))
 
-    @locked
+    @reading
     def why_not(
         self, wanted: Wanted, at: Time | None = None, duration_s: Length | None = None, policy: str | Policy = "first"
     ) -> Refusal | None:
@@ -679,7 +638,7 @@ class ResourceGraph(ShownDeep, Tabular):
         request = as_request(wanted)
         return matching.explained(self, request, self._request_window(request, at, duration_s), policy)
 
-    @locked
+    @reading
     def earliest(
         self, wanted: Wanted, after: Time | None = None, duration_s: Length | None = None, policy: str | Policy = "first"
     ) -> float | None:
@@ -690,7 +649,7 @@ class ResourceGraph(ShownDeep, Tabular):
 
     # -- matching several requests at once ---------------------------------------------------------------------------
 
-    @locked
+    @reading
     def match_all(
         self,
         wanted: Iterable[Wanted],
@@ -716,7 +675,7 @@ class ResourceGraph(ShownDeep, Tabular):
         found = several.match(self, parts, self.window(at, None)[0], policy)
         return [stamped(self, match) for match in found if match is not None]
 
-    @locked
+    @reading
     def why_not_all(
         self,
         wanted: Iterable[Wanted] | Iterable[tuple[Targets | Wanted, str]],
@@ -737,7 +696,7 @@ class ResourceGraph(ShownDeep, Tabular):
         parts = several.parts_or_requests(self, wanted, self._length(duration_s), start)
         return several.why_not(self, parts, start, policy)
 
-    @locked
+    @reading
     def earliest_all(
         self,
         wanted: Iterable[Wanted],
@@ -850,7 +809,7 @@ class ResourceGraph(ShownDeep, Tabular):
             return None
         return JobFacts(targets.label(user, "user"), targets.label(name, "name"), self.now(), launch)
 
-    @locked
+    @reading
     def facts(self, job: str) -> JobFacts:
         """The user and the name that a job was given, and the tick at which it got something for the first time.
 
@@ -1043,7 +1002,7 @@ class ResourceGraph(ShownDeep, Tabular):
         changes.set_end(self, job, extending.end_of(self, job, end, duration_s), now)
         return self.allocation(job)
 
-    @locked
+    @reading
     def latest_end(self, job: str) -> float:
         """The latest end that :meth:`set_end` can give a job, in seconds; infinity if nothing is in the way.
 
@@ -1174,13 +1133,13 @@ class ResourceGraph(ShownDeep, Tabular):
         changes.expire_stages(self)
         reserving.remove(self, name)
 
-    @locked
+    @reading
     def reservations(self) -> dict[str, Reservation]:
         """The maintenance reservations that are not over, by name; their pools are vertex numbers, their windows ticks."""
         now = self.now()
         return {name: one for name, one in self.records.reservations.items() if one.windows[-1][1] > now}
 
-    @locked
+    @reading
     def node_states(self, at: Time | None = None) -> NodeStates:
         """The nodes and what state each is in: idle, mixed, allocated, drained, down, …, as columns.
 
@@ -1268,7 +1227,7 @@ class ResourceGraph(ShownDeep, Tabular):
 
     # -- copying and joining -----------------------------------------------------------------------------------------
 
-    @locked
+    @reading
     def copy(self, where: Where = "/", *, job: str | None = None, at: Time | None = None) -> ResourceGraph:
         """What is available of a subtree, with the path up to the root, as a new graph (RFC 4 Copy, rule C1).
 
@@ -1287,7 +1246,7 @@ class ResourceGraph(ShownDeep, Tabular):
             return joining.copy_job(self, job, self.window(at, None)[0])
         return joining.copy(self, targets.vertex(self, where), self.window(at, None)[0])
 
-    @locked
+    @reading
     def duplicate(self, where: Where = "/") -> ResourceGraph:
         """An independent duplicate of the graph, or of a pool and everything below it, with its records (RFC 4 Duplicate).
 
@@ -1312,7 +1271,7 @@ class ResourceGraph(ShownDeep, Tabular):
         """
         if not isinstance(other, type(self)) or other is self:
             raise UsageError(f"expected another ResourceGraph to merge, got {other!r}")
-        with all_of(self, other, changes=self):
+        with locks_of(self, other, changes=self):
             joining.merge(self, other, at)
 
     @writing
@@ -1345,22 +1304,22 @@ class ResourceGraph(ShownDeep, Tabular):
         """
         joining.move(self, where, to)
 
-    @locked
     def destroy(self) -> None:
         """Release the memory of this graph at once (RFC 16 Destroy).
 
         Any later use of the graph, its pools, selections and stages raises StaleHandle.  An Allocation and a networkx view keep
         the columns they need.  Cost: a run of the garbage collector.
         """
-        if isinstance(self.structure, _Destroyed):
-            return
-        self.close()
-        self.withdraw_views()
-        gone: Any = _Destroyed()
-        self.generation += 1
-        self.structure = self.records = self.planner = gone
-        self._matcher = None
-        self.sink = None
+        with self.lock:
+            if isinstance(self.structure, _Destroyed):
+                return
+            self.close()
+            self.withdraw_views()
+            gone: Any = _Destroyed()
+            self.generation += 1
+            self.structure = self.records = self.planner = gone
+            self._matcher = None
+            self.sink = None
         # A planner and its levels refer to each other, as do a structure and its lookup: reference counting frees neither.
         gc.collect()
 
@@ -1493,7 +1452,7 @@ class ResourceGraph(ShownDeep, Tabular):
             return None
         from fluxres.model import applying
 
-        with all_of(self, change, changes=self):
+        with locks_of(self, change, changes=self):
             return applying.apply(self, change, drain=drain)
 
     def diff(self, other: ResourceGraph) -> Difference:
@@ -1504,17 +1463,22 @@ class ResourceGraph(ShownDeep, Tabular):
 
         Errors: MergeConflict for the description of another machine.
         """
-        if not isinstance(other, ResourceGraph):
-            raise UsageError(f"expected a ResourceGraph to compare with, got {other!r:.80}")
         from fluxres.model import applying
 
-        with all_of(self, other):
+        with locks_of(self, require_graph(other)):
             return applying.diff(self, other)
 
-    @locked
+    @reading
     def check(self) -> list[Problem]:
         """Check all rules on the live data; empty if all hold (specs/rules.md)."""
         return audit.check(self)
+
+
+def require_graph(value: object) -> ResourceGraph:
+    """A graph. Errors: UsageError for any other value."""
+    if not isinstance(value, ResourceGraph):
+        raise UsageError(f"expected a ResourceGraph, got {shown(value)}", hint="such as fluxres.load('cluster.yaml')")
+    return value
 
 
 def _stage_id(stage: object) -> str:
@@ -1523,18 +1487,6 @@ def _stage_id(stage: object) -> str:
     if not isinstance(stage, str):
         raise UsageError(f"expected a stage or its id, got {shown(stage)}", hint="stage() returns one")
     return stage
-
-
-def all_of(*graphs: ResourceGraph, changes: ResourceGraph | None = None) -> ExitStack:
-    """Lock several graphs, in a fixed order, so that two threads cannot deadlock.
-
-    Args:
-        changes: the one that is about to change.
-    """
-    held = ExitStack()
-    for graph in sorted(graphs, key=lambda graph: (graph.attachment is None, graph.number)):
-        held.enter_context(graph.write_lock if graph is changes else graph.lock)
-    return held
 
 
 def _reduced(graph: ResourceGraph) -> tuple[Callable[..., ResourceGraph], tuple[Any, ...]]:

@@ -15,7 +15,7 @@ from fluxres.allocation import steps
 from fluxres.allocation.chosen import Chosen
 from fluxres.allocation.planned import Target
 from fluxres.allocation.steps import Steps
-from fluxres.arrays import Int32
+from fluxres.arrays import Int32, Int64
 from fluxres.clock import FOREVER, now_ticks, seconds
 from fluxres.documents.document import plural
 from fluxres.errors import StaleHandle
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
 
 Window = tuple[int, int]
-VerticesAndAmounts = tuple[Int32, NDArray[np.int64]]
+VerticesAndAmounts = tuple[Int32, Int64]
 """Vertices, ascending, each once, and the units of each."""
 Record = tuple[int, int, int, int]
 """Vertex, start and end in ticks, units."""
