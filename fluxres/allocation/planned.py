@@ -15,6 +15,8 @@ from fluxres.allocation.drawn import NO_ROWS, Rows
 from fluxres.allocation.steps import Steps
 from fluxres.arrays import Int32, Int64
 
+Window = tuple[int, int]
+"""Start and end in ticks."""
 Target = tuple[int, int]
 """A vertex and an amount of its units."""
 Piece = tuple[int, int, int, int]
@@ -56,13 +58,16 @@ class Change(msgspec.Struct):
 
     v: int
     amount: int
-    covers: list[tuple[int, int]]
+    covers: list[Window]
     absorbs: list[tuple[int, int, int]]
-    implied: list[tuple[int, int]] = msgspec.field(default_factory=list)
+    implied: list[Window] = msgspec.field(default_factory=list)
 
 
-Planned = tuple[tuple[int, int], list[Change]]
-"""A window, and the changes in it."""
+class Planned(NamedTuple):
+    """Checked changes, and the window that they are over."""
+
+    changes: list[Change]
+    window: Window
 
 
 def freed(pieces: Iterable[Piece]) -> dict[int, Steps]:

@@ -654,7 +654,7 @@ class Records:
         """Apply what :func:`plans.stage` returned; if it exceeds the bounds of the planner, nothing changes."""
         owner = STAGE_OWNER + staged.stage
         try:
-            for window, changes in planned:
+            for changes, window in planned:
                 self.allocate(changes, owner, *window)
         except FluxresError:
             if self.is_holder(owner):
@@ -676,7 +676,7 @@ class Records:
     def commit(self, stage: str, planned: Sequence[Planned]) -> None:
         """Apply what :func:`plans.commit` returned."""
         staged = self.release(stage)
-        for (window, changes), part in zip(planned, staged.parts(), strict=True):
+        for (changes, window), part in zip(planned, staged.parts(), strict=True):
             drawn = np.array(part.drawn, np.int64).reshape(-1, 3)
             self.allocate(changes, staged.job, *window, staged.slots, drawn, is_routed=True)  # a stage does not record routes
         self.note_chosen(staged.job, staged.chosen)

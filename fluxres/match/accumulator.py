@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from fluxres.arrays import Int64
-from fluxres.match.demand import Demand, Plan
+from fluxres.match.demand import Counts, Demand, Plan
 from fluxres.match.paths import Charges, Givers
 from fluxres.match.result import Placement, SlotGroup
 from fluxres.match.situation import Situation
@@ -177,7 +177,7 @@ class Accumulator:
 
     # -- the result --------------------------------------------------------------------------------------------------
 
-    def match(self, plan: Plan, counts: tuple[int, ...], policy: str, node_exclusive: bool) -> Placement:
+    def match(self, plan: Plan, counts: Counts, policy: str, node_exclusive: bool) -> Placement:
         """The taken units as a match."""
         situation = self._situation
         amounts: dict[int, int] = {}

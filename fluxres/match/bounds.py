@@ -26,7 +26,7 @@ import numpy as np
 
 from fluxres.arrays import Int32, Int64, Mask
 from fluxres.match.accumulator import Charger
-from fluxres.match.demand import Demand, Plan
+from fluxres.match.demand import Counts, Demand, Plan
 from fluxres.match.paths import Givers
 from fluxres.match.situation import Situation, having
 
@@ -41,7 +41,7 @@ class Bounds:
         node_exclusive: every node that is touched is taken exclusively.
     """
 
-    def __init__(self, situation: Situation, plan: Plan, counts: tuple[int, ...], *, node_exclusive: bool) -> None:
+    def __init__(self, situation: Situation, plan: Plan, counts: Counts, *, node_exclusive: bool) -> None:
         self._situation = situation
         self._plan = plan
         self._counts = counts
@@ -180,7 +180,7 @@ class SupplyBound:
         charger: of a search that has taken nothing.
     """
 
-    def __init__(self, situation: Situation, plan: Plan, counts: tuple[int, ...], charger: Charger) -> None:
+    def __init__(self, situation: Situation, plan: Plan, counts: Counts, charger: Charger) -> None:
         self._situation = situation
         self._plan = plan
         self._counts = counts

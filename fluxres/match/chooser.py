@@ -19,8 +19,9 @@ import numpy as np
 from fluxres import limits
 from fluxres.arrays import Int32, Int64
 from fluxres.errors import LimitExceeded, UsageError
+from fluxres.match.demand import Counts
 from fluxres.match.policy import Policy
-from fluxres.match.result import NO_ROWS, Placement, SlotGroup
+from fluxres.match.result import NO_ROWS, Picked, Placement, SlotGroup
 from fluxres.match.situation import Situation
 from fluxres.match.typology import Typology
 from fluxres.syntax.jobspec import Request, Rule
@@ -30,20 +31,6 @@ Returned = Mapping[int, dict[int, int]]
 COMBINATIONS_MAX: Final = limits.MATCH_STEPS_MAX // 20
 """Combinations of nodes that a rule tries where suppliers are short."""
 _NO_POOLS: Final = np.zeros(0, np.int32)
-
-
-class Picked(NamedTuple):
-    """What one item of a request gets.
-
-    Args:
-        slot: number of the slot that the item belongs to, from 0.
-        vertex: the pool.
-        units: 0 for an item that names a pool and takes nothing of it.
-    """
-
-    slot: int
-    vertex: int
-    units: int
 
 
 class Choice(NamedTuple):
@@ -56,7 +43,7 @@ class Choice(NamedTuple):
         variant: which of the alternatives of the request was chosen; then the order of `picked` is recorded, too.
     """
 
-    picked: Sequence[tuple[int, int, int]]
+    picked: Sequence[Picked]
     slots: int = 1
     whole: tuple[int, ...] = ()
     variant: int | None = None
@@ -214,7 +201,7 @@ def free_units(situation: Situation, vertices: Int32) -> Int64:
     return free
 
 
-def placed(choice: Choice | None, offer: Offer, counts: tuple[int, ...]) -> Placement | None:
+def placed(choice: Choice | None, offer: Offer, counts: Counts) -> Placement | None:
     """What a rule chose, as the placement of a request; None without a choice, or if suppliers cannot give what its pools draw.
 
     Args:

@@ -10,6 +10,7 @@ import numpy as np
 
 from fluxres.arrays import Int32, Int64
 from fluxres.graph.kinds import EXCLUSIVE
+from fluxres.match.demand import Counts
 from fluxres.match.form import Draw, Load, NeedsTraverser
 from fluxres.match.node_table import NodeTable
 from fluxres.match.result import MatchBuilder
@@ -22,9 +23,7 @@ FEW: Final = 12
 class Drawing:
     """The suppliers of one request in one window."""
 
-    def __init__(
-        self, node_table: NodeTable, draws: tuple[Draw, ...], counts: tuple[int, ...], load: Load, start: int, end: int
-    ) -> None:
+    def __init__(self, node_table: NodeTable, draws: tuple[Draw, ...], counts: Counts, load: Load, start: int, end: int) -> None:
         self._node_table = node_table
         self._draws = draws
         self._counts = counts

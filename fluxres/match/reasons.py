@@ -24,7 +24,7 @@ from fluxres.documents.document import plural
 from fluxres.errors import LimitExceeded
 from fluxres.graph.kinds import is_state
 from fluxres.match.chooser import Alternative
-from fluxres.match.demand import Demand, Plan
+from fluxres.match.demand import Counts, Demand, Plan
 from fluxres.match.plan import plan as compile_plan
 from fluxres.match.query import Query
 from fluxres.match.refusal import Cause, PartReport, listed, units_of
@@ -76,7 +76,7 @@ def of_alternatives(
     return parts, tuple(notes)
 
 
-def enough(plan: Plan, attempt: Callable[[tuple[int, ...]], bool]) -> tuple[dict[str, int], bool]:
+def enough(plan: Plan, attempt: Callable[[Counts], bool]) -> tuple[dict[str, int], bool]:
     """By place, the largest smaller count with which the request would match, other counts unchanged; and whether one is
     undecided.
 

@@ -28,7 +28,7 @@ from fluxres.errors import LimitExceeded
 from fluxres.match import relations
 from fluxres.match.accumulator import Accumulator, Charger, Pick
 from fluxres.match.bounds import Bounds, SupplyBound
-from fluxres.match.demand import Demand, Plan, in_turn
+from fluxres.match.demand import Counts, Demand, Plan, in_turn
 from fluxres.match.policy import Policy, nearest
 from fluxres.match.result import Placement
 from fluxres.match.situation import Situation, having
@@ -106,9 +106,7 @@ class Traverser:
         budget: shared by the searches of one query.
     """
 
-    def __init__(
-        self, situation: Situation, plan: Plan, counts: tuple[int, ...], policy: Policy, budget: Budget | None = None
-    ) -> None:
+    def __init__(self, situation: Situation, plan: Plan, counts: Counts, policy: Policy, budget: Budget | None = None) -> None:
         relations.settle(plan, situation.typology)
         self.situation = situation
         self.plan = plan

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.arrays import Int32, Int64, Mask
+from fluxres.match.demand import Counts
 from fluxres.match.drawing import FEW, Drawing
 from fluxres.match.form import LeafDemand, NeedsTraverser, Quantities, Single
 from fluxres.match.plan import settle
@@ -151,7 +152,7 @@ class Search:
             return part.pools[at : at + number]
         return part.pools[self.pools(node, part)[0][:number]]
 
-    def match(self, counts: tuple[int, ...]) -> Placement | None:
+    def match(self, counts: Counts) -> Placement | None:
         """The match for fixed counts.
 
         Errors: NeedsTraverser if only a search can decide.
@@ -170,7 +171,7 @@ class Search:
             self._take_bundles(rows, counts, amounts, chosen, drawing)
         return rows.match(self.plan, counts, self.start, self.end, self.policy)
 
-    def fits(self, counts: tuple[int, ...]) -> bool:
+    def fits(self, counts: Counts) -> bool:
         """Whether there is a match for these counts.
 
         Errors: NeedsTraverser if only a search can decide.
@@ -188,7 +189,7 @@ class Search:
         room = self.room_at_most(ordinals_of(among, self.level.length), amounts.needs)
         return limits.COUNT_MAX if room.sum(dtype=np.float64) > limits.COUNT_MAX // 2 else int(room.sum())
 
-    def drawing(self, counts: tuple[int, ...]) -> Drawing:
+    def drawing(self, counts: Counts) -> Drawing:
         """What is charged.
 
         Errors: NeedsTraverser if only a search can decide.
@@ -550,9 +551,7 @@ class Search:
 
     # -- what is taken -------------------------------------------------------------------------------------------------
 
-    def _take_nodes(
-        self, rows: MatchBuilder, counts: tuple[int, ...], amounts: Quantities, nodes: Int64, drawing: Drawing | None
-    ) -> None:
+    def _take_nodes(self, rows: MatchBuilder, counts: Counts, amounts: Quantities, nodes: Int64, drawing: Drawing | None) -> None:
         """Take nodes exclusively, or parts of nodes that the request counts."""
         form, number = self.form, len(nodes)
         vertices = self.level.vertices[nodes]
@@ -628,7 +627,7 @@ class Search:
         return pools
 
     def _take_bundles(
-        self, rows: MatchBuilder, counts: tuple[int, ...], asked: Quantities, chosen: NodeSelection, drawing: Drawing | None
+        self, rows: MatchBuilder, counts: Counts, asked: Quantities, chosen: NodeSelection, drawing: Drawing | None
     ) -> None:
         """Take bundles, or units."""
         form, (nodes, amounts, turns) = self.form, chosen
@@ -679,9 +678,7 @@ class Search:
                 instances = np.repeat(first, lengths) + at // units
                 rows.slot(part.slot.number, instances if turns is None else turns[instances], vertices)
 
-    def _draw(
-        self, rows: MatchBuilder, counts: tuple[int, ...], drawing: Drawing, chosen: NodeSelection, instances: Int64
-    ) -> None:
+    def _draw(self, rows: MatchBuilder, counts: Counts, drawing: Drawing, chosen: NodeSelection, instances: Int64) -> None:
         """Charge the nodes; `instances` of the slot around each node, or bundles one after the other."""
         form, (nodes, amounts, _) = self.form, chosen
         are_firm = self.whole or self.policy.node_exclusive or any(not part.shares for part in form.parts)

@@ -35,6 +35,7 @@ from fluxres.graph.structure import Structure
 from fluxres.match.chooser import Alternative, Choice, Chooser, Offer, Returned
 from fluxres.match.group_choice import GroupChoice, GroupNeed, Pair, choose
 from fluxres.match.policy import Policy
+from fluxres.match.result import Picked
 from fluxres.match.situation import Situation
 from fluxres.match.typology import Typology
 from fluxres.planner.planner import Planner
@@ -285,7 +286,7 @@ class Amounts(Chooser):
         for number, variant in enumerate(self.variants):
             found = workers.match(variant, offer)
             if found is not None:
-                return Choice([(0, v, units) for v, units in found], variant=number)
+                return Choice([Picked(0, v, units) for v, units in found], variant=number)
         return None
 
     def on(self, offer: Offer, number: int, nodes: Sequence[int]) -> Choice | None:
@@ -296,7 +297,7 @@ class Amounts(Chooser):
             found = [(v, size[v]) for v in nodes] if all(map(offer.situation.is_clear, nodes)) else None
         else:
             found = Workers.of(offer).in_node(nodes[0], variant, offer)
-        return None if found is None else Choice([(0, v, units) for v, units in found], variant=number)
+        return None if found is None else Choice([Picked(0, v, units) for v, units in found], variant=number)
 
     def alternatives(self, request: Request, offer: Offer) -> list[Alternative]:
         """By variant what its node lacks, beyond what the pools of each type say."""

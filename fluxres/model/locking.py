@@ -1,14 +1,14 @@
-"""Which lock a method holds while it runs: that of its object for questions, or also that of the store for changes.
+"""Which lock a method of a graph, or of an instance on one, holds while it runs.
 
-A graph, and an instance on one, may be shared by threads and kept in a store.  So each method either asks or changes, and says
-so by a decorator:
+Threads may share a graph, and a store may keep it.  So a public method that reads what jobs hold, or changes anything, has a
+decorator, or the same in its body:
 
-- `reading`: it holds `lock`, so that no thread changes the object meanwhile.
-- `writing`: it holds `write_lock`.  That is `lock` as well, and for a graph attached to a store it also takes over what other
-  processes have changed there before the method begins, and stores the change when it returns.
+- `locked`: it holds `lock`, so that no thread changes the object meanwhile.  Questions do.
+- `writing`: it holds `write_lock`.  For a graph that is attached to a store, that is more than `lock`: what other processes have
+  changed there is taken over before the method begins, and the change is stored when it returns.
 
-Both may be nested in any way.  The methods that are called most often, such as `allocate`, have ``with self.write_lock:`` in
-their body instead, which saves a call.  `locks_of` is for methods that concern two graphs.
+Locks may be nested in any way.  The most frequent methods, such as `allocate`, have ``with self.write_lock:`` in their body
+instead of a decorator, which saves a call.  `locks_of` is for methods that concern two graphs.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 from fluxres.model.attachment import Attachment
 
 
-class Readable(Protocol):
-    """What `reading` needs of an object."""
+class Lockable(Protocol):
+    """What `locked` needs of an object."""
 
     lock: RLock
 
@@ -46,28 +46,28 @@ class LockedGraph(Protocol):
     def write_lock(self) -> RLock | Attachment: ...
 
 
-R = TypeVar("R", bound=Readable)
-W = TypeVar("W", bound=Writable)
+Held = TypeVar("Held", bound=Lockable)
+Changed = TypeVar("Changed", bound=Writable)
 Given = ParamSpec("Given")
 Answer = TypeVar("Answer")
 
 
-def reading(method: Callable[Concatenate[R, Given], Answer]) -> Callable[Concatenate[R, Given], Answer]:
-    """Let a method that asks hold the lock of its object."""
+def locked(method: Callable[Concatenate[Held, Given], Answer]) -> Callable[Concatenate[Held, Given], Answer]:
+    """Let a method hold the lock of its object."""
 
     @wraps(method)
-    def call(self: R, /, *args: Given.args, **kwargs: Given.kwargs) -> Answer:
+    def call(self: Held, /, *args: Given.args, **kwargs: Given.kwargs) -> Answer:
         with self.lock:
             return method(self, *args, **kwargs)
 
     return call
 
 
-def writing(method: Callable[Concatenate[W, Given], Answer]) -> Callable[Concatenate[W, Given], Answer]:
+def writing(method: Callable[Concatenate[Changed, Given], Answer]) -> Callable[Concatenate[Changed, Given], Answer]:
     """Let a method that changes its object hold the lock for changes."""
 
     @wraps(method)
-    def call(self: W, /, *args: Given.args, **kwargs: Given.kwargs) -> Answer:
+    def call(self: Changed, /, *args: Given.args, **kwargs: Given.kwargs) -> Answer:
         with self.write_lock:
             return method(self, *args, **kwargs)
 

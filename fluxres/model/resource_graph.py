@@ -23,7 +23,7 @@ import numpy as np
 from fluxres import limits
 from fluxres.allocation import steps
 from fluxres.allocation.facts import JobFacts, Launch, Reservation
-from fluxres.allocation.planned import Batch
+from fluxres.allocation.planned import Batch, Window
 from fluxres.allocation.records import Records, RecordsState, empty_planner
 from fluxres.arrays import Int32
 from fluxres.clock import FOREVER, Clock, Length, Time, fixed, now_ticks, positive_ticks, seconds, ticks
@@ -37,13 +37,13 @@ from fluxres.graph.state_notes import StateNote
 from fluxres.graph.structure import Problem, Structure
 from fluxres.model import audit, changes, edges, events, extending, joining, matching, targets, totals, walking
 from fluxres.model.attachment import Attachment
-from fluxres.model.locking import locks_of, reading
+from fluxres.model.locking import locked, locks_of
 from fluxres.model.locking import writing as writing  # noqa: PLC0414 - instance.py takes it from here
 from fluxres.model.pool import Pool
 from fluxres.model.selection import Selection
 from fluxres.model.tables import Spans, Totals
 from fluxres.model.targets import Targets, Where
-from fluxres.model.values import Allocation, Stage, Window
+from fluxres.model.values import Allocation, Stage
 from fluxres.shown import ShownDeep, Tabular
 from fluxres.syntax.jobspec import Request, as_request
 from fluxres.syntax.moment import in_message
@@ -128,11 +128,11 @@ class ResourceGraph(ShownDeep, Tabular):
         with self.lock:
             return _reduced(self)
 
-    @reading
+    @locked
     def __copy__(self) -> ResourceGraph:
         return joining.duplicate(self)
 
-    @reading
+    @locked
     def __deepcopy__(self, memo: object) -> ResourceGraph:
         made = joining.duplicate(self)
         made.generation = self.generation  # pickled handles refer to this generation
@@ -141,7 +141,7 @@ class ResourceGraph(ShownDeep, Tabular):
     def __len__(self) -> int:
         return self.structure.n
 
-    @reading
+    @locked
     def __repr__(self) -> str:
         if isinstance(self.structure, _Destroyed):
             return f"<ResourceGraph {self.name}: destroyed>"
@@ -335,7 +335,7 @@ class ResourceGraph(ShownDeep, Tabular):
         """
         return Pool(self, targets.vertex(self, where))
 
-    @reading
+    @locked
     def handles(self, vertices: Int32, generation: int) -> tuple[Pool, ...]:
         """The pools with these numbers in a generation."""
         return tuple([Pool(self, v, generation) for v in vertices.tolist()])
@@ -410,7 +410,7 @@ class ResourceGraph(ShownDeep, Tabular):
 
     # -- searching ---------------------------------------------------------------------------------------------------
 
-    @reading
+    @locked
     def find(
         self,
         criteria: str | Criteria | Callable[[Pool], object],
@@ -471,7 +471,7 @@ class ResourceGraph(ShownDeep, Tabular):
         """
         return walking.walk(self, targets.place(self, where, hierarchy), order, prune, sort)
 
-    @reading
+    @locked
     def aggregate(
         self,
         where: Where = "/",
@@ -503,7 +503,7 @@ class ResourceGraph(ShownDeep, Tabular):
         """The unit of each sum that `aggregate` can return; None for a plain number."""
         return dict(self.structure.sums.units)
 
-    @reading
+    @locked
     def available(self, at: Time | None = None, duration_s: Length | None = None) -> Selection:
         """Pools with units free at a moment or throughout a window (RFC 16 Available)."""
         free = totals.available_units(self, *self.window(at, duration_s))
@@ -511,7 +511,7 @@ class ResourceGraph(ShownDeep, Tabular):
 
     # -- allocations and reservations ---------------------------------------------------------------------------------
 
-    @reading
+    @locked
     def jobs(self) -> list[str]:
         """Jobs that hold anything now or later, in the order of their first allocation.
 
@@ -529,12 +529,12 @@ class ResourceGraph(ShownDeep, Tabular):
             if job not in over or any(records.steps_of(v, job)[-1][1] > now for v in records.require_job(job))
         ]
 
-    @reading
+    @locked
     def totals(self, at: Time | None = None, duration_s: Length | None = None) -> Totals:
         """Pools and units by type, of the entire graph, and how many are free at a moment or throughout a window."""
         return Totals(totals.by_type(self, *self.window(at, duration_s)))
 
-    @reading
+    @locked
     def holdings(self, at: Time | None = None) -> Spans:
         """What every job holds: at a moment, or by default everything that has not ended, reservations included."""
         start, end = (self.now(), FOREVER) if at is None else self.window(at, None)
@@ -550,7 +550,7 @@ class ResourceGraph(ShownDeep, Tabular):
             ],
         )
 
-    @reading
+    @locked
     def allocated(self, job: str | None = None, at: Time | None = None) -> Selection:
         """Pools with a record of a job, or of any job (RFC 16 Allocated).
 
@@ -570,7 +570,7 @@ class ResourceGraph(ShownDeep, Tabular):
         }
         return Selection(self, np.array(sorted(vertices), np.int32))
 
-    @reading
+    @locked
     def allocation(self, job: str, at: Time | None = None) -> Allocation:
         """The records of one job: all of them, or those of one moment.
 
@@ -622,7 +622,7 @@ class ResourceGraph(ShownDeep, Tabular):
             found = matching.match(self, request, self._request_window(request, at, duration_s), policy)
             return stamped(self, found)
 
-    @reading
+    @locked
     def satisfiable(self, wanted: Wanted) -> bool:
         """Whether a request could ever be matched, with everything up and nothing held.
 
@@ -630,7 +630,7 @@ class ResourceGraph(ShownDeep, Tabular):
         """
         return self.matcher.satisfiable(as_request(wanted))
 
-    @reading
+    @locked
     def why_not(
         self, wanted: Wanted, at: Time | None = None, duration_s: Length | None = None, policy: str | Policy = "first"
     ) -> Refusal | None:
@@ -638,7 +638,7 @@ class ResourceGraph(ShownDeep, Tabular):
         request = as_request(wanted)
         return matching.explained(self, request, self._request_window(request, at, duration_s), policy)
 
-    @reading
+    @locked
     def earliest(
         self, wanted: Wanted, after: Time | None = None, duration_s: Length | None = None, policy: str | Policy = "first"
     ) -> float | None:
@@ -649,7 +649,7 @@ class ResourceGraph(ShownDeep, Tabular):
 
     # -- matching several requests at once ---------------------------------------------------------------------------
 
-    @reading
+    @locked
     def match_all(
         self,
         wanted: Iterable[Wanted],
@@ -675,7 +675,7 @@ class ResourceGraph(ShownDeep, Tabular):
         found = several.match(self, parts, self.window(at, None)[0], policy)
         return [stamped(self, match) for match in found if match is not None]
 
-    @reading
+    @locked
     def why_not_all(
         self,
         wanted: Iterable[Wanted] | Iterable[tuple[Targets | Wanted, str]],
@@ -696,7 +696,7 @@ class ResourceGraph(ShownDeep, Tabular):
         parts = several.parts_or_requests(self, wanted, self._length(duration_s), start)
         return several.why_not(self, parts, start, policy)
 
-    @reading
+    @locked
     def earliest_all(
         self,
         wanted: Iterable[Wanted],
@@ -809,7 +809,7 @@ class ResourceGraph(ShownDeep, Tabular):
             return None
         return JobFacts(targets.label(user, "user"), targets.label(name, "name"), self.now(), launch)
 
-    @reading
+    @locked
     def facts(self, job: str) -> JobFacts:
         """The user and the name that a job was given, and the tick at which it got something for the first time.
 
@@ -1002,7 +1002,7 @@ class ResourceGraph(ShownDeep, Tabular):
         changes.set_end(self, job, extending.end_of(self, job, end, duration_s), now)
         return self.allocation(job)
 
-    @reading
+    @locked
     def latest_end(self, job: str) -> float:
         """The latest end that :meth:`set_end` can give a job, in seconds; infinity if nothing is in the way.
 
@@ -1133,13 +1133,13 @@ class ResourceGraph(ShownDeep, Tabular):
         changes.expire_stages(self)
         reserving.remove(self, name)
 
-    @reading
+    @locked
     def reservations(self) -> dict[str, Reservation]:
         """The maintenance reservations that are not over, by name; their pools are vertex numbers, their windows ticks."""
         now = self.now()
         return {name: one for name, one in self.records.reservations.items() if one.windows[-1][1] > now}
 
-    @reading
+    @locked
     def node_states(self, at: Time | None = None) -> NodeStates:
         """The nodes and what state each is in: idle, mixed, allocated, drained, down, …, as columns.
 
@@ -1227,7 +1227,7 @@ class ResourceGraph(ShownDeep, Tabular):
 
     # -- copying and joining -----------------------------------------------------------------------------------------
 
-    @reading
+    @locked
     def copy(self, where: Where = "/", *, job: str | None = None, at: Time | None = None) -> ResourceGraph:
         """What is available of a subtree, with the path up to the root, as a new graph (RFC 4 Copy, rule C1).
 
@@ -1246,7 +1246,7 @@ class ResourceGraph(ShownDeep, Tabular):
             return joining.copy_job(self, job, self.window(at, None)[0])
         return joining.copy(self, targets.vertex(self, where), self.window(at, None)[0])
 
-    @reading
+    @locked
     def duplicate(self, where: Where = "/") -> ResourceGraph:
         """An independent duplicate of the graph, or of a pool and everything below it, with its records (RFC 4 Duplicate).
 
@@ -1304,22 +1304,22 @@ class ResourceGraph(ShownDeep, Tabular):
         """
         joining.move(self, where, to)
 
+    @locked
     def destroy(self) -> None:
         """Release the memory of this graph at once (RFC 16 Destroy).
 
         Any later use of the graph, its pools, selections and stages raises StaleHandle.  An Allocation and a networkx view keep
         the columns they need.  Cost: a run of the garbage collector.
         """
-        with self.lock:
-            if isinstance(self.structure, _Destroyed):
-                return
-            self.close()
-            self.withdraw_views()
-            gone: Any = _Destroyed()
-            self.generation += 1
-            self.structure = self.records = self.planner = gone
-            self._matcher = None
-            self.sink = None
+        if isinstance(self.structure, _Destroyed):
+            return
+        self.close()
+        self.withdraw_views()
+        gone: Any = _Destroyed()
+        self.generation += 1
+        self.structure = self.records = self.planner = gone
+        self._matcher = None
+        self.sink = None
         # A planner and its levels refer to each other, as do a structure and its lookup: reference counting frees neither.
         gc.collect()
 
@@ -1468,7 +1468,7 @@ class ResourceGraph(ShownDeep, Tabular):
         with locks_of(self, require_graph(other)):
             return applying.diff(self, other)
 
-    @reading
+    @locked
     def check(self) -> list[Problem]:
         """Check all rules on the live data; empty if all hold (specs/rules.md)."""
         return audit.check(self)

@@ -181,12 +181,12 @@ def others(group: str) -> Iterable[EntryPoint]:
 
     Cost: 10 ms once; the packages are read again only if `sys.path` has changed.
     """
-    return _installed(tuple(sys.path)).select(group=group)
+    return _installed(group, tuple(sys.path))
 
 
-@lru_cache(maxsize=1)
-def _installed(_path: tuple[str, ...]) -> EntryPoints:
-    return entry_points()
+@lru_cache(maxsize=16)
+def _installed(group: str, _path: tuple[str, ...]) -> EntryPoints:
+    return entry_points(group=group)
 
 
 class Reported:
