@@ -63,7 +63,7 @@ def apply(graph: ResourceGraph, other: ResourceGraph, *, drain: bool) -> Differe
     def make(own: Records) -> Records:
         _require_kept(_Obstacles(own, found, structure, old_to_new))
         try:
-            records = joining.taken(graph, structure, own, old_to_new)
+            records = joining.taken(structure, own, old_to_new)
         except FluxresError as error:
             raise StillHeld(f"what jobs hold does not fit the description: {error.message}", where=error.where) from error
         if problems := check_records(records):

@@ -294,11 +294,11 @@ def _subtree(graph: ResourceGraph, v: int) -> ResourceGraph:
     return made
 
 
-def taken(graph: ResourceGraph, structure: Structure, own: Records, numbers: Int32) -> Records:
+def taken(structure: Structure, own: Records, numbers: Int32) -> Records:
     """The records of the next generation of a graph.
 
     Args:
-        own: its present records.
+        own: those of the present one.
         numbers: new numbers of the pools, by old number.
     """
     records = Records(structure, empty_planner(structure))
@@ -348,15 +348,20 @@ def _joined(graph: ResourceGraph, structure: Structure, *parts: tuple[Records, I
     """The records of both sides of a merge."""
     _require_fit(structure, *parts)
     (own, from_own), (theirs, from_theirs) = parts
-    records = taken(graph, structure, own, from_own)
+    records = taken(structure, own, from_own)
     records.carry_over(theirs, from_theirs)
     for part, numbers in parts:
         _require_whole(part, records, numbers)
         _require_recorded(part, records, numbers)
+    _require_consistent(records, "the records of the two do not fit together")
+    return records
+
+
+def _require_consistent(records: Records, said: str) -> None:
+    """Refuse records of the next generation that break a rule. Errors: MergeConflict."""
     problems = check_records(records)
     if problems:
-        raise MergeConflict(f"the records of the two do not fit together: {problems[0].message}", where=problems[0].where)
-    return records
+        raise MergeConflict(f"{said}: {problems[0].message}", where=problems[0].where)
 
 
 def _over_in(other: ResourceGraph, error: FluxresError, now: int) -> MergeConflict:
@@ -472,7 +477,7 @@ def unlink(graph: ResourceGraph, where: targets.Where, hierarchy: str | None) ->
     def make(own: Records) -> Records:
         _require_free(own, structure, old_to_new, v)
         require_kept(own, structure, old_to_new)
-        return taken(graph, structure, own, old_to_new)
+        return taken(structure, own, old_to_new)
 
     records = changes.next_records(graph, make)
     changes.tell_now(
@@ -494,7 +499,7 @@ def remove(graph: ResourceGraph, v: int, now: int) -> None:
 
     def make(own: Records) -> Records:
         _require_free(own, structure, old_to_new, v)
-        return taken(graph, structure, own, old_to_new)
+        return taken(structure, own, old_to_new)
 
     _give_way(graph, above, now)
     records = changes.next_records(graph, make, now)
@@ -558,7 +563,7 @@ def leave(graph: ResourceGraph, left: Mapping[int, tuple[int, int]], now: int) -
     structure.linked = linked if linked.any() else None
     size, end = before.accounts.size, before.accounts.end
     _give_way(graph, {v for v, units in left.items() if (units[0] or units[1]) < size.item(v) or end.item(v) > v + 1}, now)
-    graph.restructure(structure, taken(graph, structure, graph.records, np.arange(before.n, dtype=np.int32)))
+    graph.restructure(structure, taken(structure, graph.records, np.arange(before.n, dtype=np.int32)))
 
 
 def limit(graph: ResourceGraph, carried: Mapping[Ends, int | None]) -> None:
@@ -583,7 +588,7 @@ def limit(graph: ResourceGraph, carried: Mapping[Ends, int | None]) -> None:
         accounts.lift(made, np.flatnonzero(lifted))
         if units:
             accounts.lend(made, numbers, units)
-    graph.restructure(structure, taken(graph, structure, graph.records, np.arange(before.n, dtype=np.int32)))
+    graph.restructure(structure, taken(structure, graph.records, np.arange(before.n, dtype=np.int32)))
 
 
 def move(graph: ResourceGraph, where: targets.Where, to: targets.Where) -> None:
@@ -613,10 +618,8 @@ def move(graph: ResourceGraph, where: targets.Where, to: targets.Where) -> None:
 
     def make(own: Records) -> Records:
         require(own)
-        records = taken(graph, structure, own, old_to_new)
-        problems = check_records(records)
-        if problems:
-            raise MergeConflict(f"what is held does not fit there: {problems[0].message}", where=problems[0].where)
+        records = taken(structure, own, old_to_new)
+        _require_consistent(records, "what is held does not fit there")
         return records
 
     records = changes.next_records(graph, make)
