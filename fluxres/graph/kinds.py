@@ -72,8 +72,8 @@ class ValueFault(NamedTuple):
 def fault_of(value: object) -> ValueFault | None:
     """Why a value cannot be stored as that of a property, a tag or an attribute of an edge; None if it can.
 
-    >>> fault_of("ssd"), fault_of(float("nan"))
-    (None, ValueFault(message='not a number (NaN)', hint='leave it out', is_limit=False))
+    >>> fault_of("ssd"), fault_of(10**300).hint
+    (None, 'write it as text')
     """
     if isinstance(value, str):
         if len(value) > limits.VALUE_LENGTH_MAX:
@@ -83,7 +83,7 @@ def fault_of(value: object) -> ValueFault | None:
     elif isinstance(value, int) and abs(value) >= limits.NUMBER_MAX:
         return ValueFault("a number of more than 300 digits", "write it as text", is_limit=True)
     elif isinstance(value, float) and math.isnan(value):
-        return ValueFault("not a number (NaN)", "leave it out")
+        return ValueFault("expected a value, got .nan, which is not a number (NaN)", "leave it out")
     return None
 
 
