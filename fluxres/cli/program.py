@@ -18,6 +18,7 @@ from fluxres import __version__
 from fluxres.cli.failures import report, tell
 from fluxres.cli.settings import ALL_OUTPUTS, PLAIN_OUTPUTS, Settings, everywhere, keep, no_output
 from fluxres.cli.words import ELSEWHERE, OLD_COMMANDS, command_name, note_old, old_options
+from fluxres.documents import arguments
 from fluxres.documents.suggestion import near
 from fluxres.errors import FluxresError, InputWarning, RevisionConflict, UsageError
 
@@ -261,8 +262,8 @@ def run(argv: Sequence[str]) -> int:
             status = _decided(list(argv) or ["--help"], settings)
         except _EXPECTED as error:
             return report(error, as_json=settings.wants_json())
-        except UnicodeEncodeError:
-            strange = next((word for word in argv if not _is_utf8(word)), None)
+        except UnicodeEncodeError:  # bytes of a word that are not UTF-8 are surrogates
+            strange = next((word for word in argv if not arguments.is_unicode(word)), None)
             if strange is None:
                 raise
             return report(UsageError("is not in UTF-8", where=ascii(strange)), as_json=settings.wants_json())
@@ -279,11 +280,6 @@ def _decided(argv: list[str], settings: Settings) -> object:
                 raise
             settings = Settings(argv=settings.argv, is_direct=left == 1 or settings.is_direct or error.is_for_store)
     raise AssertionError
-
-
-def _is_utf8(word: str) -> bool:
-    """Whether a word can be written to a file; the bytes of one that is not UTF-8 are surrogates."""
-    return not any("\ud800" <= character <= "\udfff" for character in word)
 
 
 def _show(
