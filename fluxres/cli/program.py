@@ -18,7 +18,6 @@ from fluxres import __version__
 from fluxres.cli.failures import report, tell
 from fluxres.cli.settings import ALL_OUTPUTS, PLAIN_OUTPUTS, Settings, everywhere, keep, no_output
 from fluxres.cli.words import ELSEWHERE, OLD_COMMANDS, command_name, note_old, old_options
-from fluxres.documents import arguments
 from fluxres.documents.suggestion import near
 from fluxres.errors import FluxresError, InputWarning, RevisionConflict, UsageError
 
@@ -263,6 +262,8 @@ def run(argv: Sequence[str]) -> int:
         except _EXPECTED as error:
             return report(error, as_json=settings.wants_json())
         except UnicodeEncodeError:  # bytes of a word that are not UTF-8 are surrogates
+            from fluxres.documents import arguments
+
             strange = next((word for word in argv if not arguments.is_unicode(word)), None)
             if strange is None:
                 raise
