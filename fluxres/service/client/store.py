@@ -71,7 +71,7 @@ class RemoteStore:
     def graphs(self) -> list[GraphRow]:
         """The graphs, without reading their content."""
         found = self.connection.get("/v1/graphs").document()["graphs"]
-        return [GraphRow(0, one["graph"], "", one["created"], 0, one["pools"], one["events"], 0, 0) for one in found]
+        return [GraphRow(0, one["graph"], "", one["created"], 0, one["pools"], one["events"] or 0, 0, 0) for one in found]
 
     def standings(self, only: str | None = None) -> dict[str, Standing]:
         """The graphs (or one of them) that were copied for jobs of others, and how they stand, by name."""
