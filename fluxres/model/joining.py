@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 from msgspec import structs
@@ -148,7 +148,11 @@ def held_already(graph: ResourceGraph, job: str, wanted: targets.Targets | Wante
         return None
     held = {v: units for v in records.pools_of[job] if (units := steps.amount_at(records.steps_of(v, job), moment))}
     around = {u for v in held if v < structure.n for u in structure.ancestors(v)}
-    already, rest, named = list[tuple[str, str]](), list[tuple[str, str]](), targets.resolve(graph, wanted)
+    already, rest, named = (
+        list[tuple[str, str]](),
+        list[tuple[str, str]](),
+        targets.resolve(graph, cast("targets.Targets", wanted)),
+    )
     todo = [(v, amount) for v, amount in reversed(named)]
     while todo:
         v, amount = todo.pop()
