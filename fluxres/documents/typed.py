@@ -286,8 +286,7 @@ class _Walk:
         match kind:
             case inspect.LiteralType():
                 if value not in kind.values:
-                    hint = nearest(value, [str(word) for word in kind.values]) if isinstance(value, str) else ""
-                    hint = hint if hint.startswith("did") else ""
+                    hint = nearest(value, [str(word) for word in kind.values], "") if isinstance(value, str) else ""
                     return self._fail(path, lambda: (f"expected {_describe(whole)}, got {shown(value)}", hint))
             case inspect.IntType() | inspect.FloatType():
                 above = kind.le is not None and value > kind.le
