@@ -249,7 +249,8 @@ class Situation:
     @cached_property
     def to_read(self) -> Situation:
         """The same for code of others: the columns of its structure and accounts can only be read."""
-        made = copy(self)
+        made = object.__new__(type(self))  # a sixth of the time of `copy`
+        vars(made).update(vars(self))
         made.structure, made.accounts = self.typology.to_read
         made.size, made.stop, made.parent, made.flags = (
             column.toreadonly() for column in (self.size, self.stop, self.parent, self.flags)
