@@ -80,12 +80,14 @@ class Policy(msgspec.Struct, frozen=True):
         assert self.score is not None  # callers check this
         given = vertices.view()
         given.flags.writeable = False
+        if POLICIES.get(self.name) is not self:
+            situation = situation.to_read
         try:
             found = np.asarray(self.score(situation, given))
         except FluxresError:
             raise
         except Exception as error:
-            hint = "a score is a new array; the vertices that it gets can only be read"
+            hint = "a score is a new array; the vertices and the machine that it gets can only be read"
             raise PolicyError(f"{type(error).__name__}: {error}", where=f"policy {self.name}", hint=hint) from error
         if found.shape != vertices.shape or found.dtype.kind not in "biuf":
             raise UsageError(

@@ -246,6 +246,17 @@ class Situation:
         self._signatures: dict[int, tuple[object, ...]] = {}
         self._room: Int64 | None = None
 
+    @cached_property
+    def to_read(self) -> Situation:
+        """The same for code of others: the columns of its structure and accounts can only be read."""
+        made = object.__new__(type(self))  # a sixth of the time of `copy`
+        vars(made).update(vars(self))
+        made.structure, made.accounts = self.typology.to_read
+        made.size, made.stop, made.parent, made.flags = (
+            column.toreadonly() for column in (self.size, self.stop, self.parent, self.flags)
+        )
+        return made
+
     # -- one pool ----------------------------------------------------------------------------------------------------
 
     def is_up(self, v: int) -> bool:

@@ -7,14 +7,16 @@ inside nodes, and whether a pool can be allocated in units depends on types only
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from copy import copy
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import numpy as np
 
 from fluxres.arrays import Int32, Int64
+from fluxres.graph.accounts import Accounts
 from fluxres.graph.draws import Draws
 from fluxres.graph.feeds import Feeds
 from fluxres.graph.kinds import EXCLUSIVE
@@ -204,6 +206,20 @@ class TypeFacts(NamedTuple):
     is_flagged: bool
 
 
+T = TypeVar("T")
+
+
+def _read_only(value: T) -> T:
+    """An object that shares everything with another one, but whose arrays can only be read."""
+    made = copy(value)
+    for name, found in vars(value).items():
+        if isinstance(found, np.ndarray):
+            found = found.view()
+            found.flags.writeable = False
+        vars(made)[name] = found
+    return made
+
+
 class Typology:
     """Facts about the types of a structure, by type number. Cost: each O(n) on first use.
 
@@ -227,6 +243,18 @@ class Typology:
         self._facts: dict[int, TypeFacts] = {}
         self._meetings: dict[int, Meetings] = {}
         self._supplies: dict[tuple[frozenset[int], int], NodeSupply] = {}
+        self._to_read: tuple[Structure, Accounts] | None = None
+
+    @property
+    def to_read(self) -> tuple[Structure, Accounts]:
+        """The structure and its accounts with columns that can only be read, for code of others.
+
+        Cost: some views, once for each state of the machine.
+        """
+        if self._to_read is None or self._to_read[0]._outage is not self.structure._outage:
+            self._to_read = _read_only(self.structure), _read_only(self.accounts)
+            vars(self._to_read[0])["accounts"] = self._to_read[1]
+        return self._to_read
 
     @cached_property
     def flows(self) -> dict[int, Feeds]:

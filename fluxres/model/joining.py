@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 from msgspec import structs
@@ -28,10 +28,15 @@ from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import OUTSIDE, Structure
 from fluxres.model import changes, targets
 from fluxres.model.supply import Ends, require_drawn, require_kept
+from fluxres.syntax import folded
 from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
+    from fluxres.syntax.jobspec import Wanted
+
+_NAMED_MAX: Final = 32
+"""Pools that a refusal names."""
 
 
 def _made(graph: ResourceGraph, structure: Structure) -> ResourceGraph:
@@ -130,6 +135,48 @@ def not_held(graph: ResourceGraph, job: str, moment: int, part: Structure) -> tu
         if v < 0 or part.accounts.units[edge] > steps.amount_at(records.steps_of(v, job), moment):
             lacking.append(edge)
     return part.accounts.wheres(lacking), until
+
+
+def held_already(graph: ResourceGraph, job: str, wanted: targets.Targets | Wanted, moment: int) -> InsufficientResources | None:
+    """The refusal of whole pools of which a child instance, the job, has a part: what that is, and what to ask for instead.
+
+    Returns: None for a request, and for pools of which the job holds nothing.
+    """
+    structure, records = graph.structure, graph.records
+    if targets.is_request(wanted, graph) or not records.is_holder(job):
+        return None
+    held = {v: units for v in records.pools_of[job] if (units := steps.amount_at(records.steps_of(v, job), moment))}
+    around = {u for v in held if v < structure.n for u in structure.ancestors(v)}
+    already, rest, named = (
+        list[tuple[str, str]](),
+        list[tuple[str, str]](),
+        targets.resolve(graph, cast("targets.Targets", wanted)),
+    )
+    todo = [(v, amount) for v, amount in reversed(named)]
+    while todo:
+        v, amount = todo.pop()
+        units, size, where = held.get(v, 0), structure.accounts.size.item(v), structure.accounts.where(v)
+        above = () if v >= structure.n else structure.ancestors(v)
+        if any(held.get(u) == structure.size.item(u) for u in above) or (units and amount in (None, size)):
+            part = "" if units in (0, size) else f"{units} of {size} units of "
+            already.append((part, where))
+            rest += [(f"{size - units} units of ", where)] if part else []
+        elif v in around:
+            todo += [(u, None) for u in reversed(structure.children(v).tolist())]
+        else:
+            rest.append(("", where))
+    if not already:
+        return None
+    hint = f"ask for the rest: {_folded(rest)}" if rest else "name pools that it does not hold"
+    where = structure.accounts.where(named[0][0])
+    return InsufficientResources(f"the instance holds {_folded(already)} already", where=where, hint=hint)
+
+
+def _folded(found: list[tuple[str, str]]) -> str:
+    """Pools in words: the units of each, if not all of it, and its name."""
+    whole = [where for part, where in found[:_NAMED_MAX] if not part]
+    texts = [folded.fold(whole)] * bool(whole) + [f"{part}{where}" for part, where in found[:_NAMED_MAX] if part]
+    return ", ".join(texts) + (f" and {len(found) - _NAMED_MAX} more" if len(found) > _NAMED_MAX else "")
 
 
 def copy_ways(graph: ResourceGraph, job: str, moment: int, gone: Mask) -> ResourceGraph | None:

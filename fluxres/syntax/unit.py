@@ -176,7 +176,8 @@ def exactly(text: str, to_unit: str | None, *, or_else: str = "") -> int:
 def _size(text: str) -> tuple[Fraction, str]:
     found = _SIZE.fullmatch(text)
     if found is None or len(found[1]) > 40:
-        raise InputError(f"expected a number with a unit, got {excerpt(text)}", where="size", hint="such as 8GiB or 20 kW")
+        expected = "a number >= 0" if text[:1] == "-" else "a number"
+        raise InputError(f"expected {expected} with a unit, got {excerpt(text)}", where="size", hint="such as 8GiB or 20 kW")
     if found[2] not in _UNITS:
         raise _unknown(found[2], found[2], None)
     return Fraction(found[1]), found[2]
