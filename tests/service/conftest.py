@@ -21,7 +21,7 @@ import pytest
 import fluxres
 from fluxres.service.client.addresses import address
 from fluxres.service.client.connection import Connection
-from tests.service.forks import Fork
+from tests.forks import Fork
 from tests.store.servers import Etcd, Postgresql, etcd, postgresql
 
 DEMO = {
