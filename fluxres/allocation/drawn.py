@@ -11,13 +11,12 @@ from typing import Final
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fluxres.allocation import steps
 from fluxres.allocation.steps import Steps
-from fluxres.arrays import Int32
+from fluxres.arrays import Int32, Int64
 
-Rows = NDArray[np.int64]
+Rows = Int64
 """(pool, account, units): units of an account drawn for a pool.  A row with 0 units adds a pool to those that share the units of
 the account's other rows; these are freed with the last of the pools."""
 Consumers = tuple[int, ...]

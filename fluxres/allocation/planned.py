@@ -8,15 +8,15 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from fluxres.allocation import steps
 from fluxres.allocation.chosen import Chosen
 from fluxres.allocation.drawn import NO_ROWS, Rows
 from fluxres.allocation.steps import Steps
-from fluxres.arrays import Int32
+from fluxres.arrays import Int32, Int64
 
+Window = tuple[int, int]
+"""Start and end in ticks."""
 Target = tuple[int, int]
 """A vertex and an amount of its units."""
 Piece = tuple[int, int, int, int]
@@ -35,7 +35,7 @@ class Batch(msgspec.Struct, frozen=True):
     """
 
     vertices: Int32
-    amounts: NDArray[np.int64]
+    amounts: Int64
     covered: list[int]
     start: int
     end: int
@@ -58,13 +58,16 @@ class Change(msgspec.Struct):
 
     v: int
     amount: int
-    covers: list[tuple[int, int]]
+    covers: list[Window]
     absorbs: list[tuple[int, int, int]]
-    implied: list[tuple[int, int]] = msgspec.field(default_factory=list)
+    implied: list[Window] = msgspec.field(default_factory=list)
 
 
-Planned = tuple[tuple[int, int], list[Change]]
-"""A window, and the changes in it."""
+class Planned(NamedTuple):
+    """Checked changes, and the window that they are over."""
+
+    changes: list[Change]
+    window: Window
 
 
 def freed(pieces: Iterable[Piece]) -> dict[int, Steps]:

@@ -7,17 +7,15 @@ no trace.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import NamedTuple
 
 from fluxres import clock, limits
 from fluxres.allocation import steps
 from fluxres.allocation.drawn import NO_ROWS
-from fluxres.allocation.planned import Batch, Change, Piece, Planned, Staged, StagedWindow, Target
+from fluxres.allocation.planned import Batch, Change, Piece, Planned, Staged, StagedWindow, Target, Window
 from fluxres.allocation.records import STAGE_OWNER, Records
 from fluxres.allocation.steps import Steps
-from fluxres.arrays import Int32
+from fluxres.arrays import Int32, Int64
 from fluxres.clock import FOREVER, seconds
 from fluxres.documents.document import listed, plural
 from fluxres.errors import InfeasibleRequest, InsufficientResources, NotHeld, UsageError
@@ -40,7 +38,7 @@ class _Covered:
         self._end = end.item
         self._above: list[Change] = []
 
-    def around(self, v: int) -> list[tuple[int, int]]:
+    def around(self, v: int) -> list[Window]:
         """Windows in which a pool above this one is held exclusively."""
         self._leave(v)
         return [window for change in self._above for window in change.covers]
@@ -53,6 +51,27 @@ class _Covered:
     def _leave(self, v: int) -> None:
         while self._above and v >= self._end(self._above[-1].v):
             self._above.pop()
+
+
+class _Asked(NamedTuple):
+    """What an allocation asks for.
+
+    Args:
+        units: by pool.
+        owner: who gets it: the job, or a stage made for the job, which is not blocked by what the job holds itself.
+        start, end: window in ticks.
+    """
+
+    units: Mapping[int, int]
+    owner: str
+    job: str
+    start: int
+    end: int
+    implies: Implies
+
+    @property
+    def window(self) -> Window:
+        return self.start, self.end
 
 
 def _said(tick: int) -> str:
@@ -81,7 +100,7 @@ def allocate(
 def match(
     records: Records,
     vertices: Int32,
-    amounts: NDArray[np.int64],
+    amounts: Int64,
     implied: Sequence[Target],
     job: str,
     start: int,
@@ -116,89 +135,77 @@ def match(
 def _plan(
     records: Records, targets: Sequence[Target], owner: str, job: str, start: int, end: int, *, implies: Implies = False
 ) -> list[Change]:
-    """Check an allocation to an owner: a job, or a stage made for the job.
-
-    What the job holds itself does not block its stage.
-    """
+    """Check an allocation to an owner, which is as in `_Asked`."""
     _require_window(start, end)
     require_units(records, targets)
-    wanted: dict[int, int] = {}
+    total: dict[int, int] = {}
     for v, amount in targets:
-        wanted[v] = wanted.get(v, 0) + amount
-    if not wanted:
+        total[v] = total.get(v, 0) + amount
+    if not total:
         raise UsageError("no pools named", hint="name at least one pool")
-    _require_possible(records, wanted)
+    _require_possible(records, total)
+    asked = _Asked(total, owner, job, start, end, implies)
     try:
-        return _plan_each(records, wanted, owner, job, start, end, implies)
+        return _plan_each(records, asked)
     except InsufficientResources as error:
-        _say_more(records, wanted, owner, job, (start, end), implies, error)
+        _say_more(records, asked, error)
         raise
 
 
-def _plan_each(
-    records: Records, wanted: Mapping[int, int], owner: str, job: str, start: int, end: int, implies: Implies
-) -> list[Change]:
+def _plan_each(records: Records, asked: _Asked) -> list[Change]:
+    implies = asked.implies
     if not implies:
-        changes = [_plan_one(records, v, wanted[v], owner, job, start, end) for v in sorted(wanted)]
+        changes = [_plan_one(records, asked, v) for v in sorted(asked.units)]
         _require_unnested(records, changes)
         return changes
     changes = []
-    covered, holds = _Covered(records.accounts.end), records.is_holder(owner)
-    for v in sorted(wanted):
-        around: list[tuple[int, int]] = []
+    covered, holds, owners = _Covered(records.accounts.end), records.is_holder(asked.owner), {asked.owner, asked.job}
+    for v in sorted(asked.units):
+        around: list[Window] = []
         if implies is True or v in implies:
             around = covered.around(v)
             if holds:
-                around += records.exclusive_above(v, owner, start, end)
-        changes.append(_plan_one(records, v, wanted[v], owner, job, start, end, around))
+                around += records.exclusive_above(v, asked.owner, *asked.window)
+        changes.append(_plan_one(records, asked, v, around))
         covered.add(changes[-1])
-        _require_implied_fits(records, changes[-1], job, {owner, job})
+        _require_implied_fits(records, changes[-1], asked.job, owners)
     if implies is not True:
         _require_unnested(records, [change for change in changes if change.v not in implies])
     return changes
 
 
-def _say_more(
-    records: Records,
-    wanted: Mapping[int, int],
-    owner: str,
-    job: str,
-    window: tuple[int, int],
-    implies: Implies,
-    error: InsufficientResources,
-) -> None:
+def _say_more(records: Records, asked: _Asked, error: InsufficientResources) -> None:
     """Let the refusal of the first pool say which others are in the way, and when all of them are free together.
 
     Errors: UsageError for what cannot be had at any time.
     """
-    if len(wanted) > 1:
-        for other in _refusals(records, wanted, owner, job, window, implies):
+    if len(asked.units) > 1:
+        for other in _refusals(records, asked):
             for where, who in other.reasons.items():
                 error.reasons.setdefault(where, who)
     _, *others = error.reasons.items()
     if others:
         said = f"also in the way: {listed(f'{where} ({who})' for where, who in others)}"
         error.hint = f"{error.hint}; {said}" if error.hint else said
-    if _is_time_known(records, wanted, owner, window, implies):
-        error.earliest = _earliest_s(records, wanted, job, *window)
+    if _is_time_known(records, asked):
+        error.earliest = _earliest_s(records, asked)
     if error.earliest is not None:
         when = f"{'all are ' * bool(others)}free from {in_message(error.earliest)} on"
         error.hint = f"{error.hint}; {when}" if error.hint else when
 
 
-def _refusals(
-    records: Records, wanted: Mapping[int, int], owner: str, job: str, window: tuple[int, int], implies: Implies
-) -> list[InsufficientResources]:
+def _refusals(records: Records, asked: _Asked) -> list[InsufficientResources]:
     """Those of single pools, at most `limits.POOLS_IN_THE_WAY_MAX`."""
-    whole = {v for v in wanted if wanted[v] == records.accounts.size.item(v)} if implies else set[int]()
-    holds, refused = records.is_holder(owner), list[InsufficientResources]()
-    for v in sorted(wanted):
+    units, implies = asked.units, asked.implies
+    whole = {v for v in units if units[v] == records.accounts.size.item(v)} if implies else set[int]()
+    holds, refused = records.is_holder(asked.owner), list[InsufficientResources]()
+    for v in sorted(units):
         may_imply = implies is True or (implies and v in implies)
         if may_imply and not whole.isdisjoint(records.accounts.ancestors(v)):
             continue  # a pool above it is asked for as well
-        around = records.exclusive_above(v, owner, *window) if may_imply and holds else []
+        around = records.exclusive_above(v, asked.owner, *asked.window) if may_imply and holds else []
         try:
-            _plan_one(records, v, wanted[v], owner, job, *window, around)
+            _plan_one(records, asked, v, around)
         except InsufficientResources as error:
             refused.append(error)
             if len(refused) == limits.POOLS_IN_THE_WAY_MAX:
@@ -206,20 +213,21 @@ def _refusals(
     return refused
 
 
-def _is_time_known(records: Records, wanted: Mapping[int, int], owner: str, window: tuple[int, int], implies: Implies) -> bool:
+def _is_time_known(records: Records, asked: _Asked) -> bool:
     """Whether the planner decides when pools are free.
 
     It does not if a state is in the way, if a pool is named beside one that includes it, or if the owner has some of it already.
     """
     accounts, size = records.accounts, records.accounts.size.item
-    if len(records.structure.unavailable_roots()) and any(accounts.unavailable_above(v) >= 0 for v in wanted):
+    units, owner = asked.units, asked.owner
+    if len(records.structure.unavailable_roots()) and any(accounts.unavailable_above(v) >= 0 for v in units):
         return False
-    if not implies:
-        whole = {v for v in wanted if wanted[v] == size(v)} if len(wanted) > 1 else set[int]()
-        return not any(not whole.isdisjoint(accounts.ancestors(v)) for v in wanted) if whole else True
+    if not asked.implies:
+        whole = {v for v in units if units[v] == size(v)} if len(units) > 1 else set[int]()
+        return not any(not whole.isdisjoint(accounts.ancestors(v)) for v in units) if whole else True
     if not records.is_holder(owner):
         return True
-    return not any(records.given(v, owner) or records.exclusive_above(v, owner, *window) for v in wanted)
+    return not any(records.given(v, owner) or records.exclusive_above(v, owner, *asked.window) for v in units)
 
 
 def require_units(records: Records, targets: Iterable[Target]) -> None:
@@ -247,10 +255,9 @@ def _require_possible(records: Records, wanted: Mapping[int, int]) -> None:
             raise _way(records, v)
 
 
-def _plan_one(
-    records: Records, v: int, amount: int, owner: str, job: str, start: int, end: int, around: Sequence[tuple[int, int]] = ()
-) -> Change:
-    size = records.accounts.size.item(v)
+def _plan_one(records: Records, asked: _Asked, v: int, around: Sequence[Window] = ()) -> Change:
+    units, owner, job, start, end, _ = asked
+    amount, size = units[v], records.accounts.size.item(v)
     if len(records.structure.unavailable_roots()) and (barred := records.accounts.unavailable_above(v)) >= 0:
         raise _barred(records, v, barred)
     change = Change(v, amount, [], [])
@@ -283,7 +290,7 @@ def _require_alone(records: Records, v: int, job: str, start: int, end: int) -> 
                 raise _exclusive(records, v, u, w, other)
 
 
-def _absorbed(records: Records, v: int, job: str, owner: str, covers: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
+def _absorbed(records: Records, v: int, job: str, owner: str, covers: list[Window]) -> list[tuple[int, int, int]]:
     """Records of the owner below `v` that holding `v` exclusively implies (rules A3, A5): (vertex, start, end).
 
     Errors: InsufficientResources if another job holds something there.
@@ -444,7 +451,7 @@ def stage(records: Records, staged: Staged, *, implies: Implies = False) -> list
         raise UsageError(f"there is a stage '{staged.stage}' already")
     owner = STAGE_OWNER + staged.stage
     return [
-        ((part.start, part.end), _plan(records, part.targets, owner, staged.job, part.start, part.end, implies=implies))
+        Planned(_plan(records, part.targets, owner, staged.job, part.start, part.end, implies=implies), (part.start, part.end))
         for part in staged.parts()
     ]
 
@@ -456,7 +463,7 @@ def commit(records: Records, stage: str) -> list[Planned]:
     now.
     """
     staged = records.require_stage(stage)
-    return [((part.start, part.end), _commit_part(records, staged.job, part)) for part in staged.parts()]
+    return [Planned(_commit_part(records, staged.job, part), (part.start, part.end)) for part in staged.parts()]
 
 
 def _commit_part(records: Records, job: str, part: StagedWindow) -> list[Change]:
@@ -468,7 +475,7 @@ def _commit_part(records: Records, job: str, part: StagedWindow) -> list[Change]
     return changes
 
 
-def _commit_one(records: Records, job: str, part: StagedWindow, v: int, amount: int, around: list[tuple[int, int]]) -> Change:
+def _commit_one(records: Records, job: str, part: StagedWindow, v: int, amount: int, around: list[Window]) -> Change:
     # The stage holds the units already. Only the sum with the job's own units can have changed.
     start, end = part.start, part.end
     around = around + records.exclusive_above(v, job, start, end)
@@ -559,18 +566,19 @@ def _refusal(records: Records, v: int, message: str, reasons: dict[int, str]) ->
     return InsufficientResources(message, where=where(v), reasons={where(u): who for u, who in reasons.items()})
 
 
-def _earliest_s(records: Records, wanted: Mapping[int, int], job: str, start: int, end: int) -> float | None:
-    """First start from `start` on at which all of it is free for the same time; None if there is none, or it is unknown."""
-    for v in wanted:
+def _earliest_s(records: Records, asked: _Asked) -> float | None:
+    """First start from the window on at which all of it is free for the same time; None if there is none, or it is unknown."""
+    units, job, (start, end) = asked.units, asked.job, asked.window
+    for v in units:
         leaf = records.accounts.end.item(v) == v + 1
         if not leaf and (job in records.shared.get(v, ()) or records.steps_of(v, job)):
             return None  # the job's own units would count, and the planner knows no jobs
-    length, demands = end - start if end < clock.FOREVER else clock.FOREVER, list(wanted.items())
+    length, demands = end - start if end < clock.FOREVER else clock.FOREVER, list(units.items())
     may_be_alone = bool(len(records.structure.exclusive_composites))
 
     def left(earliest: int) -> int:
         until = min(earliest + length, clock.FOREVER)
-        return max(_left(records, v, job, earliest, until) for v in wanted) if may_be_alone else 0
+        return max(_left(records, v, job, earliest, until) for v in units) if may_be_alone else 0
 
     earliest = records.planner.earliest(demands, length, start)
     while earliest is not None and (begin := left(earliest)):

@@ -22,7 +22,6 @@ from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 from msgspec import structs
-from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.allocation import steps
@@ -32,7 +31,7 @@ from fluxres.allocation.facts import ID_OF_JOB, JobFacts, Reservation
 from fluxres.allocation.job_draws import JobDraws, OwnDraws
 from fluxres.allocation.planned import Batch, Change, Piece, Planned, Staged, Target, freed
 from fluxres.allocation.steps import Steps
-from fluxres.arrays import Int32
+from fluxres.arrays import Int32, Int64
 from fluxres.clock import FOREVER
 from fluxres.documents.suggestion import suggest
 from fluxres.errors import FluxresError, StaleHandle, UnknownJob, UsageError
@@ -61,13 +60,13 @@ class Upstream(Protocol):
     def require_open(self, vertices: Iterable[int]) -> None:
         """Refuse units of the parent for a child that has ended. Errors: StaleHandle."""
 
-    def take(self, vertices: Sequence[int] | Int32, amounts: Sequence[int] | NDArray[np.int64], start: int, end: int) -> None:
+    def take(self, vertices: Sequence[int] | Int32, amounts: Sequence[int] | Int64, start: int, end: int) -> None:
         """Get those of these units that come from the parent.
 
         Errors: InsufficientResources; nothing changes then.
         """
 
-    def give(self, vertices: Sequence[int] | Int32, amounts: Sequence[int] | NDArray[np.int64], start: int, end: int) -> None:
+    def give(self, vertices: Sequence[int] | Int32, amounts: Sequence[int] | Int64, start: int, end: int) -> None:
         """Return them."""
 
     def note_route(self) -> None:
@@ -183,7 +182,7 @@ class Records:
         """The number of pools held; one that several jobs share may count several times."""
         return len(self._held) + sum(len(batch.vertices) for batch in self._batches.values())
 
-    def columns(self) -> tuple[list[str], NDArray[np.int64], DrawRecords]:
+    def columns(self) -> tuple[list[str], Int64, DrawRecords]:
         """The owners, in the order of their first allocation; (owner index, vertex, start, end, amount) of all records; and the
         draws.
 
@@ -655,7 +654,7 @@ class Records:
         """Apply what :func:`plans.stage` returned; if it exceeds the bounds of the planner, nothing changes."""
         owner = STAGE_OWNER + staged.stage
         try:
-            for window, changes in planned:
+            for changes, window in planned:
                 self.allocate(changes, owner, *window)
         except FluxresError:
             if self.is_holder(owner):
@@ -677,7 +676,7 @@ class Records:
     def commit(self, stage: str, planned: Sequence[Planned]) -> None:
         """Apply what :func:`plans.commit` returned."""
         staged = self.release(stage)
-        for (window, changes), part in zip(planned, staged.parts(), strict=True):
+        for (changes, window), part in zip(planned, staged.parts(), strict=True):
             drawn = np.array(part.drawn, np.int64).reshape(-1, 3)
             self.allocate(changes, staged.job, *window, staged.slots, drawn, is_routed=True)  # a stage does not record routes
         self.note_chosen(staged.job, staged.chosen)
@@ -854,7 +853,7 @@ class Records:
 
     # -- units together with their records --------------------------------------------------------------------------------
 
-    def _hold(self, vertices: Sequence[int] | Int32, amounts: Sequence[int] | NDArray[np.int64], start: int, end: int) -> None:
+    def _hold(self, vertices: Sequence[int] | Int32, amounts: Sequence[int] | Int64, start: int, end: int) -> None:
         if self.upstream is not None:
             self.upstream.take(vertices, amounts, start, end)
         try:
@@ -867,7 +866,7 @@ class Records:
                 self.upstream.give(vertices, amounts, start, end)
             raise
 
-    def _release(self, vertices: Sequence[int] | Int32, amounts: Sequence[int] | NDArray[np.int64], start: int, end: int) -> None:
+    def _release(self, vertices: Sequence[int] | Int32, amounts: Sequence[int] | Int64, start: int, end: int) -> None:
         if len(vertices) == 1:
             self.planner.release(int(vertices[0]), int(amounts[0]), start, end)
         else:

@@ -9,14 +9,12 @@ import numpy as np
 
 from fluxres.allocation import plans, steps
 from fluxres.allocation.facts import JobFacts, Reservation
-from fluxres.allocation.planned import Change
+from fluxres.allocation.planned import Planned
 from fluxres.allocation.records import Records
 from fluxres.graph.kinds import EXCLUSIVE
 
 Held = tuple[int, int, list[tuple[int, int]]]
 """Start, end, and (pool, units)."""
-Planned = tuple[list[Change], int, int]
-"""Changes, start, end."""
 
 
 class Rest(NamedTuple):
@@ -34,13 +32,15 @@ class Rest(NamedTuple):
 def plan(records: Records, name: str, held: Sequence[Held]) -> list[Planned]:
     """Check what a reservation takes."""
     with records.structure.lifted():  # a pool that is down may be reserved
-        return [(plans.allocate(records, pools, name, start, end, implies=True), start, end) for start, end, pools in held]
+        return [
+            Planned(plans.allocate(records, pools, name, start, end, implies=True), (start, end)) for start, end, pools in held
+        ]
 
 
 def hold(records: Records, name: str, planned: Sequence[Planned]) -> None:
     """Record units that a reservation takes."""
-    for changes, start, end in planned:
-        records.allocate(changes, name, start, end, drawn_on=False, is_routed=False)
+    for changes, window in planned:
+        records.allocate(changes, name, *window, drawn_on=False, is_routed=False)
 
 
 def apply(records: Records, name: str, reservation: Reservation, facts: JobFacts, planned: Sequence[Planned]) -> None:

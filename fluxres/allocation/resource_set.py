@@ -47,7 +47,7 @@ class Hosts:
         self._names: list[str | None] = [None] * length
         #: Number of the stem; -1 for a name that was not rendered yet.
         self._stem_of = np.full(length, -1, np.int32)
-        self._numbers: NDArray[np.int64] = np.zeros(length, np.int64)
+        self._numbers: Int64 = np.zeros(length, np.int64)
         #: Digits of the number; 0 for a name without a number.
         self._digits = np.zeros(length, np.int8)
         self._padded = np.zeros(length, np.bool_)
@@ -73,7 +73,7 @@ class Hosts:
         """The name of one target; cost and errors as for :meth:`folded`."""
         return self._names[at] or self._learn(structure, at)
 
-    def folded(self, structure: Structure, targets: NDArray[np.int64]) -> str:
+    def folded(self, structure: Structure, targets: Int64) -> str:
         """The host list of these targets, in this order.
 
         Args:
@@ -162,7 +162,7 @@ class ExecutionTargets:
         return bool((lengths >= 0).all()) and bool((np.repeat(values, lengths) == rank).all())
 
     def describe(
-        self, structure: Structure, vertices: Int32, amounts: NDArray[np.int64]
+        self, structure: Structure, vertices: Int32, amounts: Int64
     ) -> tuple[list[dict[str, Any]], str, dict[str, str], int]:
         """Parts of R for these pools: `R_lite`, the host list, the properties, and the number of targets.
 
@@ -258,7 +258,7 @@ class ExecutionTargets:
     # -- parts of R --------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _alike(self) -> tuple[NDArray[np.int64], list[Texts]]:
+    def _alike(self) -> tuple[Int64, list[Texts]]:
         """By target, a number shared by targets with the same numbers of children; and by that number, the children's ids."""
         counts, inverse = np.unique(self._counts, axis=1, return_inverse=True)
         return inverse.reshape(-1), [tuple(folded(range(n)) for n in row) for row in counts.T.tolist()]
@@ -343,7 +343,7 @@ def folded(ids: Sequence[int]) -> str:
     return idset.format(ids)
 
 
-def _counted(structure: Structure, vertices: Int32, amounts: NDArray[np.int64]) -> Int32:
+def _counted(structure: Structure, vertices: Int32, amounts: Int64) -> Int32:
     """The pools of the containment tree that R is about: without those that have pools below and are held in part."""
     counts = (amounts == structure.size[vertices]) | (structure.end[vertices] == vertices + 1)
     if len(vertices) and vertices.item(-1) >= structure.tree_end:
@@ -374,7 +374,7 @@ GRAPHS: Final = {"jgf": "fluxion:jgf", "jgf_shorthand": jgf.SHORTHAND}
 
 
 def resource_set(
-    structure: Structure, vertices: Int32, amounts: NDArray[np.int64], start: int, end: int, nslots: int | None = 0
+    structure: Structure, vertices: Int32, amounts: Int64, start: int, end: int, nslots: int | None = 0
 ) -> dict[str, Any]:
     """R version 1 as plain values.
 
@@ -402,7 +402,7 @@ def resource_set(
     return {"version": 1, "execution": execution}
 
 
-def scheduling(structure: Structure, held: Int32, amounts: NDArray[np.int64], form: str = "jgf") -> dict[str, Any]:
+def scheduling(structure: Structure, held: Int32, amounts: Int64, form: str = "jgf") -> dict[str, Any]:
     """The graph of what is held, which R includes under `scheduling`.
 
     Args:
@@ -422,7 +422,7 @@ def scheduling(structure: Structure, held: Int32, amounts: NDArray[np.int64], fo
     part = jgf.held(structure, held[pools], amounts[pools], shorthand=shorthand, along=_along(structure))
     more = jgf.left_out_below(structure, part, CHILDREN) if shorthand else {}
 
-    def carried(edges: Int32) -> NDArray[np.int64]:
+    def carried(edges: Int32) -> Int64:
         at = np.minimum(held.searchsorted(edges), len(held) - 1)
         return np.where(held[at] == edges, amounts[at], 0)
 

@@ -12,9 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fluxres.allocation import plans
 from fluxres.allocation.chosen import Chosen
 from fluxres.allocation.drawn import NO_ROWS, Rows
@@ -22,11 +19,11 @@ from fluxres.allocation.facts import JobFacts
 from fluxres.allocation.planned import Staged
 from fluxres.allocation.plans import Implies
 from fluxres.allocation.records import STAGE_OWNER, Records
-from fluxres.arrays import Int32
+from fluxres.arrays import Int32, Int64
 from fluxres.clock import FOREVER
 from fluxres.errors import FluxresError, UsageError
 
-Found = tuple[Int32, NDArray[np.int64], Sequence[tuple[int, int]]]
+Found = tuple[Int32, Int64, Sequence[tuple[int, int]]]
 """Vertices, amounts and implied units of a match."""
 Lock = Callable[["Share"], str]
 """Locks the units of a share until the end of the block, and returns the id of the stage."""

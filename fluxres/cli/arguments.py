@@ -111,15 +111,20 @@ def targets(graph: ResourceGraph, words: Sequence[str], criteria: str | None = N
             hint="name pools, such as node[0-3] or /demo/rack0/node0=1, or give a request, such as slot=4/core=2",
         )
     accounts = graph.structure.accounts
-    named: list[tuple[int, int | None]] = []
+    wanted: list[tuple[int, int | None]] = []
     for word in words:
         match = _WITH_UNIT.fullmatch(word)
         if match is not None and unit.is_size(match["size"]):
-            named += [(v, _in_units_of(accounts, v, match["size"])) for v in accounts_named(graph.structure, match["where"])]
+            wanted += [(v, _in_units_of(accounts, v, match["size"])) for v in accounts_named(graph.structure, match["where"])]
             continue
         where, amount = _amount(graph, word)
-        named += [(v, amount) for v in accounts_named(graph.structure, where)]
-    return named
+        wanted += [(v, amount) for v in accounts_named(graph.structure, where)]
+    return wanted
+
+
+def named(graph: ResourceGraph, wanted: Iterable[tuple[int, int | None]]) -> dict[str, int | None]:
+    """Vertices with amounts, as `targets` finds them, by path."""
+    return {graph.structure.accounts.where(v): amount for v, amount in wanted}
 
 
 def _amount(graph: ResourceGraph, word: str) -> tuple[str, int | None]:

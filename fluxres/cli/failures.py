@@ -25,6 +25,7 @@ INTERRUPTED: Final = 130
 CLOSED_PIPE: Final = 141
 _REASONS_MAX: Final = 10
 _ERROR: Final = "fluxres: ERROR"
+_UNKNOWN: Final = re.compile(r"No such command '(.*?)'")
 _RED_ERROR: Final = "fluxres: \x1b[31mERROR\x1b[0m"
 
 
@@ -103,6 +104,9 @@ def _as_usage(error: click.UsageError) -> UsageError:
             known = {option.lstrip("-"): option for option in error.possibilities or ()}
             meant = [known[word] for word in near(error.option_name.lstrip("-"), known, most=3)]
             return UsageError(f"no such option: {error.option_name}", hint=did_you_mean(meant) or hint)
+        case click.UsageError(ctx=click.Context(command=click.Group() as group) as ctx) if word := _UNKNOWN.match(error.message):
+            meant = near(word[1], group.list_commands(ctx))
+            return UsageError(f"no command '{ctx.info_name} {word[1]}'" + (f", perhaps {meant[0]}" if meant else ""), hint=hint)
         case click.MissingParameter(param=click.Parameter() as param):
             return UsageError(f"missing {param.param_type_name}: {_name(param)}", hint=hint)
         case click.BadParameter(param=click.Parameter() as param):

@@ -45,6 +45,15 @@ class Keeper(Protocol):
 
     def submit(self, address: str, wanted: Any, given: Document) -> Document: ...
 
+    def reserve(self, address: str, wanted: Any, given: Document) -> Document: ...
+
+    def spawn(self, address: str, job: str, given: Document) -> Document:
+        """A child, by its document."""
+
+    def grow(self, address: str, wanted: Any) -> list[str]: ...
+
+    def shrink(self, address: str, wanted: Any) -> list[str]: ...
+
     def cancel(self, address: str, job: str, note: str) -> Document: ...
 
     def finish(self, address: str, job: str, status: int) -> Document: ...
@@ -117,6 +126,18 @@ class RemoteKeeper:
     def submit(self, address: str, wanted: Any, given: Document) -> Document:
         return self._instance(address).submit(wanted, **given).document
 
+    def reserve(self, address: str, wanted: Any, given: Document) -> Document:
+        return self._instance(address).reserve(wanted, **given).document
+
+    def spawn(self, address: str, job: str, given: Document) -> Document:
+        return self._instance(address).spawn(job, **given).summary()
+
+    def grow(self, address: str, wanted: Any) -> list[str]:
+        return self._instance(address).grow(wanted)
+
+    def shrink(self, address: str, wanted: Any) -> list[str]:
+        return self._instance(address).shrink(wanted)
+
     def cancel(self, address: str, job: str, note: str) -> Document:
         return self._instance(address).cancel(job, note).document
 
@@ -180,6 +201,27 @@ class LocalKeeper:
 
         whose = {**given, "user": given["user"] or os_user()}
         return self._do(address, "submit", lambda one: documents.instance_job(one.submit(wanted, **whose)))
+
+    def reserve(self, address: str, wanted: Any, given: Document) -> Document:
+        from fluxres.render import documents
+
+        whose = {**given, "user": given["user"] or os_user()}
+        return self._do(address, "reserve", lambda one: documents.instance_job(one.reserve(wanted, **whose)))
+
+    def spawn(self, address: str, job: str, given: Document) -> Document:
+        from fluxres.instance.saved import require_policy
+        from fluxres.model.targets import label
+        from fluxres.render import documents
+
+        policy = given["queue_policy"]
+        options = {**given, "name": label(given["name"], "name"), "queue_policy": policy and require_policy(policy)}
+        return self._do(address, "spawn", lambda one: documents.instance(one.spawn(job, **options)))
+
+    def grow(self, address: str, wanted: Any) -> list[str]:
+        return self._do(address, "grow", lambda one: one.grow(wanted))
+
+    def shrink(self, address: str, wanted: Any) -> list[str]:
+        return self._do(address, "shrink", lambda one: one.shrink(wanted))
 
     def cancel(self, address: str, job: str, note: str) -> Document:
         return self._of_job(address, "cancel", job, lambda one: one.cancel(job, note))

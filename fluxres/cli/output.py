@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 import orjson
 
 from fluxres.cli.failures import tell
-from fluxres.cli.settings import R_OUTPUTS, TABLE_OUTPUTS, Settings, no_output
+from fluxres.cli.settings import R_OUTPUTS, TABLE_OUTPUTS, Settings, no_output, output_encoding
 from fluxres.clock import FOREVER
 from fluxres.documents.document import plural
-from fluxres.render.text import Column, Style, printable, table
+from fluxres.render.text import UTF_8, Column, Style, printable, table, without_utf8
 
 if TYPE_CHECKING:
     from fluxres.model import Allocation, ResourceGraph, Selection
@@ -58,8 +58,8 @@ def _note_windows(allocation: Allocation) -> None:
     windows = {(start, end) for _, start, end, _ in allocation.records}
     if len(windows) > 1:
         note(
-            f"{allocation.job}: R has one window, but the job holds its pools in {len(windows)} different ones"
-            " (`jobs JOB --start T -o R` has those of one moment)"
+            f"{allocation.job}: R has one window, but its pools are held in {len(windows)} different ones"
+            f" (`jobs {allocation.job} --start T -o R` has those of one moment)"
         )
 
 
@@ -111,7 +111,7 @@ def _write_json(document: dict[str, Any]) -> None:
 
 def _json(value: object, indent: int = 2) -> str:
     text = orjson.dumps(value, option=orjson.OPT_INDENT_2 if indent else None).decode()
-    if text.isascii() or _is_utf8():
+    if text.isascii() or output_encoding() == UTF_8:
         return text
     import json
 
@@ -131,37 +131,11 @@ def _paths(selection: Selection, *, folded: bool) -> Iterable[str]:
 
 
 def _write(lines: Iterable[str]) -> None:
-    write, plain, encoding = sys.stdout.write, not _is_utf8(), sys.stdout.encoding or "ascii"
+    write, encoding = sys.stdout.write, output_encoding()
     for line in lines:
-        if plain and not line.isascii():
-            line = line.translate(_IN_ASCII).encode(encoding, "backslashreplace").decode(encoding)
+        if encoding != UTF_8 and not line.isascii():
+            line = without_utf8(line, encoding)
         write(line + "\n")
-
-
-_IN_ASCII: Final = str.maketrans(
-    {
-        "━": "=",
-        "┅": "-",
-        "▒": "#",
-        "·": ".",
-        "┬": "+",
-        "▼": "V",
-        "├": "|",
-        "└": "`",
-        "│": "|",
-        "─": "-",
-        "×": "x",
-        "↔": "<->",
-        "→": "->",
-        "…": "...",
-        "µ": "u",
-    }
-)
-"""Replacements for the characters of tables and trees on terminals without UTF-8."""
-
-
-def _is_utf8() -> bool:
-    return (sys.stdout.encoding or "utf-8").lower().replace("-", "") == "utf8"
 
 
 def note(text: str) -> None:

@@ -261,8 +261,10 @@ def run(argv: Sequence[str]) -> int:
             status = _decided(list(argv) or ["--help"], settings)
         except _EXPECTED as error:
             return report(error, as_json=settings.wants_json())
-        except UnicodeEncodeError:
-            strange = next((word for word in argv if not _is_utf8(word)), None)
+        except UnicodeEncodeError:  # bytes of a word that are not UTF-8 are surrogates
+            from fluxres.documents import arguments
+
+            strange = next((word for word in argv if not arguments.is_unicode(word)), None)
             if strange is None:
                 raise
             return report(UsageError("is not in UTF-8", where=ascii(strange)), as_json=settings.wants_json())
@@ -279,11 +281,6 @@ def _decided(argv: list[str], settings: Settings) -> object:
                 raise
             settings = Settings(argv=settings.argv, is_direct=left == 1 or settings.is_direct or error.is_for_store)
     raise AssertionError
-
-
-def _is_utf8(word: str) -> bool:
-    """Whether a word can be written to a file; the bytes of one that is not UTF-8 are surrogates."""
-    return not any("\ud800" <= character <= "\udfff" for character in word)
 
 
 def _show(

@@ -99,8 +99,16 @@ class Settings:
         columns = shutil.get_terminal_size().columns if is_terminal and self.output != "wide" else None
         if self.color == "auto":
             is_forced = any(environment.get(name, "0") not in {"", "0"} for name in ("FORCE_COLOR", "CLICOLOR_FORCE"))
-            return Style((is_terminal or is_forced) and not is_plain(), self.header, columns)
-        return Style(self.color == "always", self.header, columns)
+            has_colour = (is_terminal or is_forced) and not is_plain()
+        else:
+            has_colour = self.color == "always"
+        return Style(has_colour, self.header, columns, output_encoding())
+
+
+def output_encoding() -> str:
+    """The encoding of standard output; `utf8` in any spelling of it."""
+    found = (sys.stdout.encoding or "utf-8").lower()
+    return "utf8" if found.replace("-", "") == "utf8" else found
 
 
 def is_plain() -> bool:
@@ -168,7 +176,8 @@ class OutputFormat(click.ParamType[str]):
 def no_output(ctx: click.Context | None, output: str, accepted: Sequence[str]) -> click.UsageError:
     """The error for a form of output that a command does not have."""
     name = ctx.info_name if ctx is not None else "it"
-    return click.UsageError(f"{name} has no output '{output}', only {', '.join(accepted)}", ctx)
+    instead = f"; `jobs NAME -o {output}` has that of a reservation" if name == "reserve" and output in R_OUTPUTS else ""
+    return click.UsageError(f"{name} has no output '{output}', only {', '.join(accepted)}{instead}", ctx)
 
 
 _COMMON: Final = ("store", "graph", "json", "output", "no_header", "color", "wait_s")

@@ -19,6 +19,8 @@ ELSEWHERE: Final = {
     **dict.fromkeys(("squeue", "queue", "job", "list"), "fluxres jobs, or fluxres ps for jobs of run and shell"),
     **dict.fromkeys(("scancel", "kill"), "fluxres cancel JOB for jobs of run and shell, fluxres free JOB for others"),
     "release": "fluxres free JOB",
+    "redo": "fluxres undo --redo",
+    **dict.fromkeys(("revert", "rollback"), "fluxres undo"),
     **dict.fromkeys(("delete", "remove", "rm"), "fluxres free JOB, fluxres unlink PATH, or fluxres graphs drop NAME"),
     **dict.fromkeys(("salloc", "alloc"), "fluxres shell REQUEST, or fluxres allocate REQUEST --job JOB"),
     **dict.fromkeys(("srun", "exec"), "fluxres run REQUEST -- COMMAND"),

@@ -51,10 +51,14 @@ def choose_from(names: Iterable[str], *, most: int = limits.CHOICES_MAX, otherwi
     return f"choose from {', '.join(some[:most])}{' …' * (len(some) > most)}" if some else otherwise
 
 
-def nearest(word: str, known: Sequence[str]) -> str:
-    """A hint that names the known word that is spelled almost like this one, or all of them.
+def nearest(word: str, known: Sequence[str], otherwise: str | None = None) -> str:
+    """A hint that names the known word that is spelled almost like this one.
 
-    >>> nearest("cuont", ["count", "type"]), nearest("x", ["count", "type"])
-    ("did you mean 'count'?", 'known: count, type')
+    Args:
+        otherwise: the hint if there is none; all known words by default.
+
+    >>> nearest("cuont", ["count", "type"]), nearest("x", ["count", "type"]), nearest("x", ["count"], "leave it out")
+    ("did you mean 'count'?", 'known: count, type', 'leave it out')
     """
-    return did_you_mean([repr(one) for one in near(word, known)]) or f"known: {', '.join(known)}"
+    found = did_you_mean([repr(one) for one in near(word, known)])
+    return found or (f"known: {', '.join(known)}" if otherwise is None else otherwise)

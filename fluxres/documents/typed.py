@@ -105,8 +105,21 @@ def _beyond(kind: Any, value: Any) -> str:
     return f" and <= {kind.le}" if kind.le is not None and kind.ge == 0 and value > kind.le else ""
 
 
+class _Worded(NamedTuple):
+    """What a key takes, in words of its own."""
+
+    words: str
+
+    @property
+    def bounds(self) -> str:
+        found = re.search(r" >= \d+", self.words)
+        return "" if found is None else found[0]
+
+
 def _describe(kind: Any) -> str:
     match kind:
+        case _Worded():
+            return kind.words
         case inspect.UnionType():
             words = {str(value) for choice in kind.types if isinstance(choice, inspect.LiteralType) for value in choice.values}
             said = dict.fromkeys(text for choice in kind.types if (text := _describe(choice)) not in words)
@@ -233,8 +246,9 @@ class _Walk:
             for choice in kind.types:
                 inner = choice.type if isinstance(choice, inspect.Metadata) else choice
                 if _takes(inner, value):
-                    return self.check(value, inner, path, kind)
-            return self._fail(path, lambda: (f"expected {_describe(kind)}, got {shown(value)}", _instead(kind, value)))
+                    return self.check(value, inner, path, whole if isinstance(whole, _Worded) else kind)
+            wanted = whole if isinstance(whole, _Worded) else kind
+            return self._fail(path, lambda: (f"expected {_describe(wanted)}, got {shown(value)}", _instead(kind, value)))
         if not _takes(kind, value):
             return self._fail(path, lambda: (f"expected {_describe(whole)}, got {shown(value)}", _instead(kind, value)))
         match kind:
@@ -272,13 +286,12 @@ class _Walk:
         match kind:
             case inspect.LiteralType():
                 if value not in kind.values:
-                    hint = nearest(value, [str(word) for word in kind.values]) if isinstance(value, str) else ""
-                    hint = hint if hint.startswith("did") else ""
+                    hint = nearest(value, [str(word) for word in kind.values], "") if isinstance(value, str) else ""
                     return self._fail(path, lambda: (f"expected {_describe(whole)}, got {shown(value)}", hint))
             case inspect.IntType() | inspect.FloatType():
                 above = kind.le is not None and value > kind.le
                 if not _is_within(kind, value):
-                    bounds = _bounds(kind)
+                    bounds = whole.bounds if isinstance(whole, _Worded) else _bounds(kind)
                     wanted = _describe(whole).replace(bounds, bounds + _beyond(kind, value), 1) if bounds else _describe(whole)
                     said = f"expected {wanted}, got {shown(value)}"
                     return self._fail(path, lambda: (said, ""), limit=above)
@@ -298,10 +311,12 @@ class _Walk:
 
     def _struct(self, value: Mapping[str, Any], kind: Any, path: tuple[Key, ...]) -> Any:
         fields = {field.encode_name: field for field in kind.fields}
+        worded: Mapping[str, str] = getattr(kind.cls, "worded", {})
         made: dict[str, Any] = {}
         for key, item in self._keyed(value, path):
             if key in fields:
-                inside = self.check(item, fields[key].type, (*path, key))
+                words = worded.get(key)
+                inside = self.check(item, fields[key].type, (*path, key), None if words is None else _Worded(words))
                 if inside is not UNSET:
                     made[fields[key].name] = inside
             elif kind.forbid_unknown_fields:

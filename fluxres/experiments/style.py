@@ -28,6 +28,9 @@ DARK: Final = {"ink": "#e6eaee", "muted": "#a3afba", "grid": "#3c4650", "paper":
 
 _MORE_DIGITS: Final = re.compile(r"(\d\.\d\d)\d+")
 """More of a coordinate than a screen shows."""
+_ID: Final = re.compile(r' id="([^"]+)"')
+_REFERENCE: Final = re.compile(r"""#([^"')\s]+)(["')])""")
+"""To an id, or a colour."""
 _SIZE: Final = 8.5
 _DPI: Final = 150
 WIDTH: Final = 8.4
@@ -49,11 +52,12 @@ class Chart(NamedTuple):
 
     @property
     def inline(self) -> str:
-        """The SVG as a part of an HTML page that defines the colours."""
+        """The SVG as a part of an HTML page that defines the colours; its ids begin with the name of the chart."""
         text = self.svg.decode()
         text = re.sub(r"<metadata>.*?</metadata>|<style[^>]*>.*?</style>", "", text[text.index("<svg") :], flags=re.DOTALL)
-        used = set(re.findall(r"#(\w+)[\"')]", text))
-        return re.sub(r' id="(\w+)"', lambda found: found[0] if found[1] in used else "", text)
+        declared, used = set(_ID.findall(text)), {found[1] for found in _REFERENCE.finditer(text)}
+        text = _REFERENCE.sub(lambda found: f"#{self.name}-{found[1]}{found[2]}" if found[1] in declared else found[0], text)
+        return _ID.sub(lambda found: f' id="{self.name}-{found[1]}"' if found[1] in used else "", text)
 
 
 def require() -> None:

@@ -1,11 +1,11 @@
-"""Write the loaded graph as a file for drawing programs: dot, or GraphML."""
+"""The loaded graph as a file for drawing programs: dot, or GraphML."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final, NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
 from fluxres.errors import InputError
@@ -40,14 +40,20 @@ FORMS: Final[dict[str, Callable[[Graph], Iterator[str]]]] = {"dot": _dot, "graph
 """Writers by name, which is also the extension of the file."""
 
 
-def draw(graph: Graph, form: str, basename: str) -> None:
-    """Write the graph to BASENAME.FORM.
+class Drawing(NamedTuple):
+    """The graph as it was loaded, to be written to a file before anything changes it."""
 
-    Errors: InputError when the file cannot be written.
-    """
-    path = Path(f"{basename}.{form}")
-    try:
-        with path.open("w", encoding="utf-8") as stream:
-            stream.writelines(FORMS[form](graph))
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot be written: {error}", where=str(path)) from None
+    path: Path
+    parts: Iterator[str]
+
+    def write(self, stream: BinaryIO) -> None:
+        """Write its parts. Errors: InputError for a name that is no Unicode text."""
+        try:
+            stream.writelines(part.encode() for part in self.parts)
+        except UnicodeEncodeError as error:
+            raise InputError(f"cannot be written: {error}", where=str(self.path)) from None
+
+
+def drawing(graph: Graph, form: str, basename: str) -> Drawing:
+    """The file BASENAME.FORM."""
+    return Drawing(Path(f"{basename}.{form}"), FORMS[form](graph))

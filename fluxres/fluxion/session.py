@@ -58,8 +58,9 @@ class Session:
         self._matches: list[float] = []
         self.unknown_commands = 0
         graph = loading.load(options.load_file, options.load_format, options.allowlist)
-        if options.graph_output is not None:
-            drawing.draw(graph, options.graph_format, options.graph_output)
+        self.drawing = (
+            None if options.graph_output is None else drawing.drawing(graph, options.graph_format, options.graph_output)
+        )
         filters = pruning.parse(pruning.DEFAULT if options.prune_filters is None else options.prune_filters)
         self.scheduling = Scheduling(
             graph,

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
-from typing import Any, Literal
+from typing import Literal
 
-import numpy as np
 from msgspec import UNSET, UnsetType
-from numpy.typing import NDArray
 
+from fluxres.arrays import Integers
 from fluxres.clock import Clock
 from fluxres.documents import arguments
 from fluxres.errors import UsageError
@@ -24,7 +23,7 @@ from fluxres.model.resource_graph import ResourceGraph
 from fluxres.syntax.hostlist import Hostlist
 from fluxres.syntax.idset import IDset
 
-Ids = int | str | Sequence[int] | NDArray[np.integer[Any]] | IDset
+Ids = int | str | Sequence[int] | Integers | IDset
 
 
 class _Entry:

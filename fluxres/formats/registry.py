@@ -7,7 +7,7 @@ them, so a command pays only for the format it uses. Formats of other packages a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -398,14 +398,24 @@ def by_ending(path: Path) -> Format:
     ('cluster', 'R')
     """
     plain = path.with_suffix("") if path.suffix.lower() in compression.ENDINGS else path
-    writable = [known for known in _all() if known.writer is not None]
     name = plain.name.lower()
-    fitting = [(len(ending), known) for known in writable for ending in known.extensions if name.endswith(ending.lower())]
-    if not fitting:
+    length, found = _longest_ending(name, _FORMATS)
+    if found is None or "." in name[: len(name) - length]:  # another package may have it, or a longer one
+        _, found = _longest_ending(name, _all())
+    if found is None:
         hint = "give a format; 'fluxres formats' lists the formats and their extensions"
         raise UsageError(f"no format has the extension '{plain.suffix}'", where=str(path), hint=hint)
-    longest = max(length for length, _ in fitting)
-    return next(known for length, known in fitting if length == longest)
+    return found
+
+
+def _longest_ending(name: str, among: Iterable[Format]) -> tuple[int, Format | None]:
+    """The longest extension of a file, in characters, and the first format that has it and can be written."""
+    longest, found = 0, None
+    for known in among:
+        for ending in known.extensions if known.writer is not None else ():
+            if len(ending) > longest and name.endswith(ending.lower()):
+                longest, found = len(ending), known
+    return longest, found
 
 
 def _function(place: str) -> Callable[..., Any]:

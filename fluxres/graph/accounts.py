@@ -13,10 +13,9 @@ from functools import cached_property
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fluxres import limits
-from fluxres.arrays import Int32
+from fluxres.arrays import Floats, Int32, Int64, Mask, UInt8, UInt16
 from fluxres.errors import LimitExceeded, UnknownPool
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import Kind, KindTable
@@ -43,25 +42,25 @@ class Pools(Protocol):
     parent: Int32
     end: Int32
     kind: Int32
-    size: NDArray[np.int64]
-    state: NDArray[np.uint8]
-    flags: NDArray[np.uint8]
+    size: Int64
+    state: UInt8
+    flags: UInt8
     kinds: KindTable
     subsystems: dict[str, Subsystem]
     capacity: dict[int, int]
-    linked: NDArray[np.bool_] | None
+    linked: Mask | None
     counts: frozenset[tuple[str, str]]
 
     @property
     def types(self) -> list[str]: ...
     @property
-    def type(self) -> NDArray[np.uint16]: ...
+    def type(self) -> UInt16: ...
     @property
-    def units(self) -> NDArray[np.int64]: ...
+    def units(self) -> Int64: ...
     @property
-    def ways(self) -> NDArray[np.bool_]: ...
+    def ways(self) -> Mask: ...
     @property
-    def full_size(self) -> NDArray[np.int64]: ...
+    def full_size(self) -> Int64: ...
     def kind_of(self, v: int) -> Kind: ...
     def of_type(self, type_name: str) -> Int32: ...
     def ancestors(self, v: int) -> list[int]: ...
@@ -140,9 +139,9 @@ class Accounts:
 
     parent: Int32
     end: Int32
-    size: NDArray[np.int64]
-    flags: NDArray[np.uint8]
-    type: NDArray[np.uint16]
+    size: Int64
+    flags: UInt8
+    type: UInt16
 
     def __init__(self, pools: Pools, units: Callable[[], Mapping[int, str | None]]) -> None:
         self.pools = pools
@@ -170,19 +169,19 @@ class Accounts:
         self.type = np.concatenate([s.type, numbers.astype(np.uint16)])
 
     @cached_property
-    def units(self) -> NDArray[np.int64]:
+    def units(self) -> Int64:
         """Units of each account that can be held here: its size, or 0 for a pass-through pool."""
         s = self.pools
         return s.units if self.n == s.n else np.concatenate([s.units, self.size[s.n :]])
 
     @cached_property
-    def ways(self) -> NDArray[np.bool_]:
+    def ways(self) -> Mask:
         """Pass-through pools: present only because the path to another pool leads through them."""
         s = self.pools
         return s.ways if self.n == s.n else np.concatenate([s.ways, np.zeros(self.n - s.n, np.bool_)])
 
     @cached_property
-    def linked(self) -> NDArray[np.bool_] | None:
+    def linked(self) -> Mask | None:
         """Accounts of which a child instance has no units of its own and which its parent grants on request; None if there are
         none.
         """
@@ -376,9 +375,7 @@ class Accounts:
         return np.concatenate(found).astype(np.int32)
 
 
-def cut(
-    of_pools: Accounts, graph: Subsystem, rows: NDArray[np.int64], units_of: Callable[[Int32], NDArray[np.int64]]
-) -> Subsystem:
+def cut(of_pools: Accounts, graph: Subsystem, rows: Int64, units_of: Callable[[Int32], Int64]) -> Subsystem:
     """A graph in which some edges carry only a part of their capacity.
 
     Args:
@@ -442,7 +439,7 @@ def lend(graph: Subsystem, numbers: Int32, of_parent: Mapping[int, int]) -> None
     graph.attributes |= {CAPACITY: carried, LINKED: mark, FULL: full}
 
 
-def lift(graph: Subsystem, rows: NDArray[np.int64]) -> None:
+def lift(graph: Subsystem, rows: Int64) -> None:
     """Remove the limits of some edges."""
     for key in (CAPACITY, FULL, LINKED):
         if key in graph.attributes:
@@ -456,7 +453,7 @@ def by_itself(graph: Subsystem) -> Subsystem:
     return replace(graph, attributes={key: column for key, column in graph.attributes.items() if key != LINKED})
 
 
-def join(graph: Subsystem, first: int, same: tuple[NDArray[np.int64], NDArray[np.int64]]) -> None:
+def join(graph: Subsystem, first: int, same: tuple[Int64, Int64]) -> None:
     """Merge the capacities of edges of two graphs between the same two pools: the sum, but not more than the full capacity.
 
     Where neither graph has units of its own, the edges carry what those of the other graph do, which knows the present parent.
@@ -495,16 +492,14 @@ def join(graph: Subsystem, first: int, same: tuple[NDArray[np.int64], NDArray[np
         graph.attributes[FULL] = np.where(full > carried, full, np.nan)
 
 
-def _pairs(graph: Subsystem) -> NDArray[np.int64]:
+def _pairs(graph: Subsystem) -> Int64:
     """By row, a number for the pair of pools that the edge joins."""
     codes = graph.src.astype(np.int64) * (int(graph.dst.max(initial=0)) + 1) + graph.dst
-    found: NDArray[np.int64] = np.unique(codes, return_inverse=True)[1]
+    found: Int64 = np.unique(codes, return_inverse=True)[1]
     return found
 
 
-def _one_after_the_other(
-    of: NDArray[np.int64], units: NDArray[np.float64] | NDArray[np.int64], most: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _one_after_the_other(of: Int64, units: Floats | Int64, most: Floats) -> Floats:
     """Distribute the units of each group over its rows, in order, each row taking as much as it can.
 
     Args:
@@ -526,12 +521,12 @@ def is_countable(capacity: object) -> bool:
     return not (isinstance(capacity, int | float) and limits.CAPACITY_MAX < capacity < limits.SIZE_MAX)
 
 
-def capacities(graph: Subsystem) -> NDArray[np.float64]:
+def capacities(graph: Subsystem) -> Floats:
     """The capacity of each row, NaN where it has none."""
     return _column(graph, CAPACITY)
 
 
-def _column(graph: Subsystem, key: str) -> NDArray[np.float64]:
+def _column(graph: Subsystem, key: str) -> Floats:
     """The numeric values of an attribute by row; NaN elsewhere."""
     column = graph.attributes.get(key)
     if column is None:
@@ -542,7 +537,7 @@ def _column(graph: Subsystem, key: str) -> NDArray[np.float64]:
     return np.array(numbers, np.float64)
 
 
-def _capacities(graph: Subsystem, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _capacities(graph: Subsystem, n: int) -> tuple[Int64, Int64]:
     """The source and target of each limited edge as one ascending number, and its size in whole units."""
     if CAPACITY not in graph.attributes:
         return _NONE, _NONE

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fluxres import limits
-from fluxres.arrays import Int32
+from fluxres.arrays import Int32, Int64
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.graph import uuids
 from fluxres.graph.kinds import EXCLUSIVE, KindTable
@@ -124,7 +124,7 @@ def _preorder(parent: Int32, place: Callable[[int], str]) -> tuple[Int32, Int32,
     return vertex, length, int(length[levels[0][0]])
 
 
-def _groups(parents: Int32) -> NDArray[np.int64]:
+def _groups(parents: Int32) -> Int64:
     """The first index of each run of equal values."""
     return np.flatnonzero(np.diff(parents, prepend=np.int32(-2)))
 

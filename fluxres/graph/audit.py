@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fluxres import limits
-from fluxres.arrays import Int32
+from fluxres.arrays import Int32, Mask
 from fluxres.errors import FluxresError, InputError
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.identity import NameKeys, repeated, texts_needed, uuid_keys
@@ -62,7 +61,7 @@ def _place(s: Structure, v: int) -> str:
         return f"vertex {v}"
 
 
-def _findings(s: Structure, bad: NDArray[np.bool_], message: Callable[[int], str]) -> Iterator[Problem]:
+def _findings(s: Structure, bad: Mask, message: Callable[[int], str]) -> Iterator[Problem]:
     """One problem for each of the first few marked pools, and one for the rest."""
     vertices = np.flatnonzero(bad)
     for v in vertices[:_NAMED_MAX].tolist():
@@ -112,7 +111,7 @@ def _ends_at(s: Structure) -> Int32:
     return found[: s.n]
 
 
-def _numbered(bad: NDArray[np.bool_], s: Structure, what: str) -> Iterator[Problem]:
+def _numbered(bad: Mask, s: Structure, what: str) -> Iterator[Problem]:
     v = int(np.flatnonzero(bad)[0])
     yield _error(f"vertex {v}", f"{what}: parent {s.parent.item(v)}, end {s.end.item(v)}; {int(bad.sum())} pools in all")
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.arrays import Int32
+from fluxres.arrays import Int32, Int64, Mask, UInt16
 from fluxres.errors import InputError
 
 CONTAINS: Final = "contains"
@@ -48,7 +48,7 @@ class Subsystem:
     hierarchy: bool
     src: Int32
     dst: Int32
-    relation: NDArray[np.uint16] = field(default_factory=lambda: np.zeros(0, np.uint16))
+    relation: UInt16 = field(default_factory=lambda: np.zeros(0, np.uint16))
     relations: list[str] = field(default_factory=lambda: ["link"])
     attributes: dict[str, NDArray[Any]] = field(default_factory=dict)
 
@@ -63,11 +63,11 @@ class Subsystem:
         return underived(self)
 
     @cached_property
-    def _by_src(self) -> NDArray[np.int64]:
+    def _by_src(self) -> Int64:
         return np.argsort(self.src, kind="stable")
 
     @cached_property
-    def _by_dst(self) -> NDArray[np.int64]:
+    def _by_dst(self) -> Int64:
         return np.argsort(self.dst, kind="stable")
 
     @cached_property
@@ -83,25 +83,25 @@ class Subsystem:
         """Vertices that an edge touches, ascending."""
         return np.unique(np.concatenate([self.src, self.dst])).astype(np.int32)
 
-    def out_rows(self, v: int) -> NDArray[np.int64]:
+    def out_rows(self, v: int) -> Int64:
         """Rows of the edges that leave `v`, in document order."""
         return self.rows_leaving(v, v + 1)
 
-    def in_rows(self, v: int) -> NDArray[np.int64]:
+    def in_rows(self, v: int) -> Int64:
         """Rows of the edges that reach `v`, in document order."""
         return self.rows_reaching(v, v + 1)
 
-    def rows_leaving(self, lo: int, hi: int) -> NDArray[np.int64]:
+    def rows_leaving(self, lo: int, hi: int) -> Int64:
         """Rows of the edges that leave a vertex in ``[lo, hi)``, ordered by that vertex."""
         first, last = np.searchsorted(self._src_sorted, [lo, hi])
         return self._by_src[first:last]
 
-    def rows_reaching(self, lo: int, hi: int) -> NDArray[np.int64]:
+    def rows_reaching(self, lo: int, hi: int) -> Int64:
         """Rows of the edges that reach a vertex in ``[lo, hi)``, ordered by that vertex."""
         first, last = np.searchsorted(self._dst_sorted, [lo, hi])
         return self._by_dst[first:last]
 
-    def rows_from(self, vertices: Int32) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def rows_from(self, vertices: Int32) -> tuple[Int64, Int64]:
         """(position in `vertices`, row) of all edges that leave these vertices, one entry per edge, in the order of `vertices`.
 
         Cost: in the number of edges, vectorised.
@@ -109,7 +109,7 @@ class Subsystem:
         of, at = _runs(self._src_sorted, vertices)
         return of, self._by_src[at]
 
-    def rows_to(self, vertices: Int32) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def rows_to(self, vertices: Int32) -> tuple[Int64, Int64]:
         """As :meth:`rows_from`, for the edges that reach these vertices."""
         of, at = _runs(self._dst_sorted, vertices)
         return of, self._by_dst[at]
@@ -167,7 +167,7 @@ class Subsystem:
         if seen != len(self.members):
             raise InputError(f"hierarchy '{self.name}' has a cycle", where=f"graphs.{self.name}")
 
-    def renumber(self, old_to_new: Int32, *, keep_rows: NDArray[np.bool_] | None = None) -> Subsystem:
+    def renumber(self, old_to_new: Int32, *, keep_rows: Mask | None = None) -> Subsystem:
         """The same graph with renumbered vertices; an edge is kept if both its ends are.
 
         Args:
@@ -178,7 +178,7 @@ class Subsystem:
         keep = (moved.src >= 0) & (moved.dst >= 0)
         return moved.restricted(keep if keep_rows is None else keep & keep_rows)
 
-    def restricted(self, keep: NDArray[np.bool_]) -> Subsystem:
+    def restricted(self, keep: Mask) -> Subsystem:
         """A graph of these edges only, which shares no data with this one."""
         attributes = {key: column[keep] for key, column in self.attributes.items()}
         return Subsystem(
@@ -192,7 +192,7 @@ class Subsystem:
         )
 
 
-def _runs(ends: Int32, vertices: Int32) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _runs(ends: Int32, vertices: Int32) -> tuple[Int64, Int64]:
     """(position in `vertices`, position in `ends`) for each entry of the sorted `ends` that is one of these vertices."""
     lo = np.searchsorted(ends, vertices)
     counts = np.searchsorted(ends, vertices, side="right") - lo

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fluxres.arrays import Int64, Mask
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import STATES
 from fluxres.graph.structure import Structure
@@ -50,7 +50,7 @@ def equal(a: Structure, b: Structure, *, uuids: bool = True) -> list[str]:
     return found + _graphs(a, b)
 
 
-def _cells(a: Structure, differs: NDArray[np.bool_], message: Callable[[int], str]) -> list[str]:
+def _cells(a: Structure, differs: Mask, message: Callable[[int], str]) -> list[str]:
     where = np.flatnonzero(differs)
     shown = [f"{_where(a, v)}: {message(v)}" for v in where[:SHOWN_MAX].tolist()]
     return [*shown, f"and {len(where) - SHOWN_MAX} more pools like this"] if len(where) > SHOWN_MAX else shown
@@ -70,12 +70,12 @@ def _kind_facts(s: Structure, number: int) -> tuple[object, ...]:
     return kind.type, kind.basename, kind.unit, tuple((key, type(value), value) for key, value in kind.properties)
 
 
-def _pairs(a: Structure, b: Structure) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _pairs(a: Structure, b: Structure) -> tuple[Int64, Int64]:
     """The distinct pairs (kind in `a`, kind in `b`) over all vertices, and the index of the pair of each vertex."""
     return _distinct(a.kind.astype(np.int64) * len(b.kinds) + b.kind, len(a.kinds) * len(b.kinds))
 
 
-def _distinct(codes: NDArray[np.int64], stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _distinct(codes: Int64, stop: int) -> tuple[Int64, Int64]:
     """The distinct codes, all below `stop`, ascending, and the index of each code among them."""
     if stop > 4 * len(codes):
         found, which = np.unique(codes, return_inverse=True)

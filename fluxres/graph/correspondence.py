@@ -106,16 +106,8 @@ class Correspondence:
 
     def _match_below(self) -> None:
         """Match by name what is below pools that match, level by level."""
-        s, other, to_s = self.s, self.other, self.to_s
-        for depth in range(1, int(other.depth.max()) + 1):
-            level = np.flatnonzero((other.depth == depth) & (to_s < 0)).astype(np.int32)
-            above = to_s[other.parent[level]]
-            joined = np.flatnonzero(to_s >= 0)
-            self._names.ancestors_differ = bool((s.id[to_s[joined]] != other.id[joined]).any())
-            before = to_s[level]
-            join_level(s, other, to_s, self._names, level[above >= 0], above[above >= 0])
-            found = level[to_s[level] != before]
-            self._drop_other_types(found)
+        for depth in range(1, int(self.other.depth.max()) + 1):
+            self._drop_other_types(join_level(self.s, self.other, self.to_s, self._names, depth))
         self.__dict__.pop("pairs", None)
 
     def _drop_other_types(self, found: Int32) -> None:

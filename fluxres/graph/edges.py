@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
-from fluxres.documents import arguments
+from fluxres.arrays import Int64, Integers
 from fluxres.errors import LimitExceeded, UsageError
 from fluxres.graph.accounts import CAPACITY, FULL, LINKED, UNIT
 from fluxres.graph.auxiliary import Subsystem
+from fluxres.graph.kinds import fault_of
 from fluxres.graph.structure import OUTSIDE, Structure
 from fluxres.syntax import unit as units
 from fluxres.syntax.name import is_name
@@ -28,7 +29,7 @@ RESERVED: Final = ("subsystem", "type", CAPACITY)
 _KEPT: Final = (*RESERVED, FULL, LINKED)
 
 
-def in_unit_of(s: Structure, vertices: NDArray[np.integer[Any]], capacity: int, unit: str) -> tuple[int, str]:
+def in_unit_of(s: Structure, vertices: Integers, capacity: int, unit: str) -> tuple[int, str]:
     """A capacity in the unit that these pools, those of its graph, are counted in.
 
     It stays as it is if they have no such unit, or several, or it would not be a whole number.
@@ -93,7 +94,7 @@ def change(s: Structure, graph: Subsystem, row: int, attributes: Mapping[str, Va
     return with_subsystem(s, _set(copied, row, attributes))
 
 
-def remove(s: Structure, graph: Subsystem, rows: NDArray[np.int64]) -> Structure:
+def remove(s: Structure, graph: Subsystem, rows: Int64) -> Structure:
     keep = np.ones(len(graph), np.bool_)
     keep[rows] = False
     return with_subsystem(s, graph.restricted(keep))
@@ -102,18 +103,18 @@ def remove(s: Structure, graph: Subsystem, rows: NDArray[np.int64]) -> Structure
 # -- which edge ----------------------------------------------------------------------------------------------------------
 
 
-def rows_between(graph: Subsystem, src: int, dst: int, relation: str | None = None) -> NDArray[np.int64]:
+def rows_between(graph: Subsystem, src: int, dst: int, relation: str | None = None) -> Int64:
     """Rows of the edges from one pool to another, of one relation or of any."""
     rows = graph.out_rows(src)
     meant = graph.dst[rows] == dst
     if relation is not None:
         number = graph.relations.index(relation) if relation in graph.relations else -1
         meant &= graph.relation[rows] == number
-    found: NDArray[np.int64] = rows[meant]
+    found: Int64 = rows[meant]
     return found
 
 
-def require(s: Structure, name: str, src: int, dst: int, relation: str | None) -> tuple[Subsystem, NDArray[np.int64]]:
+def require(s: Structure, name: str, src: int, dst: int, relation: str | None) -> tuple[Subsystem, Int64]:
     """The graph, and the rows of the edge from one pool to another: more than one only where a file lists the edge repeatedly.
 
     Errors: UnknownGraph; UsageError if there is no such edge, or if there are several relations and none was named.
@@ -156,12 +157,8 @@ def checked(attributes: Mapping[str, Any], *, removable: bool = False) -> dict[s
             continue
         if not isinstance(value, str | int | float | bool) or (isinstance(value, float) and not np.isfinite(value)):
             raise UsageError(f"attribute {key}: expected text, a finite number or a boolean, got {value!r:.80}")
-        if isinstance(value, str) and len(value) > limits.VALUE_LENGTH_MAX:
-            raise LimitExceeded(f"attribute {key}: {len(value)} characters, at most {limits.VALUE_LENGTH_MAX}")
-        if isinstance(value, str) and not arguments.is_unicode(value):
-            raise UsageError(f"attribute {key}: half a character in {value!r:.80}", hint="write the whole character")
-        if isinstance(value, int) and abs(value) >= limits.NUMBER_MAX:
-            raise LimitExceeded(f"attribute {key}: a number of more than 300 digits", hint="write it as text")
+        if (fault := fault_of(value)) is not None:
+            raise (LimitExceeded if fault.is_limit else UsageError)(f"attribute {key}: {fault.message}", hint=fault.hint)
         if key == UNIT and not (isinstance(value, str) and value):
             raise UsageError(f"unit: expected text, got {value!r:.80}")
     return dict(attributes)

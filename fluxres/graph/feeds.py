@@ -13,9 +13,8 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fluxres.arrays import Int32
+from fluxres.arrays import Int32, Int64, Mask
 from fluxres.graph.accounts import Accounts, Pools
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.forest import are_in
@@ -45,16 +44,14 @@ class Feeds:
         self.is_limited = any(bool((limits >= 0).any()) for limits in self._limits)
 
     @cached_property
-    def alternative(self) -> NDArray[np.bool_] | None:
+    def alternative(self) -> Mask | None:
         """Edges of which only one per consumer is used at a time; None if there are none."""
         column, n = self.graph.attributes.get(SUPPLY), self._pools.n
         rows = [] if column is None else [row for row, value in enumerate(column.tolist()) if value == ANY]
         if not rows:
             return None
         src, dst = self.graph.src[rows].astype(np.int64), self.graph.dst[rows].astype(np.int64)
-        found: NDArray[np.bool_] = np.isin(
-            self.above.astype(np.int64) * n + self.below, np.concatenate([src * n + dst, dst * n + src])
-        )
+        found: Mask = np.isin(self.above.astype(np.int64) * n + self.below, np.concatenate([src * n + dst, dst * n + src]))
         return found
 
     # -- distributed resources ---------------------------------------------------------------------------------------
@@ -124,9 +121,9 @@ class Feeds:
         by_parent = {number for number, kind in enumerate(pools.types) if kind in named}
         return self.types & (by_parent | frozenset(np.unique(pools.type[given]).tolist()))
 
-    def _has_unit(self, vertices: Int32) -> NDArray[np.bool_]:
+    def _has_unit(self, vertices: Int32) -> Mask:
         of_kind = np.array([kind.unit is not None for kind in self._pools.kinds], np.bool_)
-        found: NDArray[np.bool_] = of_kind[self._pools.kind[vertices]]
+        found: Mask = of_kind[self._pools.kind[vertices]]
         return found
 
     @cached_property
@@ -167,12 +164,12 @@ class Feeds:
         return np.unique(self.below)
 
     @cached_property
-    def groups(self) -> NDArray[np.int64]:
+    def groups(self) -> Int64:
         """For each edge, the index in `supplied` of the pool it leads to."""
         return self.supplied.searchsorted(self.below)
 
     @cached_property
-    def places(self) -> NDArray[np.int64]:
+    def places(self) -> Int64:
         """For each edge, the index in `supplied` of the pool where its supplier is itself supplied; -1 for a source."""
         at = self.above.astype(np.int64)
         while True:

@@ -12,14 +12,13 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.arrays import Int32, Int64, Mask
+from fluxres.arrays import Int32, Int64, Integers, Mask
 from fluxres.graph.auxiliary import Subsystem
 
-Numbers = NDArray[np.integer[Any]]
 Number = TypeVar("Number", bound=np.integer[Any])
 
 
-def in_slices(first: Numbers, stop: Numbers, count: int) -> Mask:
+def in_slices(first: Integers, stop: Integers, count: int) -> Mask:
     """By number below `count`, whether it is in one of the slices from `first` up to `stop`.
 
     >>> in_slices(np.array([1, 2]), np.array([3, 4]), 5).tolist()
@@ -32,7 +31,7 @@ def in_slices(first: Numbers, stop: Numbers, count: int) -> Mask:
     return found
 
 
-def slice_of(first: Numbers, stop: Numbers, numbers: Numbers) -> Int64:
+def slice_of(first: Integers, stop: Integers, numbers: Integers) -> Int64:
     """For each number, the index of the slice in which it is; -1 for none.
 
     Args:
@@ -49,7 +48,7 @@ def slice_of(first: Numbers, stop: Numbers, numbers: Numbers) -> Int64:
     return found
 
 
-def are_in(end: Int32, tops: Numbers, vertices: Numbers) -> Mask:
+def are_in(end: Int32, tops: Integers, vertices: Integers) -> Mask:
     """Whether each pool is one of `tops` or below one.
 
     Args:
@@ -115,7 +114,7 @@ class Forest:
                 above = level[owner]
         return cls(subsystem.name, n, end, parent, order)
 
-    def _at(self, vertices: NDArray[np.integer[Any]]) -> Int64:
+    def _at(self, vertices: Integers) -> Int64:
         """Positions of these pools, -1 for those that are not in this hierarchy."""
         if self._order is None:
             return vertices.astype(np.int64)
@@ -149,7 +148,7 @@ class Forest:
         at = self._position(v)
         return int(self._parent[at]) if at >= 0 else -1
 
-    def parents(self, vertices: NDArray[np.integer[Any]]) -> Int32:
+    def parents(self, vertices: Integers) -> Int32:
         """The pool above each, -1 where there is none."""
         at = self._at(vertices)
         return np.where(at >= 0, self._parent[at], np.int32(-1)) if len(self._parent) else np.full(len(at), -1, np.int32)
@@ -168,15 +167,15 @@ class Forest:
             found.append(v)
         return found
 
-    def below(self, tops: NDArray[np.integer[Any]]) -> Mask:
+    def below(self, tops: Integers) -> Mask:
         """By vertex, whether it is a proper descendant of one of these pools.  Cost: one vector scan."""
         return self._down(tops, 1)
 
-    def with_below(self, tops: NDArray[np.integer[Any]]) -> Mask:
+    def with_below(self, tops: Integers) -> Mask:
         """By vertex, whether it is one of these pools or a descendant; pools that are not in this hierarchy are ignored."""
         return self._down(tops, 0)
 
-    def _down(self, tops: NDArray[np.integer[Any]], skip: int) -> Mask:
+    def _down(self, tops: Integers, skip: int) -> Mask:
         at = self._at(tops)
         at = at[at >= 0]
         reached = in_slices(at + skip, self._end[at], len(self._end))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
-from fluxres.arrays import Int32
+from fluxres.arrays import Int32, Int64, Mask, UInt64
 from fluxres.errors import LimitExceeded
 from fluxres.graph import uuids
 from fluxres.graph.kinds import Kind
@@ -53,7 +53,7 @@ class NameKeys:
         #: whether pools of one parent may have different ancestors: then templates that use them are compared as text
         self.ancestors_differ = False
 
-    def of(self, s: Structure, vertices: Int32) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    def of(self, s: Structure, vertices: Int32) -> tuple[Int64, Int64, Mask]:
         """Class, number and oddness of the names of these pools, each an array as long as `vertices`."""
         used = np.zeros(len(s.kinds), np.bool_)
         used[s.kind[vertices]] = True
@@ -72,7 +72,7 @@ class NameKeys:
         odd[by_text] = True
         return cls, number, odd
 
-    def injective(self) -> NDArray[np.bool_]:
+    def injective(self) -> Mask:
         """By class, whether two siblings of that class have the same name only if they have the same id."""
         return np.array(self._injective, np.bool_)
 
@@ -95,7 +95,7 @@ class NameKeys:
         return number
 
 
-def texts_needed(group: Int32, cls: NDArray[np.int64], odd: NDArray[np.bool_], injective: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def texts_needed(group: Int32, cls: Int64, odd: Mask, injective: Mask) -> Mask:
     """Which rows have siblings from which only the texts of their names distinguish them.
 
     Args:
@@ -117,7 +117,7 @@ def texts_needed(group: Int32, cls: NDArray[np.int64], odd: NDArray[np.bool_], i
     return np.asarray((has_odd & ~alone & ~one_class)[of_row])
 
 
-def joint_origins(structures: Sequence[Structure]) -> tuple[list[int], list[NDArray[np.int64]]]:
+def joint_origins(structures: Sequence[Structure]) -> tuple[list[int], list[Int64]]:
     """A joint list of the uuid bases of several structures, and for each structure the indexes of its own bases in it.
 
     Errors: LimitExceeded past ORIGINS_MAX.
@@ -129,7 +129,7 @@ def joint_origins(structures: Sequence[Structure]) -> tuple[list[int], list[NDAr
     return list(index), maps
 
 
-def uuid_keys(structures: Sequence[Structure]) -> list[NDArray[np.uint64]]:
+def uuid_keys(structures: Sequence[Structure]) -> list[UInt64]:
     """The uuids of all pools as uint64, equal if and only if the uuids are; one array per structure.
 
     Cost: O(1) Python per explicit uuid, arrays for the rest.
@@ -138,7 +138,7 @@ def uuid_keys(structures: Sequence[Structure]) -> list[NDArray[np.uint64]]:
     by_prefix = {uuids.text(base, 0)[:_BASE_LENGTH]: i for i, base in enumerate(bases)}
     texts: dict[str, int] = {}
     shift = np.uint64(uuids.SERIAL_BITS)
-    found: list[NDArray[np.uint64]] = []
+    found: list[UInt64] = []
     for s, base_map in zip(structures, maps, strict=True):
         origin = base_map[s.origin] if len(base_map) else np.zeros(s.n, np.int64)
         keys = (origin.astype(np.uint64) << shift) | s.serial.astype(np.uint64)
@@ -156,7 +156,7 @@ def _explicit_key(text: str, by_prefix: dict[str, int], texts: dict[str, int]) -
     return (limits.ORIGINS_MAX << uuids.SERIAL_BITS) | texts.setdefault(text, len(texts))
 
 
-def repeated(*keys: NDArray[Any]) -> NDArray[np.int64]:
+def repeated(*keys: NDArray[Any]) -> Int64:
     """Rows whose keys occur in an earlier row, ascending.
 
     >>> repeated(np.array([3, 1, 3, 3])).tolist()

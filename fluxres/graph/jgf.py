@@ -26,7 +26,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from fluxres.arrays import Int32
+from fluxres.arrays import Int32, Int64, Mask
 from fluxres.errors import FluxresError
 from fluxres.graph import surgery, uuids
 from fluxres.graph.accounts import cut
@@ -93,7 +93,7 @@ class _SubsystemCheck:
 
     def __init__(self, structure: Structure) -> None:
         self._s = structure
-        self._edges: dict[str, NDArray[np.int64]] = {}
+        self._edges: dict[str, Int64] = {}
         self._places: dict[tuple[str, int], int] = {}
 
     def found(self) -> Subsystems:
@@ -136,7 +136,7 @@ class _SubsystemCheck:
                 return f"an edge from {self._names(graph, int(both[0]))}, as in {name}"
         return ""
 
-    def _codes(self, graph: Subsystem) -> NDArray[np.int64]:
+    def _codes(self, graph: Subsystem) -> Int64:
         """A number for each pair of pools that an edge joins."""
         return graph.src.astype(np.int64) * self._s.n + graph.dst
 
@@ -185,15 +185,15 @@ class GraphPart:
     """
 
     vertices: Int32
-    sizes: NDArray[np.int64]
-    exclusive: NDArray[np.bool_]
-    ways: NDArray[np.bool_]
+    sizes: Int64
+    exclusive: Mask
+    ways: Mask
 
 
 def held(
     structure: Structure,
     vertices: Int32,
-    amounts: NDArray[np.int64],
+    amounts: Int64,
     *,
     shorthand: bool = False,
     along: Along | None = None,
@@ -362,7 +362,7 @@ def in_order(structure: Structure, part: GraphPart) -> Int32:
     return np.concatenate([part.vertices[shown], part.vertices[~shown]])
 
 
-def _is_shown(structure: Structure, part: GraphPart) -> NDArray[np.bool_]:
+def _is_shown(structure: Structure, part: GraphPart) -> Mask:
     """Which pools of a part Fluxion sees: those of the containment tree and of the subsystems that it accepts.
 
     Fluxion has no notion of a pass-through pool.  One that leads to nothing else in the tree, such as the core through which a
@@ -391,7 +391,7 @@ def _metadata(
     structure: Structure,
     part: GraphPart,
     nodes: _Nodes,
-    hidden: NDArray[np.int64],
+    hidden: Int64,
     uuid_runs: list[list[Any]] | None,
     edges: _Edges,
 ) -> Iterator[bytes]:
@@ -483,12 +483,12 @@ class _Nodes:
         self._by_default, self._rendered = np.array(defaults), np.array([name is None for name in names])
         return before, between, behind, names
 
-    def blocks(self, rows: NDArray[np.int64]) -> Iterator[list[str]]:
+    def blocks(self, rows: Int64) -> Iterator[list[str]]:
         """The nodes of these rows of the part, ascending."""
         for lo in range(0, len(rows), _BLOCK):
             yield self._block(rows[lo : lo + _BLOCK])
 
-    def _block(self, rows: NDArray[np.int64]) -> list[str]:
+    def _block(self, rows: Int64) -> list[str]:
         s, part = self._structure, self._part
         block = part.vertices[rows]
         names, is_default = self._named(block, self._sort[rows])
@@ -517,7 +517,7 @@ class _Nodes:
             )
         return found
 
-    def _named(self, block: NDArray[np.int32], sorts: NDArray[Any]) -> tuple[list[str], list[bool]]:
+    def _named(self, block: Int32, sorts: NDArray[Any]) -> tuple[list[str], list[bool]]:
         """The names of pools as JSON without the quotes, and whether a reader can derive them."""
         s, formats = self._structure, self._names
         numbers = s.id[block]
@@ -536,7 +536,7 @@ class _Nodes:
             is_default[i] = number >= 0 and name == f"{s.kind_of(v).basename}{number}"
         return names, is_default
 
-    def _uuids(self, block: NDArray[np.int32]) -> list[str]:
+    def _uuids(self, block: Int32) -> list[str]:
         s, bases, own = self._structure, self._uuid_bases, self._structure.uuid_texts
         assert bases is not None
         found = [
@@ -550,7 +550,7 @@ class _Nodes:
         return found
 
 
-def _sorts(columns: list[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _sorts(columns: list[NDArray[Any]]) -> tuple[Int64, Int64]:
     """The first row of each distinct combination of values, and for each row the number of its combination."""
     code = columns[0].astype(np.int64)
     for column in columns[1:]:
@@ -606,13 +606,13 @@ def _sparse(structure: Structure, part: GraphPart, more: Mapping[int, str]) -> d
 # -- edges, and auxiliary graphs -----------------------------------------------------------------------------------------
 
 
-def _rows_within(subsystem: Subsystem, part: GraphPart) -> NDArray[np.int64]:
+def _rows_within(subsystem: Subsystem, part: GraphPart) -> Int64:
     """Rows of the edges with both ends in a part, ascending."""
     rows = subsystem.rows_from(part.vertices)[1]
     return np.sort(rows[_are_in(part.vertices, subsystem.dst[rows])])
 
 
-def _are_in(table: Int32, vertices: Int32) -> NDArray[np.bool_]:
+def _are_in(table: Int32, vertices: Int32) -> Mask:
     """Which of these vertices are in an ascending table.  Cost O(vertices log table)."""
     if not len(table):
         return np.zeros(len(vertices), np.bool_)
@@ -695,7 +695,7 @@ def left_out_below(
     types: Sequence[str],
     *,
     host: Callable[[int], str] | None = None,
-    numbers: NDArray[np.int64] | None = None,
+    numbers: Int64 | None = None,
 ) -> dict[int, str]:
     """What the shorthand form of R leaves out, as members for the metadata of nodes: `hosts` above nodes, `children`
     within them.

@@ -6,13 +6,15 @@ generation at 44 bytes per pool, and lets a search test each kind once before it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 
 from fluxres import limits
+from fluxres.documents import arguments
 from fluxres.documents.suggestion import suggest
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.syntax import template
@@ -53,6 +55,36 @@ IDENTIFYING: frozenset[str] = frozenset({"cpus", "visible", "uuid", "address"})
 #: flag bits
 EXCLUSIVE = 1
 WAY = 2
+
+
+class ValueFault(NamedTuple):
+    """What is wrong with a value.
+
+    Args:
+        is_limit: it is too large.
+    """
+
+    message: str
+    hint: str = ""
+    is_limit: bool = False
+
+
+def fault_of(value: object) -> ValueFault | None:
+    """Why a value cannot be stored as that of a property, a tag or an attribute of an edge; None if it can.
+
+    >>> fault_of("ssd"), fault_of(10**300).hint
+    (None, 'write it as text')
+    """
+    if isinstance(value, str):
+        if len(value) > limits.VALUE_LENGTH_MAX:
+            return ValueFault(f"{len(value)} characters, at most {limits.VALUE_LENGTH_MAX}", is_limit=True)
+        if not arguments.is_unicode(value):
+            return ValueFault(f"half a character in {value!r:.80}", "write the whole character")
+    elif isinstance(value, int) and abs(value) >= limits.NUMBER_MAX:
+        return ValueFault("a number of more than 300 digits", "write it as text", is_limit=True)
+    elif isinstance(value, float) and math.isnan(value):
+        return ValueFault("expected a value, got .nan, which is not a number (NaN)", "leave it out")
+    return None
 
 
 class Kind(msgspec.Struct, frozen=True):

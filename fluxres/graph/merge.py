@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
-from fluxres.arrays import Int32, Int64, Mask
+from fluxres.arrays import Int32, Int64, Mask, UInt64
 from fluxres.documents.document import plural
 from fluxres.errors import LimitExceeded, MergeConflict, UnknownPool, UsageError
 from fluxres.graph import accounts
@@ -27,7 +27,7 @@ from fluxres.graph.kinds import WAY, KindTable
 from fluxres.graph.structure import COLUMNS, Structure
 from fluxres.syntax import template
 
-UuidKeys = NDArray[np.uint64]
+UuidKeys = UInt64
 
 
 # -- where the root of other goes ----------------------------------------------------------------------------------------
@@ -153,13 +153,9 @@ def join(s: Structure, other: Structure, parent: int) -> Joined:
     if parent < 0:
         to_s[0] = 0
     else:
-        join_level(s, other, to_s, names, np.zeros(1, np.int32), np.full(1, parent, np.int32))
+        _join_children(s, other, to_s, names, np.zeros(1, np.int32), np.full(1, parent, np.int32))
     for depth in range(1, int(other.depth.max()) + 1):
-        level = np.flatnonzero((other.depth == depth) & (to_s < 0)).astype(np.int32)
-        above = to_s[other.parent[level]]
-        joined = np.flatnonzero(to_s >= 0)
-        names.ancestors_differ = bool((s.id[to_s[joined]] != other.id[joined]).any())
-        join_level(s, other, to_s, names, level[above >= 0], above[above >= 0])
+        join_level(s, other, to_s, names, depth)
     twice = repeated(to_s[to_s >= 0])
     if len(twice):
         v = int(to_s[to_s >= 0][twice[0]])
@@ -199,7 +195,17 @@ def _join_outside(s: Structure, other: Structure, keys_s: UuidKeys, keys_other: 
     return found
 
 
-def join_level(s: Structure, other: Structure, to_s: Int32, names: NameKeys, level: Int32, above: Int32) -> None:
+def join_level(s: Structure, other: Structure, to_s: Int32, names: NameKeys, depth: int) -> Int32:
+    """Match by name the pools of `other` at one depth of which the parents match; returns those that are found."""
+    level = np.flatnonzero((other.depth == depth) & (to_s < 0)).astype(np.int32)
+    above = to_s[other.parent[level]]
+    joined = np.flatnonzero(to_s >= 0)
+    names.ancestors_differ = bool((s.id[to_s[joined]] != other.id[joined]).any())
+    _join_children(s, other, to_s, names, level[above >= 0], above[above >= 0])
+    return level[to_s[level] >= 0]
+
+
+def _join_children(s: Structure, other: Structure, to_s: Int32, names: NameKeys, level: Int32, above: Int32) -> None:
     """Match pools of `other` with the children of the same name below the pools of `s` that match their parents."""
     if not len(level):
         return

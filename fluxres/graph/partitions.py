@@ -14,9 +14,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fluxres.arrays import Int32
+from fluxres.arrays import Int32, Mask
 from fluxres.errors import InputError, UsageError
 from fluxres.graph.forest import are_in
 from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES, PropertyValue
@@ -92,7 +91,7 @@ class Partition:
         nodes = nodes[nodes < self._structure.tree_end]
         return nodes[self.covers(nodes)] if len(nodes) else self._tops
 
-    def covers(self, vertices: Int32) -> NDArray[np.bool_]:
+    def covers(self, vertices: Int32) -> Mask:
         """Which pools are members, or in one.  Cost: one search per pool, vectorised."""
         return are_in(self._structure.end, self._tops, vertices)
 

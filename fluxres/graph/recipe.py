@@ -24,7 +24,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from fluxres import limits
-from fluxres.documents import arguments
+from fluxres.arrays import Int32, Int64
 from fluxres.documents.mistakes import Mistakes
 from fluxres.documents.suggestion import choose_from, did_you_mean, near
 from fluxres.errors import FluxresError, InputError, LimitExceeded
@@ -35,6 +35,7 @@ from fluxres.graph.kinds import (
     Kind,
     KindTable,
     PropertyValue,
+    fault_of,
     instead_of,
     properties_tuple,
     require_draws,
@@ -81,7 +82,7 @@ class Recipe:
     basename: str | None = None
     name: str | None = None
     names: Sequence[str] | None = None
-    ids: int | NDArray[np.int64] | None = 0
+    ids: int | Int64 | None = 0
     size: int = 1
     unit: str | None = None
     properties: Mapping[str, PropertyValue] = field(default_factory=dict)
@@ -89,7 +90,7 @@ class Recipe:
     state: str = "up"
     exclusive: bool = False
     uuid: str | None = None
-    rank: int | NDArray[np.int64] | None = None
+    rank: int | Int64 | None = None
     children: tuple[Recipe, ...] = ()
     word_for_word: bool = False
     capacity: int | None = None
@@ -162,7 +163,7 @@ class _Filling:
         self.capacity: dict[int, int] = {}
         self.uuid_texts: dict[int, str] = {}
         #: By recipe: vertex numbers of its instances, for recipes whose children's names must be compared
-        self.starts: dict[Recipe, list[NDArray[np.int64]]] = {}
+        self.starts: dict[Recipe, list[Int64]] = {}
 
     def fill(self, recipe: Recipe, at: int, chain: list[_Frame], *, is_root: bool = False) -> None:
         """Write all instances of a recipe into the first instance of its parent."""
@@ -292,7 +293,7 @@ class _Filling:
         hand_down(rank, np.flatnonzero(rank != _INHERITED), self.columns["end"])
 
 
-def hand_down(rank: NDArray[np.int32], setters: NDArray[np.int64], end: NDArray[np.int32]) -> None:
+def hand_down(rank: Int32, setters: Int64, end: Int32) -> None:
     """Give each vertex the rank of the nearest of `setters` among itself and its ancestors, in place; NO_RANK if there is none.
 
     Args:
@@ -330,7 +331,7 @@ class Expansion:
     entries: int
     depth: int
     kind: Kind
-    ids: int | NDArray[np.int64] | None
+    ids: int | Int64 | None
     names: Sequence[str] | None
     form: NamePattern
     #: over how many instances outside it its lists still run on; 0 if the lengths cannot match
@@ -461,7 +462,7 @@ class Check:
             sparse=own or any(m.sparse for m in below),
         )
 
-    def names_in(self, structure: Structure, starts: Mapping[Recipe, list[NDArray[np.int64]]]) -> None:
+    def names_in(self, structure: Structure, starts: Mapping[Recipe, list[Int64]]) -> None:
         """Compare the names that the recipes could not decide; `starts` has the vertices of each recipe."""
         compared = [(recipe, blocks) for recipe, blocks in starts.items() if self.measures[recipe].compares_names]
         self._siblings.compare(structure, compared)
@@ -501,16 +502,8 @@ class Check:
         for what, place, pairs in (("property", "properties", recipe.properties), ("tag", "tags", recipe.tags)):
             for key, value in pairs.items():
                 self._word(recipe, what, key, slash=True)
-                if isinstance(value, str) and len(value) > limits.VALUE_LENGTH_MAX:
-                    message = f"{what} {key!r} has {len(value)} characters, at most {limits.VALUE_LENGTH_MAX} are allowed"
-                    self._fail(recipe, message, limit=True, key=place)
-                if isinstance(value, str) and not arguments.is_unicode(value):
-                    message = f"{what} {key!r} has half a character, in {value!r:.80}"
-                    self._fail(recipe, message, "leave it out, or write the whole character", key=place)
-                if isinstance(value, float) and math.isnan(value):
-                    self._fail(recipe, f"{what} {key!r} is not a number (NaN)", hint="leave the value out", key=place)
-                if isinstance(value, int) and abs(value) >= limits.NUMBER_MAX:
-                    self._fail(recipe, f"{what} {key!r} has more than 300 digits", "write it as text", limit=True, key=place)
+                if (fault := fault_of(value)) is not None:
+                    self._fail(recipe, f"{what} {key!r}: {fault.message}", fault.hint, limit=fault.is_limit, key=place)
         require_draws(recipe.properties.items(), lambda: self.where(recipe, "property"))
 
     def _word(self, recipe: Recipe, what: str, text: Any, *, slash: bool = False) -> None:
@@ -527,7 +520,7 @@ class Check:
         for name in names:
             self._word(recipe, "name", name)
 
-    def _ids(self, recipe: Recipe, ids: int | NDArray[np.int64] | None) -> None:
+    def _ids(self, recipe: Recipe, ids: int | Int64 | None) -> None:
         if ids is None:
             return
         if isinstance(ids, int):
@@ -541,7 +534,7 @@ class Check:
         if highest > limits.ID_MAX:
             self._fail(recipe, f"{highest} is above {limits.ID_MAX}", limit=True, key="id")
 
-    def _form(self, recipe: Recipe, kind: Kind, ids: int | NDArray[np.int64] | None) -> NamePattern:
+    def _form(self, recipe: Recipe, kind: Kind, ids: int | Int64 | None) -> NamePattern:
         if kind.name is None:
             return NamePattern(kind.basename, "", 0, ids is not None, (), by_rank=False)
         try:
@@ -736,7 +729,7 @@ class SiblingNames:
     def _distinct_ids(self, members: list[Recipe]) -> None:
         """Refuse equal ids in one parent among entries whose names differ only in the id."""
         spans: list[tuple[int, int, Recipe]] = []
-        lists: list[tuple[NDArray[np.int64], Recipe]] = []
+        lists: list[tuple[Int64, Recipe]] = []
         for recipe in members:
             ids = self._measures[recipe].ids
             if isinstance(ids, int):
@@ -768,7 +761,7 @@ class SiblingNames:
         hint = "sibling pools of the same name must have distinct ids"
         self._fail(recipe, f"two {recipe.type} pools with id {number} in one parent{named}", hint, key="id")
 
-    def compare(self, structure: Structure, starts: Iterable[tuple[Recipe, list[NDArray[np.int64]]]]) -> None:
+    def compare(self, structure: Structure, starts: Iterable[tuple[Recipe, list[Int64]]]) -> None:
         """Compare the sibling names that the recipes could not decide.
 
         Args:
@@ -798,7 +791,7 @@ class SiblingNames:
         )
 
 
-def regular_names(names: Sequence[str]) -> tuple[str, NDArray[np.int64]] | None:
+def regular_names(names: Sequence[str]) -> tuple[str, Int64] | None:
     """Template and ids of names that differ only in a padded number at the end, or None.
 
     >>> regular_names(["n08", "n09", "n10"])

@@ -15,9 +15,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int64
 from fluxres.documents.suggestion import did_you_mean, near
 from fluxres.errors import UnknownPool
 
@@ -197,7 +197,7 @@ class ShortNames:
         return found
 
     @property
-    def nodes(self) -> NDArray[np.int64]:
+    def nodes(self) -> Int64:
         is_node = np.array([kind.type == NODE for kind in self._s.kinds], np.bool_)
         return np.flatnonzero(is_node[self._s.kind])
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
-from fluxres.arrays import Int32
+from fluxres.arrays import Int32, Int64, Mask, UInt8, UInt16
 from fluxres.documents.suggestion import choose_from, suggest
 from fluxres.errors import UnknownGraph, UnknownPool, UsageError
 from fluxres.graph import uuids
@@ -87,13 +87,13 @@ class Structure:
     parent: Int32
     end: Int32
     kind: Int32
-    size: NDArray[np.int64]
-    id: NDArray[np.int64]
+    size: Int64
+    id: Int64
     rank: Int32
-    state: NDArray[np.uint8]
-    flags: NDArray[np.uint8]
-    origin: NDArray[np.uint16]
-    serial: NDArray[np.int64]
+    state: UInt8
+    flags: UInt8
+    origin: UInt16
+    serial: Int64
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Structure:
         self.tags = tags if tags is not None else {}
         self.capacity = capacity if capacity is not None else {}
         self.subsystems = subsystems if subsystems is not None else {}
-        self.linked: NDArray[np.bool_] | None = None
+        self.linked: Mask | None = None
         """In the graph of a child instance: pass-through pools whose units the enclosing instance grants on request."""
         self.counts: frozenset[tuple[str, str]] = frozenset()
         """(graph, type) pairs that are counted in the enclosing instance, though perhaps by no pool here."""
@@ -427,7 +427,7 @@ class Structure:
         return np.cumsum(steps, dtype=np.int16)
 
     @cached_property
-    def _typed(self) -> tuple[list[str], NDArray[np.uint16]]:
+    def _typed(self) -> tuple[list[str], UInt16]:
         # Other generations share the table of kinds, so a type counts only if some pool here has it.
         numbers: dict[str, int] = {}
         of_kind = np.zeros(len(self.kinds), np.uint16)
@@ -441,12 +441,12 @@ class Structure:
         return self._typed[0]
 
     @cached_property
-    def type(self) -> NDArray[np.uint16]:
+    def type(self) -> UInt16:
         """The type number of each pool, an index into `types`."""
         return self._typed[1]
 
     @cached_property
-    def type_order(self) -> tuple[Int32, NDArray[np.int64]]:
+    def type_order(self) -> tuple[Int32, Int64]:
         """All vertices ordered by type and then number, and where each type begins in that order."""
         order = np.argsort(self.type, kind="stable").astype(np.int32)
         return order, np.concatenate([[0], np.cumsum(np.bincount(self.type, minlength=len(self.types)))])
@@ -513,19 +513,19 @@ class Structure:
     # -- units -------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def ways(self) -> NDArray[np.bool_]:
+    def ways(self) -> Mask:
         """Pass-through pools: present only as the path to others, without units to allocate (rule N1)."""
-        found: NDArray[np.bool_] = (self.flags & WAY) != 0
+        found: Mask = (self.flags & WAY) != 0
         return found if self.linked is None else found & ~self.linked
 
     @property
-    def offers(self) -> NDArray[np.bool_]:
+    def offers(self) -> Mask:
         """Pools that are not pass-through, or have such a pool below them.  Cost O(n)."""
-        more_than_ways: NDArray[np.bool_] = (self.flags & WAY) == 0
+        more_than_ways: Mask = (self.flags & WAY) == 0
         if more_than_ways.all():
             return more_than_ways
         own = np.concatenate([[0], np.cumsum(more_than_ways)])
-        found: NDArray[np.bool_] = own[self.end] > own[:-1]
+        found: Mask = own[self.end] > own[:-1]
         return found
 
     def is_way(self, v: int) -> bool:
@@ -533,13 +533,13 @@ class Structure:
         return bool(self.flags.item(v) & WAY) and (self.linked is None or not self.linked.item(v))
 
     @cached_property
-    def units(self) -> NDArray[np.int64]:
+    def units(self) -> Int64:
         """Units of each pool that can be held here: its size, or 0 for a pass-through pool."""
         ways = self.ways
         return np.where(ways, 0, self.size) if ways.any() else self.size
 
     @property
-    def full_size(self) -> NDArray[np.int64]:
+    def full_size(self) -> Int64:
         """The full size of each pool, including units that a copy did not take.  Cost: a copy of the column if there are any."""
         if not self.capacity:
             return self.size
@@ -778,7 +778,7 @@ class Lookup:
             return template.invert(kind.name, name)
         return -1 if name == kind.basename else template.default_id(kind.basename, name)
 
-    def _name_candidates(self, vertices: Int32, kind: Kind, name: str) -> NDArray[np.bool_]:
+    def _name_candidates(self, vertices: Int32, kind: Kind, name: str) -> Mask:
         """Which of these pools of one kind may have the name `name` by their template."""
         number = self._id_in_name(kind, name)
         if number is not None:
@@ -820,12 +820,12 @@ class Lookup:
         of_names = [template.possible_ids(str(kind.name), name) for name in names]
         return None if None in of_names else sorted({n for ids in of_names if ids is not None for n in ids})
 
-    def _of_kinds(self, kinds: Int32, numbers: list[int]) -> NDArray[np.bool_]:
+    def _of_kinds(self, kinds: Int32, numbers: list[int]) -> Mask:
         if len(numbers) == 1:
             return np.asarray(kinds == numbers[0])
         is_one = np.zeros(len(self._s.kinds), np.bool_)
         is_one[numbers] = True
-        found: NDArray[np.bool_] = is_one[kinds]
+        found: Mask = is_one[kinds]
         return found
 
     def _named_explicitly(self, names: set[str], block: slice) -> list[int]:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.arrays import Int32, Int64, Mask
+from fluxres.arrays import Int32, Int64, Mask, UInt8
 from fluxres.errors import UnknownPool, UsageError
 from fluxres.graph import accounts
 from fluxres.graph.accounts import cut
@@ -488,7 +488,7 @@ def _below(graph: Subsystem, v: int) -> Int32:
 
 
 def _carry(
-    s: Structure, numbers: _Renumbering, sizes: Int64, flags: NDArray[np.uint8], subsystems: dict[str, Subsystem], tree_end: int
+    s: Structure, numbers: _Renumbering, sizes: Int64, flags: UInt8, subsystems: dict[str, Subsystem], tree_end: int
 ) -> Structure:
     """The kept pools with all their data, sizes and flags replaced."""
     vertices = numbers.vertices

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.arrays import Int32, Int64, Mask
+from fluxres.arrays import Int32, Int64, Mask, UInt8
 from fluxres.errors import MergeConflict
 from fluxres.graph import uuids
 from fluxres.graph.auxiliary import Subsystem
@@ -129,7 +129,7 @@ class _Update:
         present = np.where(self.s.parent >= 0, old_to_new[self.s.parent], -1)
         return self._column(described.astype(np.int32), present)
 
-    def _states(self) -> NDArray[np.uint8]:
+    def _states(self) -> UInt8:
         """A state that a user set stays; a description without one has `up`."""
         states, same = self.other.state.copy(), self.same
         present = self.s.state[same.to_s[same.pairs]]

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from msgspec import structs
-from numpy.typing import NDArray
 
 from fluxres.allocation import steps
+from fluxres.arrays import Int32, Int64
 from fluxres.clock import FOREVER, seconds
-from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded, NotHeld, UnknownJob
+from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded, NotHeld
 from fluxres.instance import recording
 from fluxres.instance.inventory import CurrentMeasure, Hold, Running
 from fluxres.instance.named import DESCENDING
@@ -412,8 +412,7 @@ class GraphInventory:
             if end > claim.end:
                 self._record(claim, max(claim.end, now), end)
             elif end < claim.end:
-                with suppress(NotHeld, UnknownJob):  # it only shares pools, or others hold all of them
-                    self.graph.free(fluid.encode(key), start=seconds(end))
+                recording.free_rest(self.graph, fluid.encode(key), end)  # nothing if it only shares pools, or others hold all
         self._move(claim, end)
 
     def _record(self, claim: Hold, start: int, end: int) -> None:
@@ -470,8 +469,7 @@ class GraphInventory:
             yield
         finally:
             for hold in over:
-                with suppress(NotHeld, UnknownJob):
-                    self.graph.free(fluid.encode(hold.key), start=seconds(hold.end))
+                recording.free_rest(self.graph, fluid.encode(hold.key), hold.end)
 
     def shrink(self, key: int, claim: Hold, part: Request, now: int) -> bool:
         policy = "low" if self.match_policy in DESCENDING else "high"
@@ -516,7 +514,7 @@ class GraphInventory:
         held = ((v, max(amount for _, _, amount in records.held[v][job])) for v in records.require_job(job) if v < n)
         return self._size(*_columns(held))
 
-    def _size(self, vertices: NDArray[np.int32], amounts: NDArray[np.int64]) -> int:
+    def _size(self, vertices: Int32, amounts: Int64) -> int:
         return self._measure.of(self.graph.structure).units(vertices, amounts)
 
     def advance(self, now: int) -> list[int]:
@@ -622,7 +620,7 @@ class GraphInventory:
         return claim.count
 
 
-def _columns(pools: Iterable[tuple[int, int]]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+def _columns(pools: Iterable[tuple[int, int]]) -> tuple[Int32, Int64]:
     """Pools and edges with their units, as two arrays."""
     accounts, amounts = np.array(list(pools), np.int64).reshape(-1, 2).T
     return accounts.astype(np.int32), amounts
@@ -649,14 +647,14 @@ class GraphHold(Hold):
         start: int,
         end: int,
         count: int,
-        accounts: NDArray[np.int32],
-        amounts: NDArray[np.int64],
+        accounts: Int32,
+        amounts: Int64,
         graph: ResourceGraph,
     ) -> None:
         super().__init__(key, start, end, count)
         self.hold(accounts, amounts, graph)
 
-    def hold(self, accounts: NDArray[np.int32], amounts: NDArray[np.int64], graph: ResourceGraph) -> None:
+    def hold(self, accounts: Int32, amounts: Int64, graph: ResourceGraph) -> None:
         self.accounts = accounts
         self.amounts = amounts
         n = graph.structure.n  # edges follow the pools

@@ -1699,6 +1699,8 @@ class Instance(Tabular):
             self.inventory.recount(job.claim)
         if self.ledger is not None and not job.is_booking:
             self.ledger.resized(job)
+        if self._log:
+            self._log_event(job, "resource-update", size=job.size, expiration=seconds(job.limit))
         if "resized" in self.hooks:
             with Guard(self.policy):
                 self.policy.resized(job, seconds(self.now))

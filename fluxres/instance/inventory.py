@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fluxres.allocation.plans import units
+from fluxres.arrays import Int32, Int64
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import InsufficientResources
 from fluxres.graph.kinds import WAY
@@ -381,7 +381,7 @@ class Measure:
         types = structure.types
         self.type = type_name or next((name for name in _DEFAULT_TYPES if name in types), types[-1])
         found = structure.of_type(self.type)
-        vertices: NDArray[np.int32] = found[(structure.flags[found] & WAY) == 0]
+        vertices: Int32 = found[(structure.flags[found] & WAY) == 0]
         sizes = structure.size[vertices]
         self._ends = structure.end
         self._sizes = structure.size
@@ -391,7 +391,7 @@ class Measure:
         self._before = np.zeros(structure.n + 1, np.int32)
         self._before[vertices + 1] = 1
         np.cumsum(self._before, out=self._before)
-        self._units_before: NDArray[np.int32] | NDArray[np.int64] = self._before
+        self._units_before: Int32 | Int64 = self._before
         if not self.has_numbers:
             self._units_before = np.zeros(structure.n + 1, np.int64)
             self._units_before[vertices + 1] = sizes
@@ -403,10 +403,10 @@ class Measure:
         """The least units that a request takes, with those in pools that it takes exclusively."""
         return requested_units(request, self.type, self.inside)
 
-    def _least(self, vertices: NDArray[np.int32]) -> int:
+    def _least(self, vertices: Int32) -> int:
         return int((self._units_before[self._ends[vertices]] - self._units_before[vertices]).min(initial=self.size))
 
-    def units(self, vertices: NDArray[np.int32], amounts: NDArray[np.int64]) -> int:
+    def units(self, vertices: Int32, amounts: Int64) -> int:
         """The units of the type in an allocation, including those held implicitly below exclusive pools."""
         if len(vertices) == 1 and amounts.item(0) == self._sizes.item(v := vertices.item(0)):
             return self._units_before.item(self._ends.item(v)) - self._units_before.item(v)
@@ -416,11 +416,11 @@ class Measure:
         part = ~whole & (self._before[vertices + 1] > self._before[vertices])
         return self.units_inside(vertices[whole]) + int(amounts[part].sum())
 
-    def units_inside(self, vertices: NDArray[np.int32]) -> int:
+    def units_inside(self, vertices: Int32) -> int:
         """The units of the type in these pools, themselves included."""
         return int((self._units_before[self._ends[vertices]] - self._units_before[vertices]).sum())
 
-    def ids(self, vertices: NDArray[np.int32]) -> str:
+    def ids(self, vertices: Int32) -> str:
         """The idset of the pools of the type in these pools, numbered through the machine; empty unless all have size 1."""
         if not self.has_numbers or not len(vertices):
             return ""

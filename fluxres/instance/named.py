@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fluxres.arrays import Int32, Mask
 from fluxres.clock import FOREVER
 from fluxres.errors import InfeasibleRequest
 from fluxres.graph.kinds import WAY
@@ -55,7 +55,7 @@ class NamedInventory(InterchangeableInventory):
         found = interchangeable(structure, UniformRequest(type_name, 1, 1, False, True))
         if found is None or match_policy not in (*ASCENDING, *DESCENDING):
             raise NotUniform(f"pools of {type_name} are not interchangeable under {match_policy}")
-        self.vertex_numbers: NDArray[np.int32] = found[(structure.flags[found] & WAY) == 0]
+        self.vertex_numbers: Int32 = found[(structure.flags[found] & WAY) == 0]
         self.size = len(self.vertex_numbers)
         self._all = (1 << self.size) - 1
         self._held_by_others = 0
@@ -519,7 +519,7 @@ class NamedInventory(InterchangeableInventory):
         return self._measure.of(self.structure).requested(request)
 
 
-def _to_set(chosen: NDArray[np.bool_]) -> int:
+def _to_set(chosen: Mask) -> int:
     return int.from_bytes(np.packbits(chosen, bitorder="little").tobytes(), "little")
 
 

@@ -50,7 +50,10 @@ def grow(child: HoldingsOwner, upstream: ParentSupply, wanted: Targets | Wanted,
     assert isinstance(inventory, GraphInventory)  # `Instance.grow` has seen to that
 
     def allocate(growth: str) -> int:
-        graph.allocate(wanted, job=growth, start=seconds(now), end=end, policy=policy)
+        try:
+            graph.allocate(wanted, job=growth, start=seconds(now), end=end, policy=policy)
+        except InsufficientResources as error:
+            raise joining.held_already(graph, upstream.holder, wanted, now) or error from None
         return inventory.size_of(growth)
 
     return _grow_by(child, upstream, allocate)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fluxres.allocation import plans
 from fluxres.clock import FOREVER, seconds
-from fluxres.errors import InsufficientResources, NotHeld, UnknownJob, UnknownPool, UsageError
+from fluxres.errors import InsufficientResources, NotHeld, UnknownPool, UsageError
 from fluxres.model import changes
 
 if TYPE_CHECKING:
@@ -66,8 +66,7 @@ def record_available(
         return []
     with graph.structure.lifted():
         if replace:
-            with suppress(UnknownJob, NotHeld):
-                graph.free(job, start=seconds(now))
+            free_rest(graph, job, now)
             start = now
         if not (left := existing(graph, pools)):
             return []
@@ -81,6 +80,15 @@ def record_available(
         # Children first: afterwards an exclusive parent would hold them implicitly.
         taken = [v for v in sorted(parts, reverse=True) if not record_available_units(graph, v, parts[v], job, start, end)]
     return sorted(map(accounts.where, taken))
+
+
+def free_rest(graph: ResourceGraph, job: str, moment: int) -> None:
+    """Free what a job holds from a moment on; nothing happens if it holds nothing."""
+    with graph.write_lock:
+        changes.expire_stages(graph)
+        if graph.records.is_holder(job):  # asked first: the error for an unknown job compares it with the names of all others
+            with suppress(NotHeld):
+                graph.free(job, start=seconds(moment))
 
 
 def _split_shared(graph: ResourceGraph, wanted: dict[int, int], job: str, start: int, end: int) -> dict[int, int]:

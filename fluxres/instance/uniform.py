@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from fluxres.arrays import Int32
 from fluxres.graph.forest import slice_of
 from fluxres.graph.kinds import EXCLUSIVE
 from fluxres.graph.structure import Structure
@@ -77,7 +78,7 @@ def _is_plain(vertex: Vertex) -> bool:
 _NODE: Final = "node"
 
 
-def interchangeable(structure: Structure, wanted: UniformRequest) -> np.ndarray | None:
+def interchangeable(structure: Structure, wanted: UniformRequest) -> Int32 | None:
     """The pools of size 1 that a request can be satisfied from, ascending; None if they are not interchangeable."""
     if wanted.type not in structure.types or not wanted.is_exclusive or structure.kinds.may_draw or structure.partitions:
         return None
@@ -103,7 +104,7 @@ def one_pool(structure: Structure, wanted: UniformRequest, least: int = 2) -> in
     return None if _is_for_one_job(structure, vertices) or structure.flags.item(vertices[0]) & EXCLUSIVE else int(vertices[0])
 
 
-def _is_for_one_job(structure: Structure, vertices: np.ndarray) -> bool:
+def _is_for_one_job(structure: Structure, vertices: Int32) -> bool:
     """Whether any of these pools is in a pool that only one job may use at a time (rule A8)."""
     around = structure.exclusive_composites
     return bool(len(around) and (np.searchsorted(vertices, around + 1) < np.searchsorted(vertices, structure.end[around])).any())

@@ -14,12 +14,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fluxres.allocation import steps
 from fluxres.allocation.records import ELSEWHERE
 from fluxres.allocation.steps import Steps
-from fluxres.arrays import Int32
+from fluxres.arrays import Int32, Int64
 from fluxres.clock import FOREVER
 from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources, StaleHandle, UnknownPool
 from fluxres.graph.kinds import WAY
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
     from fluxres.instance.job import Job
     from fluxres.model import ResourceGraph
 
-Vertices = Sequence[int] | NDArray[np.int32]
-Amounts = Sequence[int] | NDArray[np.int64]
+Vertices = Sequence[int] | Int32
+Amounts = Sequence[int] | Int64
 
 
 class ParentSupply:

@@ -9,9 +9,9 @@ from math import ceil, floor
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from fluxres.match.demand import Demand, Plan
+from fluxres.arrays import Int64
+from fluxres.match.demand import Counts, Demand, Plan
 from fluxres.match.paths import Charges, Givers
 from fluxres.match.result import Placement, SlotGroup
 from fluxres.match.situation import Situation
@@ -177,7 +177,7 @@ class Accumulator:
 
     # -- the result --------------------------------------------------------------------------------------------------
 
-    def match(self, plan: Plan, counts: tuple[int, ...], policy: str, node_exclusive: bool) -> Placement:
+    def match(self, plan: Plan, counts: Counts, policy: str, node_exclusive: bool) -> Placement:
         """The taken units as a match."""
         situation = self._situation
         amounts: dict[int, int] = {}
@@ -231,7 +231,7 @@ class Accumulator:
             is_routed=plan.is_routed,
         )
 
-    def _drawn_for(self, firm: set[int], amounts: dict[int, int]) -> NDArray[np.int64]:
+    def _drawn_for(self, firm: set[int], amounts: dict[int, int]) -> Int64:
         """(pool, account, units) of what was drawn on behalf of pools of which this match takes something.
 
         Args:

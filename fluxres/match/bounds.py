@@ -23,11 +23,10 @@ from math import ceil
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fluxres.arrays import Int64
+from fluxres.arrays import Int32, Int64, Mask
 from fluxres.match.accumulator import Charger
-from fluxres.match.demand import Demand, Plan
+from fluxres.match.demand import Counts, Demand, Plan
 from fluxres.match.paths import Givers
 from fluxres.match.situation import Situation, having
 
@@ -42,7 +41,7 @@ class Bounds:
         node_exclusive: every node that is touched is taken exclusively.
     """
 
-    def __init__(self, situation: Situation, plan: Plan, counts: tuple[int, ...], *, node_exclusive: bool) -> None:
+    def __init__(self, situation: Situation, plan: Plan, counts: Counts, *, node_exclusive: bool) -> None:
         self._situation = situation
         self._plan = plan
         self._counts = counts
@@ -84,7 +83,7 @@ class Bounds:
                 needed[kind] = needed.get(kind, 0) + units
         return needed
 
-    def lacking_in(self, groups: Sequence[Int64]) -> NDArray[np.bool_]:
+    def lacking_in(self, groups: Sequence[Int64]) -> Mask:
         """Which groups of nodes (given by their indexes) have too few units for all parts, even if nothing else prevents a match.
 
         Types with pools outside nodes are skipped.  Cost: the pools in nodes of each requested type.
@@ -141,7 +140,7 @@ class Bounds:
                 return False
         return True
 
-    def _units_in(self, pools: NDArray[np.int32], kind: int) -> NDArray[np.int64]:
+    def _units_in(self, pools: Int32, kind: int) -> Int64:
         """Free units of a type in each pool that may be taken exclusively; 0 in pools that are not free themselves."""
         situation, typology = self._situation, self._situation.typology
         structure = situation.structure
@@ -149,7 +148,7 @@ class Bounds:
         free = situation.free_everywhere
         sums = np.concatenate([[0], np.cumsum(free[inner])])
         found = sums[inner.searchsorted(structure.end[pools])] - sums[inner.searchsorted(pools)]
-        there: NDArray[np.int64] = found[free[pools] > 0]
+        there: Int64 = found[free[pools] > 0]
         return there
 
 
@@ -181,7 +180,7 @@ class SupplyBound:
         charger: of a search that has taken nothing.
     """
 
-    def __init__(self, situation: Situation, plan: Plan, counts: tuple[int, ...], charger: Charger) -> None:
+    def __init__(self, situation: Situation, plan: Plan, counts: Counts, charger: Charger) -> None:
         self._situation = situation
         self._plan = plan
         self._counts = counts

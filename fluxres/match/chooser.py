@@ -15,13 +15,13 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fluxres import limits
-from fluxres.arrays import Int32
+from fluxres.arrays import Int32, Int64
 from fluxres.errors import LimitExceeded, UsageError
+from fluxres.match.demand import Counts
 from fluxres.match.policy import Policy
-from fluxres.match.result import NO_ROWS, Placement, SlotGroup
+from fluxres.match.result import NO_ROWS, Picked, Placement, SlotGroup
 from fluxres.match.situation import Situation
 from fluxres.match.typology import Typology
 from fluxres.syntax.jobspec import Request, Rule
@@ -31,20 +31,6 @@ Returned = Mapping[int, dict[int, int]]
 COMBINATIONS_MAX: Final = limits.MATCH_STEPS_MAX // 20
 """Combinations of nodes that a rule tries where suppliers are short."""
 _NO_POOLS: Final = np.zeros(0, np.int32)
-
-
-class Picked(NamedTuple):
-    """What one item of a request gets.
-
-    Args:
-        slot: number of the slot that the item belongs to, from 0.
-        vertex: the pool.
-        units: 0 for an item that names a pool and takes nothing of it.
-    """
-
-    slot: int
-    vertex: int
-    units: int
 
 
 class Choice(NamedTuple):
@@ -57,7 +43,7 @@ class Choice(NamedTuple):
         variant: which of the alternatives of the request was chosen; then the order of `picked` is recorded, too.
     """
 
-    picked: Sequence[tuple[int, int, int]]
+    picked: Sequence[Picked]
     slots: int = 1
     whole: tuple[int, ...] = ()
     variant: int | None = None
@@ -81,7 +67,7 @@ class SupplierDraws(NamedTuple):
     """What pools draw by themselves: the units of each supplier, and (pool, supplier, units)."""
 
     units: Mapping[int, int]
-    rows: NDArray[np.int64]
+    rows: Int64
 
 
 _NOTHING_DRAWN: Final = SupplierDraws({}, NO_ROWS)
@@ -190,7 +176,7 @@ def chooser(rule: Rule) -> Chooser:
     raise UsageError(f"the rule of a request is a Chooser, not {rule!r:.80}")
 
 
-def free_units(situation: Situation, vertices: Int32) -> NDArray[np.int64]:
+def free_units(situation: Situation, vertices: Int32) -> Int64:
     """Units of each of these pools (ascending) that a request may take in the window.
 
     A pool in use below has none, and neither has one that is only allocated exclusively and is not free as a whole.
@@ -215,7 +201,7 @@ def free_units(situation: Situation, vertices: Int32) -> NDArray[np.int64]:
     return free
 
 
-def placed(choice: Choice | None, offer: Offer, counts: tuple[int, ...]) -> Placement | None:
+def placed(choice: Choice | None, offer: Offer, counts: Counts) -> Placement | None:
     """What a rule chose, as the placement of a request; None without a choice, or if suppliers cannot give what its pools draw.
 
     Args:

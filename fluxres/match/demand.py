@@ -17,6 +17,9 @@ from fluxres.syntax import unit
 from fluxres.syntax.count import Count
 from fluxres.syntax.jobspec import Request
 
+Counts = tuple[int, ...]
+"""How many of each demand of a plan, by number."""
+
 
 class Demand(msgspec.Struct, eq=False):
     """One resource vertex of a request.
@@ -126,7 +129,7 @@ class Plan(msgspec.Struct, frozen=True):
     named: bool
     charged: bool
     between: int
-    lowest: tuple[int, ...]
+    lowest: Counts
     loose: tuple[Demand, ...]
     is_routed: bool
 

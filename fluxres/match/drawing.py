@@ -7,10 +7,10 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fluxres.arrays import Int64
+from fluxres.arrays import Int32, Int64
 from fluxres.graph.kinds import EXCLUSIVE
+from fluxres.match.demand import Counts
 from fluxres.match.form import Draw, Load, NeedsTraverser
 from fluxres.match.node_table import NodeTable
 from fluxres.match.result import MatchBuilder
@@ -23,9 +23,7 @@ FEW: Final = 12
 class Drawing:
     """The suppliers of one request in one window."""
 
-    def __init__(
-        self, node_table: NodeTable, draws: tuple[Draw, ...], counts: tuple[int, ...], load: Load, start: int, end: int
-    ) -> None:
+    def __init__(self, node_table: NodeTable, draws: tuple[Draw, ...], counts: Counts, load: Load, start: int, end: int) -> None:
         self._node_table = node_table
         self._draws = draws
         self._counts = counts
@@ -42,7 +40,7 @@ class Drawing:
         found: Int64 = np.where(self._able[positions], free // np.maximum(self._weights[positions], 1), 0)
         return found
 
-    def _free(self, pools: NDArray[np.int32], start: int, end: int) -> Int64:
+    def _free(self, pools: Int32, start: int, end: int) -> Int64:
         """Units that suppliers have; one less if all of them would be the pool itself, which is not available exclusively."""
         node_table = self._node_table
         accounts, planner = node_table.typology.accounts, node_table.planner
@@ -160,7 +158,7 @@ class Drawing:
             raise NeedsTraverser
         rows.add(pools, units)
 
-    def slots(self, nodes: Int64, instances: Int64) -> Iterator[tuple[int, Int64, NDArray[np.int32]]]:
+    def slots(self, nodes: Int64, instances: Int64) -> Iterator[tuple[int, Int64, Int32]]:
         """(slot, instances, suppliers) of what is charged within slots.
 
         Args:

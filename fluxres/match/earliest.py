@@ -19,8 +19,8 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fluxres.arrays import Int64
 from fluxres.clock import FOREVER
 from fluxres.match.query import Query
 from fluxres.match.result import Placement
@@ -53,7 +53,7 @@ class Failures:
     def __init__(self, planner: Planner) -> None:
         self._planner = planner
         #: One row per bound: after, duration, amounts …; then the mark of the planner and the start found.
-        self._rows: NDArray[np.int64] | None = None
+        self._rows: Int64 | None = None
         self._starts = np.zeros((0, 2), np.int64)
 
     def bound(self, amounts: tuple[int, ...], duration: int, after: int) -> int:

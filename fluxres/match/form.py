@@ -16,11 +16,10 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from fluxres.arrays import Int32, Int64
-from fluxres.match.demand import Demand, Plan
-from fluxres.match.paths import NodeSupply
+from fluxres.arrays import Int32, Int64, Mask
+from fluxres.match.demand import Counts, Demand, Plan
+from fluxres.match.node_supply import NodeSupply
 from fluxres.match.result import SlotGroup
 from fluxres.match.typology import Typology
 
@@ -48,7 +47,7 @@ class LeafDemand:
     is_single: bool
     pools: Int32 = field(compare=False, repr=False)
 
-    def units(self, counts: tuple[int, ...]) -> int:
+    def units(self, counts: Counts) -> int:
         """Units of pools for one instance."""
         count = counts[self.demand.number]
         return count if self.worth == 1 else ceil(count / self.worth)
@@ -69,18 +68,18 @@ class Draw(msgspec.Struct, frozen=True):
     inner: bool
     shared_by: tuple[Demand, ...]
 
-    def number(self, counts: tuple[int, ...]) -> Fraction:
+    def number(self, counts: Counts) -> Fraction:
         """The amount requested at one node, per repetition."""
         nodes = 1
         for demand in self.shared_by:
             nodes *= counts[demand.number]
         return Fraction(counts[self.demand.number], nodes)
 
-    def repeats(self, counts: tuple[int, ...]) -> int:
+    def repeats(self, counts: Counts) -> int:
         """How often it is requested at one node."""
         return counts[self.slot.number] if self.inner and self.slot is not None else 1
 
-    def key(self, counts: tuple[int, ...]) -> tuple[object, ...]:
+    def key(self, counts: Counts) -> tuple[object, ...]:
         """Equal for draws that differ only in their amount."""
         return self.demand.channel, self.demand.wanted_unit, self.repeats(counts), self.number(counts).denominator
 
@@ -97,7 +96,7 @@ class Load:
 
     __slots__ = ("is_able", "supply", "weights")
 
-    def __init__(self, typology: Typology, draws: tuple[Draw, ...], counts: tuple[int, ...]) -> None:
+    def __init__(self, typology: Typology, draws: tuple[Draw, ...], counts: Counts) -> None:
         self.supply: NodeSupply = typology.supply(frozenset(draw.demand.channel for draw in draws))
         if not (self.supply.is_whole and self.supply.is_single):
             raise NeedsTraverser
@@ -146,7 +145,7 @@ class Single(NamedTuple):
     needs: dict[int, int]
     takes_node: bool
     amounts: Int64
-    whole: NDArray[np.bool_]
+    whole: Mask
     slots: tuple[SlotGroup, ...]
 
 
@@ -169,8 +168,8 @@ class Form:
     parts: tuple[LeafDemand, ...]
     draws: tuple[Draw, ...] = ()
     single: Single | None = field(default=None, compare=False, repr=False)
-    _amounts: dict[tuple[int, ...], Quantities] = field(default_factory=dict, compare=False, repr=False)
-    _loads: dict[tuple[int, ...], Load] = field(default_factory=dict, compare=False, repr=False)
+    _amounts: dict[Counts, Quantities] = field(default_factory=dict, compare=False, repr=False)
+    _loads: dict[Counts, Load] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def part_of(self) -> dict[int, LeafDemand]:
@@ -188,7 +187,7 @@ class Form:
         slots = groupby(enumerate(self.parts), lambda part: part if part[1].slot in (None, self.outer) else part[1].slot)
         return [tuple(number for number, _ in parts) for _, parts in slots]
 
-    def amounts(self, counts: tuple[int, ...]) -> Quantities:
+    def amounts(self, counts: Counts) -> Quantities:
         """What it asks for with these counts; the last result is cached."""
         found = self._amounts.get(counts)
         if found is None:
@@ -197,7 +196,7 @@ class Form:
             self._amounts[counts] = found
         return found
 
-    def _find_amounts(self, counts: tuple[int, ...]) -> Quantities:
+    def _find_amounts(self, counts: Counts) -> Quantities:
         units = tuple([part.units(counts) for part in self.parts])
         if self.sort == "units":
             return Quantities(units[0], {self.parts[0].demand.kind: 1}, units, (1,))
@@ -209,7 +208,7 @@ class Form:
             needs[part.demand.kind] = needs.get(part.demand.kind, 0) + times * each
         return Quantities(number, needs, units, repeats)
 
-    def load(self, typology: Typology, counts: tuple[int, ...]) -> Load:
+    def load(self, typology: Typology, counts: Counts) -> Load:
         """What a node (or a bundle) draws; the last result is cached.
 
         Errors: NeedsTraverser if only a search can decide.

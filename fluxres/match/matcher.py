@@ -22,7 +22,7 @@ from fluxres.graph.structure import Structure
 from fluxres.match import admission
 from fluxres.match.admission import Objection
 from fluxres.match.chooser import Offer, Returned, chooser, placed
-from fluxres.match.demand import Plan
+from fluxres.match.demand import Counts, Plan
 from fluxres.match.drawing import is_guided
 from fluxres.match.form import Form, NeedsTraverser, form
 from fluxres.match.node_table import NodeTable
@@ -491,7 +491,7 @@ class Matcher:
             except LimitExceeded:
                 return False
 
-    def _fits(self, query: Query, counts: tuple[int, ...], start: int, end: int, *, reference: bool = False) -> bool:
+    def _fits(self, query: Query, counts: Counts, start: int, end: int, *, reference: bool = False) -> bool:
         """Whether a query has a match for these counts in a window."""
         if query.plan.request.chooser is not None:
             return self._answer(query, start, end) is not None

@@ -11,9 +11,8 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fluxres.arrays import Int64
+from fluxres.arrays import Floats, Int32, Int64, Mask
 from fluxres.match.situation import PERFORMANCE_CLASS, Eligible, Situation
 from fluxres.match.typology import Typology
 from fluxres.planner.level import Level
@@ -55,7 +54,7 @@ class NodeTable:
         self.forget_states()
         self._eligible: dict[Eligible, Bits] = {}
         self._units: dict[int, Int64] = {}
-        self._classes: list[NDArray[np.float64] | None] = []
+        self._classes: list[Floats | None] = []
         self._even: dict[int, bool] = {}
         self._varied: dict[int, bool] = {}
 
@@ -66,11 +65,11 @@ class NodeTable:
         self._up: Bits | None = None
         self._takeable: Bits | None = None
         self._capacity: dict[int, tuple[Int64, int]] = {}
-        self._up_pools: dict[int, NDArray[np.bool_] | None] = {}
+        self._up_pools: dict[int, Mask | None] = {}
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
-    def is_up(self, vertices: NDArray[np.int32]) -> NDArray[np.bool_]:
+    def is_up(self, vertices: Int32) -> Mask:
         """Whether each pool and all its ancestors are in service."""
         structure, roots = self.typology.structure, self._out
         if not len(roots):
@@ -93,7 +92,7 @@ class NodeTable:
             allowed = self._eligible[eligible] = bits_of(eligible.mask)
         return found & allowed
 
-    def classes(self, situation: Callable[[], Situation]) -> NDArray[np.float64] | None:
+    def classes(self, situation: Callable[[], Situation]) -> Floats | None:
         """The performance class of each node; None if all are equal.  Calls `situation` only the first time."""
         if not self._classes:
             classes = situation().performance_class(self.level.vertices)
@@ -132,7 +131,7 @@ class NodeTable:
             found = self._capacity[kind] = units, int(units.min()) if len(units) else 0
         return found
 
-    def up_pools(self, kind: int) -> NDArray[np.bool_] | None:
+    def up_pools(self, kind: int) -> Mask | None:
         """Which pools of a type are in service; None if all are."""
         if not len(self._out):
             return None

@@ -19,7 +19,7 @@ from fluxres.documents.suggestion import did_you_mean, suggest
 from fluxres.errors import InfeasibleRequest, InputError, LimitExceeded, UnknownPool, UnknownType
 from fluxres.graph.kinds import DRAW
 from fluxres.graph.short_names import AT
-from fluxres.match.demand import Demand, Plan
+from fluxres.match.demand import Counts, Demand, Plan
 from fluxres.match.paths import Meeting
 from fluxres.match.result import Placement
 from fluxres.match.situation import having
@@ -337,7 +337,7 @@ def _names(text: str, place: str) -> frozenset[str]:
 
 # -- counts that leave a choice ------------------------------------------------------------------------------------------
 
-Attempt = Callable[[tuple[int, ...]], Placement | None]
+Attempt = Callable[[Counts], Placement | None]
 
 
 def settle(plan: Plan, typology: Typology, attempt: Attempt) -> Placement | None:

@@ -27,7 +27,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.arrays import Int64
+from fluxres.arrays import Int32, Int64
 from fluxres.documents.suggestion import choose_from
 from fluxres.errors import FluxresError, PolicyError, UsageError
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from fluxres.match.situation import Situation
 
 
-Score = Callable[["Situation", NDArray[np.int32]], NDArray[Any]]
+Score = Callable[["Situation", Int32], NDArray[Any]]
 """Scores of ascending vertices of one type, low first. A score must depend on its own vertex only.
 
 The vertices are the graph's own array, which cannot be written to: a score makes a new one.
@@ -63,7 +63,7 @@ class Policy(msgspec.Struct, frozen=True):
     by_node: bool = False
     evened: bool = False
 
-    def order(self, situation: Situation, vertices: NDArray[np.int32]) -> NDArray[np.int32]:
+    def order(self, situation: Situation, vertices: Int32) -> Int32:
         """Candidates (ascending vertices of one type) in the order in which to try them.
 
         Errors: those of :meth:`scores`.
@@ -72,7 +72,7 @@ class Policy(msgspec.Struct, frozen=True):
             return vertices[::-1] if self.descending else vertices
         return vertices[np.argsort(self.scores(situation, vertices), kind="stable")]
 
-    def scores(self, situation: Situation, vertices: NDArray[np.int32]) -> NDArray[Any]:
+    def scores(self, situation: Situation, vertices: Int32) -> NDArray[Any]:
         """The checked result of the score function.
 
         Errors: UsageError for a score that is not one number per candidate; PolicyError for a function that fails.
@@ -80,12 +80,14 @@ class Policy(msgspec.Struct, frozen=True):
         assert self.score is not None  # callers check this
         given = vertices.view()
         given.flags.writeable = False
+        if POLICIES.get(self.name) is not self:
+            situation = situation.to_read
         try:
             found = np.asarray(self.score(situation, given))
         except FluxresError:
             raise
         except Exception as error:
-            hint = "a score is a new array; the vertices that it gets can only be read"
+            hint = "a score is a new array; the vertices and the machine that it gets can only be read"
             raise PolicyError(f"{type(error).__name__}: {error}", where=f"policy {self.name}", hint=hint) from error
         if found.shape != vertices.shape or found.dtype.kind not in "biuf":
             raise UsageError(
@@ -95,15 +97,15 @@ class Policy(msgspec.Struct, frozen=True):
         return found
 
 
-def _variation(situation: Situation, vertices: NDArray[np.int32]) -> NDArray[Any]:
+def _variation(situation: Situation, vertices: Int32) -> NDArray[Any]:
     return situation.performance_class(vertices)
 
 
-def _pack(situation: Situation, vertices: NDArray[np.int32]) -> NDArray[Any]:
+def _pack(situation: Situation, vertices: Int32) -> NDArray[Any]:
     return situation.room(vertices)
 
 
-def _spread(situation: Situation, vertices: NDArray[np.int32]) -> NDArray[Any]:
+def _spread(situation: Situation, vertices: Int32) -> NDArray[Any]:
     return -situation.room(vertices)
 
 
@@ -146,7 +148,7 @@ def policy(given: str | Policy) -> Policy:
     return found
 
 
-def nearest(nodes: NDArray[np.int32], parents: NDArray[np.int32], room: Int64, wanted: int) -> Int64:
+def nearest(nodes: Int32, parents: Int32, room: Int64, wanted: int) -> Int64:
     """Indexes of the nodes to use, ascending.
 
     Args:
@@ -198,7 +200,7 @@ def _parents(rooms: Int64, fewest: int, wanted: int) -> Int64:
     return np.sort(inside[np.argsort(-rooms[inside], kind="stable")[:fewest]])
 
 
-def _shortest(nodes: NDArray[np.int32], positions: Int64, room: Int64, wanted: int, parents: NDArray[np.int32] | None) -> Int64:
+def _shortest(nodes: Int32, positions: Int64, room: Int64, wanted: int, parents: Int32 | None) -> Int64:
     """The run of indexes with enough room whose first and last node are closest; within one parent if `parents` is given."""
     reach = np.cumsum(room[positions])
     before = reach - room[positions]

@@ -17,15 +17,14 @@ from functools import cached_property
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fluxres import clock, limits
-from fluxres.arrays import Mask
+from fluxres.arrays import Int32, Int64, Mask
 from fluxres.documents.document import plural
 from fluxres.errors import LimitExceeded
 from fluxres.graph.kinds import is_state
 from fluxres.match.chooser import Alternative
-from fluxres.match.demand import Demand, Plan
+from fluxres.match.demand import Counts, Demand, Plan
 from fluxres.match.plan import plan as compile_plan
 from fluxres.match.query import Query
 from fluxres.match.refusal import Cause, PartReport, listed, units_of
@@ -77,7 +76,7 @@ def of_alternatives(
     return parts, tuple(notes)
 
 
-def enough(plan: Plan, attempt: Callable[[tuple[int, ...]], bool]) -> tuple[dict[str, int], bool]:
+def enough(plan: Plan, attempt: Callable[[Counts], bool]) -> tuple[dict[str, int], bool]:
     """By place, the largest smaller count with which the request would match, other counts unchanged; and whether one is
     undecided.
 
@@ -213,12 +212,12 @@ class Survey:
             repeats=times,
         )
 
-    def unit_of(self, demand: Demand, pools: NDArray[np.int32]) -> str | None:
+    def unit_of(self, demand: Demand, pools: Int32) -> str | None:
         """The unit in which a demand is counted: its own, or that of the pools."""
         found = self.situation.typology.units_of(pools)
         return demand.wanted_unit or (next(iter(found)) if len(found) == 1 else None)
 
-    def ruled_out(self, demand: Demand, pools: NDArray[np.int32]) -> Iterator[tuple[str, Mask]]:
+    def ruled_out(self, demand: Demand, pools: Int32) -> Iterator[tuple[str, Mask]]:
         """Each possible cause with a mask of the candidates it rules out, in the order in which causes count."""
         situation, structure = self.situation, self.structure
         if demand.properties:
@@ -245,7 +244,7 @@ class Survey:
             first, stop = self.busy.searchsorted(pools, "right"), self.busy.searchsorted(structure.end[pools])
             yield "below", (first < stop) & (single | self.policy.node_exclusive)
 
-    def room(self, demand: Demand, pools: NDArray[np.int32]) -> NDArray[np.int64]:
+    def room(self, demand: Demand, pools: Int32) -> Int64:
         """What each remaining pool has: 1 for itself, or its free units in the unit of the request."""
         if demand.children or not len(pools):
             return np.ones(len(pools), np.int64)
@@ -253,7 +252,7 @@ class Survey:
         units = self.structure.size[pools] if demand.whole else self.free[pools] - self.only_in_part(demand, pools)
         return (units * worth.numerator // worth.denominator).astype(np.int64)
 
-    def only_in_part(self, demand: Demand, pools: NDArray[np.int32]) -> Mask:
+    def only_in_part(self, demand: Demand, pools: Int32) -> Mask:
         """Pools with all units free that can give all except one: all would be the pool, in which something is held."""
         if demand.whole or demand.children:
             return np.zeros(len(pools), np.bool_)
@@ -262,7 +261,7 @@ class Survey:
         found: Mask = (first < stop) & (sizes > 1) & (self.free[pools] == sizes)
         return found
 
-    def instances(self, demand: Demand, pools: NDArray[np.int32], most: int) -> NDArray[np.int64]:
+    def instances(self, demand: Demand, pools: Int32, most: int) -> Int64:
         """How many instances each pool has room for, up to `most`, by numbers where the vector path knows the form.
 
         Otherwise, of pools with equal contents, one is inspected.  Beyond `limits.WHY_POOLS_MAX` different ones, the rest are
@@ -282,7 +281,7 @@ class Survey:
             found[at] = known.get(inside, 1)
         return found
 
-    def cause(self, code: str, pools: NDArray[np.int32], demand: Demand) -> Cause:
+    def cause(self, code: str, pools: Int32, demand: Demand) -> Cause:
         situation, structure = self.situation, self.structure
         some = _some_of(pools)
         detail: tuple[str, ...] = ()
@@ -312,7 +311,7 @@ class Survey:
             held = self.held_in(self.busy, some)
         return Cause(code, len(pools), self.paths(pools), self.who(held), detail)
 
-    def held_in(self, busy: NDArray[np.int32], pools: Sequence[int]) -> list[int]:
+    def held_in(self, busy: Int32, pools: Sequence[int]) -> list[int]:
         """Pools strictly below some others in which units are held, a bounded number for each of them.
 
         Args:
@@ -323,7 +322,7 @@ class Survey:
         between = busy.searchsorted(np.array([pools, stops - 1], np.int32).reshape(2, -1), "right").T
         return [u for a, b in between.tolist() for u in busy[a : min(b, a + most)].tolist()]
 
-    def held_in_part(self, demand: Demand, pools: NDArray[np.int32]) -> list[Cause]:
+    def held_in_part(self, demand: Demand, pools: Int32) -> list[Cause]:
         """The holders of a part of the pools that have room: of their units, or of something requested in them."""
         if not demand.children:
             some = pools[(self.free[pools] > 0) & (self.free[pools] < self.structure.units[pools])]
@@ -334,7 +333,7 @@ class Survey:
             held = self.held_in(busy, _some_of(some))
         return [Cause("held-in-part", len(some), self.paths(some), self.who(held))] if len(some) else []
 
-    def busy_for(self, demands: Sequence[Demand]) -> NDArray[np.int32]:
+    def busy_for(self, demands: Sequence[Demand]) -> Int32:
         """Held pools, as far as that leaves less for some demands."""
         below, wanted = self.situation.typology.below, self.sought(demands)
         kinds = [kind for kind in np.unique(self.structure.type[self.busy]).tolist() if kind in wanted or below[kind] & wanted]
@@ -351,7 +350,7 @@ class Survey:
                 found |= {demand.kind, *below[demand.kind]}
         return found
 
-    def inside(self, demand: Demand, pools: NDArray[np.int32]) -> Cause:
+    def inside(self, demand: Demand, pools: Int32) -> Cause:
         """What the pools lack: the parts of which the first of them has too little."""
         v = int(pools[0])
         # The parts of a slot that are not in its node are not searched for there.
@@ -366,7 +365,7 @@ class Survey:
         words = tuple(self.in_words(child, below, pools) for child, below in lacking)
         return Cause("inside", len(pools), self.paths(pools), self.who(held), words)
 
-    def in_words(self, demand: Demand, v: int, pools: NDArray[np.int32]) -> str:
+    def in_words(self, demand: Demand, v: int, pools: Int32) -> str:
         """A part that pools have no room for; `v` is the first of these pools."""
         if demand.is_slot:
             number = demand.count.min
@@ -398,7 +397,7 @@ class Survey:
         """What a pool that nothing supplies lacks."""
         return " (nothing supplies it)" if demand.to is None else f" (no route to {demand.to})"
 
-    def paths(self, pools: NDArray[np.int32]) -> tuple[str, ...]:
+    def paths(self, pools: Int32) -> tuple[str, ...]:
         return tuple(self.situation.accounts.where(v) for v in pools[: limits.WHY_NAMES_MAX].tolist())
 
     def who(self, held: list[int]) -> tuple[tuple[str, float], ...]:
@@ -412,7 +411,7 @@ class Survey:
         return tuple((job, clock.seconds(end)) for job, end in until.items())
 
 
-def _some_of(pools: NDArray[np.int32]) -> list[int]:
+def _some_of(pools: Int32) -> list[int]:
     """A sample of pools to inspect, spread over the whole array: pools of one node often have one holder."""
     step = -(-len(pools) // limits.WHY_POOLS_MAX)
     some: list[int] = pools[:: max(step, 1)].tolist()

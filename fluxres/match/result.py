@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from fluxres.arrays import Int32, Int64
+from fluxres.arrays import Int32, Int64, Mask
 from fluxres.documents.document import plural
 from fluxres.errors import UsageError
 from fluxres.graph.accounts import Accounts
-from fluxres.match.demand import Plan
+from fluxres.match.demand import Counts, Plan
 from fluxres.match.policy import Policy
 from fluxres.syntax.moment import in_words
 
@@ -39,6 +38,20 @@ class SlotGroup(msgspec.Struct, frozen=True, eq=False):
         return len(self.starts) - 1
 
 
+class Picked(NamedTuple):
+    """What one item of a request gets.
+
+    Args:
+        slot: number of the slot that the item belongs to, from 0.
+        vertex: the pool.
+        units: 0 for an item that names a pool and takes nothing of it.
+    """
+
+    slot: int
+    vertex: int
+    units: int
+
+
 class Placement(msgspec.Struct, frozen=True, eq=False):
     """Pools that satisfy a request over a window.
 
@@ -58,16 +71,16 @@ class Placement(msgspec.Struct, frozen=True, eq=False):
         policy: its name.
         fallback: whether the reference traverser had to answer.
         is_routed: whether some of it is charged along routes, to a named pool or between nodes.
-        picked: (slot, vertex, units) of each item of a request that a `Chooser` answered, in the order of the items.
+        picked: by item of a request that a `Chooser` answered, in their order.
         variant: which alternative of such a request was chosen; then the order of the items is recorded, too. None for others.
     """
 
     vertices: Int32
     amounts: Int64
-    whole: NDArray[np.bool_]
+    whole: Mask
     shared: Int32
     slots: tuple[SlotGroup, ...]
-    counts: tuple[int, ...]
+    counts: Counts
     start: int
     end: int
     policy: str = "first"
@@ -75,7 +88,7 @@ class Placement(msgspec.Struct, frozen=True, eq=False):
     implied: tuple[tuple[int, int], ...] = ()
     drawn: Int64 = msgspec.field(default_factory=lambda: NO_ROWS)
     is_routed: bool = False
-    picked: tuple[tuple[int, int, int], ...] = ()
+    picked: tuple[Picked, ...] = ()
     variant: int | None = None
 
     def __len__(self) -> int:
@@ -173,7 +186,7 @@ class MatchBuilder:
         """Set the number of instances of a slot, for instances without picks."""
         self._numbers[slot] = number
 
-    def match(self, plan: Plan, counts: tuple[int, ...], start: int, end: int, policy: Policy) -> Placement:
+    def match(self, plan: Plan, counts: Counts, start: int, end: int, policy: Policy) -> Placement:
         vertices, amounts = self._merged()
         return Placement(
             vertices,

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
-from fluxres.arrays import Int32, Mask
+from fluxres.arrays import Floats, Int32, Int64, Mask
 from fluxres.documents.suggestion import suggest
 from fluxres.graph.kinds import EXCLUSIVE, STATES, PropertyValue
 from fluxres.graph.partitions import Partition
@@ -84,7 +84,7 @@ class Eligible:
         targets = vertices if self._by_pool else self._typology.node_of[vertices]
         return (targets >= 0) & ~self.partition.covers(targets)
 
-    def only(self, targets: NDArray[np.int64]) -> Eligible:
+    def only(self, targets: Int64) -> Eligible:
         """The same, restricted to these targets (by index)."""
         made = copy(self)
         made.mask = np.zeros(len(self.targets), np.bool_)
@@ -244,7 +244,17 @@ class Situation:
         self._free: dict[int, int] = {}
         self._clear: dict[int, bool] = {}
         self._signatures: dict[int, tuple[object, ...]] = {}
-        self._room: NDArray[np.int64] | None = None
+        self._room: Int64 | None = None
+
+    @cached_property
+    def to_read(self) -> Situation:
+        """The same for code of others: the columns of its structure and accounts can only be read."""
+        made = copy(self)
+        made.structure, made.accounts = self.typology.to_read
+        made.size, made.stop, made.parent, made.flags = (
+            column.toreadonly() for column in (self.size, self.stop, self.parent, self.flags)
+        )
+        return made
 
     # -- one pool ----------------------------------------------------------------------------------------------------
 
@@ -320,7 +330,7 @@ class Situation:
         """Whether the pool can only be allocated exclusively."""
         return bool(self.flags[v] & EXCLUSIVE)
 
-    def totals(self) -> NDArray[np.int64]:
+    def totals(self) -> Int64:
         """Units free through the window, or passed through, by type over the machine; ignores the constraint."""
         structure = self.structure
         if self.ideal:
@@ -334,7 +344,7 @@ class Situation:
         return found
 
     @cached_property
-    def free_everywhere(self) -> NDArray[np.int64]:
+    def free_everywhere(self) -> Int64:
         """Units free through the window, by vertex; 0 if a pool is out of service. Ignores the constraint."""
         n, structure = self.structure.n, self.structure
         free = structure.units.copy() if self.ideal else self.planner.free_slice(0, n, self.start, self.end)
@@ -344,7 +354,7 @@ class Situation:
 
     # -- scores ------------------------------------------------------------------------------------------------------
 
-    def performance_class(self, vertices: NDArray[np.int32]) -> NDArray[np.float64]:
+    def performance_class(self, vertices: Int32) -> Floats:
         """The class of each pool, or of its nearest ancestor that has one."""
         structure = self.structure
         of_kind = np.full(len(structure.kinds), np.nan)
@@ -362,7 +372,7 @@ class Situation:
             found[up] = of_kind[structure.kind[at[up]]]
         return np.where(np.isnan(found), NO_CLASS, found)
 
-    def room(self, vertices: NDArray[np.int32]) -> NDArray[Any]:
+    def room(self, vertices: Int32) -> NDArray[Any]:
         """The room for the measured type in the node of each pool: its units less those used at the busiest moment.
 
         For a pool above nodes, the sum over its nodes.  All 0 if nodes nest or have sizes, or if nothing is measured.

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from fluxres.errors import LimitExceeded
 from fluxres.match.bounds import Bounds
-from fluxres.match.demand import Plan
+from fluxres.match.demand import Counts, Plan
 from fluxres.match.form import NeedsTraverser, form
 from fluxres.match.paths import Meeting
 from fluxres.match.plan import plan as compile_plan
@@ -50,7 +50,7 @@ class Together:
         """The match with the largest counts, and for these the nearest place to meet."""
         return settle(self._plan, self._node_table.typology, lambda counts: self.at(counts, start, end))
 
-    def at(self, counts: tuple[int, ...], start: int, end: int) -> Placement | None:
+    def at(self, counts: Counts, start: int, end: int) -> Placement | None:
         """The match for fixed counts.
 
         Errors: LimitExceeded if nothing is found and some place stays undecided.
@@ -69,7 +69,7 @@ class Together:
             raise undecided
         return None
 
-    def _attempts(self, situation: Situation, counts: tuple[int, ...]) -> Iterator[Callable[[], Placement | None]]:
+    def _attempts(self, situation: Situation, counts: Counts) -> Iterator[Callable[[], Placement | None]]:
         """Try a single node first, then one place to meet after the other; those with too little are skipped."""
         typology = self._node_table.typology
         bounds = Bounds(situation, self._plan, counts, node_exclusive=self._policy.node_exclusive)
@@ -87,7 +87,7 @@ class Together:
             for v in self._policy.order(situation, np.array(sorted(of), np.int32)).tolist():
                 yield partial(self._meet, of[v], situation, counts)
 
-    def _meet(self, meeting: Meeting, situation: Situation, counts: tuple[int, ...]) -> Placement | None:
+    def _meet(self, meeting: Meeting, situation: Situation, counts: Counts) -> Placement | None:
         """Match within the nodes below one place."""
         if meeting.v not in self._of_place:
             plan = compile_plan(self._plan.request, self._node_table.typology, meeting)
@@ -110,6 +110,6 @@ class Together:
             found = self._below[key] = self._eligible.only(meeting.nodes)
         return found
 
-    def _traverse(self, query: Query, situation: Situation, counts: tuple[int, ...]) -> Placement | None:
+    def _traverse(self, query: Query, situation: Situation, counts: Counts) -> Placement | None:
         there = query.situation(situation.start, situation.end)
         return Traverser(there, query.plan, counts, self._policy, self._budget(query.plan)).match()

@@ -21,14 +21,14 @@ from math import ceil, prod
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fluxres import limits
+from fluxres.arrays import Int32
 from fluxres.errors import LimitExceeded
 from fluxres.match import relations
 from fluxres.match.accumulator import Accumulator, Charger, Pick
 from fluxres.match.bounds import Bounds, SupplyBound
-from fluxres.match.demand import Demand, Plan, in_turn
+from fluxres.match.demand import Counts, Demand, Plan, in_turn
 from fluxres.match.policy import Policy, nearest
 from fluxres.match.result import Placement
 from fluxres.match.situation import Situation, having
@@ -106,9 +106,7 @@ class Traverser:
         budget: shared by the searches of one query.
     """
 
-    def __init__(
-        self, situation: Situation, plan: Plan, counts: tuple[int, ...], policy: Policy, budget: Budget | None = None
-    ) -> None:
+    def __init__(self, situation: Situation, plan: Plan, counts: Counts, policy: Policy, budget: Budget | None = None) -> None:
         relations.settle(plan, situation.typology)
         self.situation = situation
         self.plan = plan
@@ -120,7 +118,7 @@ class Traverser:
         self.evened = Evened(situation, self.taken, plan.measured)
         self._bounds = Bounds(situation, plan, counts, node_exclusive=policy.node_exclusive)
         self.likeness = Likeness(situation, plan, self.taken)
-        self._orders: dict[tuple[int, int], NDArray[np.int32]] = {}
+        self._orders: dict[tuple[int, int], Int32] = {}
         self._supplying: dict[int, bool] = {}
         self._stack: list[tuple[Iterator[Agenda], int]] = []
         #: Pools are sorted by what they draw of this type, before the policy applies; -1 for none.
@@ -345,7 +343,7 @@ class Traverser:
                 yield (Cut(here), following) if demand.settled else following
             self.likeness.refuse(demand, v, refused)
 
-    def _units_in(self, demand: Demand, candidates: NDArray[np.int32], enough: Fraction | int) -> Fraction:
+    def _units_in(self, demand: Demand, candidates: Int32, enough: Fraction | int) -> Fraction:
         """Units that candidates have at most for a demand; stops once they have `enough`."""
         found = Fraction(0)
         for v in candidates.tolist():
@@ -430,7 +428,7 @@ class Traverser:
 
     # -- the Walker --------------------------------------------------------------------------------------------------
 
-    def _candidates(self, demand: Demand, below: int, within: int) -> NDArray[np.int32]:
+    def _candidates(self, demand: Demand, below: int, within: int) -> Int32:
         """Pools below a pool that may satisfy a demand, in the order of the policy; for a slot confined to a node, nodes."""
         key = (demand.number, below)
         found = self._orders.get(key)
@@ -449,7 +447,7 @@ class Traverser:
             self._orders[key] = found
         return found
 
-    def _lightest_first(self, demand: Demand, vertices: NDArray[np.int32]) -> NDArray[np.int32]:
+    def _lightest_first(self, demand: Demand, vertices: Int32) -> Int32:
         """Sorted by what the pools draw, if that is wanted."""
         draws = self.situation.typology.draws
         for child in demand.children:
@@ -457,7 +455,7 @@ class Traverser:
                 return vertices[np.argsort(draws.total(child.type)[vertices], kind="stable")]
         return vertices
 
-    def of_ids(self, demand: Demand, vertices: NDArray[np.int32]) -> NDArray[np.int32]:
+    def of_ids(self, demand: Demand, vertices: Int32) -> Int32:
         """Those of the vertices that a demand selects by id, name or property; all of them if it selects none."""
         structure = self.situation.structure
         if demand.properties:
@@ -465,13 +463,13 @@ class Traverser:
         if demand.ids is not None:
             ids = structure.id[vertices]
             kept = np.logical_or.reduce([(first <= ids) & (ids <= last) for first, last in demand.ids])
-            kept_pools: NDArray[np.int32] = vertices[np.broadcast_to(kept, ids.shape)]
+            kept_pools: Int32 = vertices[np.broadcast_to(kept, ids.shape)]
             return kept_pools
         if demand.names is not None:
             return np.array([v for v in vertices.tolist() if structure.name(v) in demand.names], np.int32)
         return vertices
 
-    def _near_first(self, demand: Demand, below: int, within: int, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
+    def _near_first(self, demand: Demand, below: int, within: int, nodes: Int32) -> Int32:
         """The nodes that are closest together first (ascending), then the others."""
         wanted = prod(self.counts[number] for number in demand.total)
         self._orders[(demand.number, below)] = nodes
@@ -479,7 +477,7 @@ class Traverser:
         positions = nearest(nodes, self.situation.structure.parent[nodes], room, wanted)
         return np.concatenate([nodes[positions], np.delete(nodes, positions)])
 
-    def _room_for(self, demand: Demand, below: int, within: int, at: int, nodes: NDArray[np.int32], wanted: int) -> int:
+    def _room_for(self, demand: Demand, below: int, within: int, at: int, nodes: Int32, wanted: int) -> int:
         """How many instances of a demand fit into one node, up to `wanted`, given what was taken so far."""
         mark, found = self.taken.mark, 0
         one = Goal(demand, below, 1, at, -1, within)
@@ -581,7 +579,7 @@ class Evened:
         self._counted: list[Pick] = []
         self._used: dict[int, int] = {}
 
-    def nodes(self, ordered: NDArray[np.int32]) -> Iterator[int]:
+    def nodes(self, ordered: Int32) -> Iterator[int]:
         """Nodes with the most room left first; `ordered` by the room they had initially."""
         self._count()
         used = self._used
@@ -594,7 +592,7 @@ class Evened:
         rest = ((-units, v) for v, units in zip(ordered.tolist(), self._room(ordered), strict=True) if v not in used)
         yield from (v for _, v in merge(changed, rest))
 
-    def _room(self, nodes: NDArray[np.int32]) -> list[int]:
+    def _room(self, nodes: Int32) -> list[int]:
         found: list[int] = self._situation.room(nodes).tolist() if len(nodes) else []
         return found
 

@@ -7,21 +7,23 @@ inside nodes, and whether a pool can be allocated in units depends on types only
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from copy import copy
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fluxres.arrays import Int32
+from fluxres.arrays import Int32, Int64
+from fluxres.graph.accounts import Accounts
 from fluxres.graph.draws import Draws
 from fluxres.graph.feeds import Feeds
 from fluxres.graph.kinds import EXCLUSIVE
 from fluxres.graph.outage import NOTHING_DEAD, Dead
 from fluxres.graph.structure import Structure
-from fluxres.match.paths import Givers, Meetings, NodeSupply, Paths
+from fluxres.match.node_supply import NodeSupply
+from fluxres.match.paths import Givers, Meetings, Paths
 from fluxres.planner.columns import distinct
 
 if TYPE_CHECKING:
@@ -145,7 +147,7 @@ class Interchange:
                 a, b = _between(feeds.below, v, stop)
                 yield from ((at, place) for place in (feeds.below[a:b][dead[a:b]] - v).tolist())
 
-    def _outward(self, v: int, graphs: list[Feeds], kinds: NDArray[np.int64]) -> object:
+    def _outward(self, v: int, graphs: list[Feeds], kinds: Int64) -> object:
         """The pools from which others outside are charged for what is in a pool; the pool itself if it supplies some of them."""
         structure = self._structure
         stop = structure.end.item(v)
@@ -163,13 +165,13 @@ class Interchange:
         return (*found, structure.parent.item(v) if stop == v + 1 else -1)
 
 
-def _between(pools: NDArray[np.int32], first: int, stop: int) -> tuple[int, int]:
+def _between(pools: Int32, first: int, stop: int) -> tuple[int, int]:
     """The index range of these pools in an ascending column."""
     a, b = pools.searchsorted(np.array([first, stop], np.int32)).tolist()
     return a, b
 
 
-def _by_supplier(feeds: Feeds) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def _by_supplier(feeds: Feeds) -> tuple[Int64, Int32]:
     """The edges sorted by supplier, and the suppliers."""
     order = np.argsort(feeds.above, kind="stable")
     return order, feeds.above[order]
@@ -204,6 +206,20 @@ class TypeFacts(NamedTuple):
     is_flagged: bool
 
 
+T = TypeVar("T")
+
+
+def _read_only(value: T) -> T:
+    """An object that shares everything with another one, but whose arrays can only be read."""
+    made = copy(value)
+    for name, found in vars(value).items():
+        if isinstance(found, np.ndarray):
+            found = found.view()
+            found.flags.writeable = False
+        vars(made)[name] = found
+    return made
+
+
 class Typology:
     """Facts about the types of a structure, by type number. Cost: each O(n) on first use.
 
@@ -223,10 +239,22 @@ class Typology:
         self.accounts = structure.accounts
         self.types = {name: number for number, name in enumerate(structure.types)}
         self.node = self.types.get(NODE, -1)
-        self._vertices: dict[int, NDArray[np.int32]] = {}
+        self._vertices: dict[int, Int32] = {}
         self._facts: dict[int, TypeFacts] = {}
         self._meetings: dict[int, Meetings] = {}
         self._supplies: dict[tuple[frozenset[int], int], NodeSupply] = {}
+        self._to_read: tuple[Structure, Accounts] | None = None
+
+    @property
+    def to_read(self) -> tuple[Structure, Accounts]:
+        """The structure and its accounts with columns that can only be read, for code of others.
+
+        Cost: some views, once for each state of the machine.
+        """
+        if self._to_read is None or self._to_read[0]._outage is not self.structure._outage:
+            self._to_read = _read_only(self.structure), _read_only(self.accounts)
+            vars(self._to_read[0])["accounts"] = self._to_read[1]
+        return self._to_read
 
     @cached_property
     def flows(self) -> dict[int, Feeds]:
@@ -252,7 +280,7 @@ class Typology:
         may_be = self.is_flow(kind) or (kind != self.node and kind in self.structure.linked_types)
         return may_be and kind in self.paths.channels
 
-    def vertices(self, kind: int) -> NDArray[np.int32]:
+    def vertices(self, kind: int) -> Int32:
         """The pools of a type, ascending; edges with a capacity have type numbers of their own."""
         found = self._vertices.get(kind)
         if found is None:
@@ -376,7 +404,7 @@ class Typology:
         return kind in self.below[kind]
 
     @cached_property
-    def node_of(self) -> NDArray[np.int32]:
+    def node_of(self) -> Int32:
         """By account, the nearest node it is or is in, or -1.  Cost O(n)."""
         structure = self.structure
         found = np.full(self.accounts.n, -1, np.int32)
@@ -396,14 +424,14 @@ class Typology:
         """`node_of` as a memory view, for reading single pools."""
         return self.node_of.data
 
-    def drawn_from(self, kind: int) -> NDArray[np.int32]:
+    def drawn_from(self, kind: int) -> Int32:
         """What units of a type come from: its pools; for a graph, its edges with a capacity and its pools of counted types."""
         flow = self.flows.get(kind) if self.is_flow(kind) else None
         if flow is None:
             return self.vertices(kind)
         return np.concatenate([*map(self.vertices, sorted(flow.counted)), self.vertices(kind)])
 
-    def sizes(self, kind: int) -> NDArray[np.int64]:
+    def sizes(self, kind: int) -> Int64:
         """Units of every pool of a type."""
         return self.accounts.size[self.drawn_from(kind)]
 

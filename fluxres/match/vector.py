@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fluxres import limits
-from fluxres.arrays import Int64
+from fluxres.arrays import Int32, Int64, Mask
+from fluxres.match.demand import Counts
 from fluxres.match.drawing import FEW, Drawing
 from fluxres.match.form import LeafDemand, NeedsTraverser, Quantities, Single
 from fluxres.match.plan import settle
@@ -133,7 +134,7 @@ class Search:
             is_routed=self.plan.is_routed,
         )
 
-    def _first_pools(self, node: int, single: Single) -> NDArray[np.int32]:
+    def _first_pools(self, node: int, single: Single) -> Int32:
         """Vertices of the pools that a request takes of a node, ascending."""
         if single.takes_node:
             return self.level.vertices[node : node + 1]
@@ -142,7 +143,7 @@ class Search:
             return found[0]
         return np.sort(np.concatenate(found))
 
-    def _first_of(self, node: int, part: LeafDemand, number: int) -> NDArray[np.int32]:
+    def _first_of(self, node: int, part: LeafDemand, number: int) -> Int32:
         """Vertices of the first pools for a part in one node, in the order of the policy."""
         kind, policy = part.demand.kind, self.policy
         if policy.score is None and self._are_free(node, part):
@@ -151,7 +152,7 @@ class Search:
             return part.pools[at : at + number]
         return part.pools[self.pools(node, part)[0][:number]]
 
-    def match(self, counts: tuple[int, ...]) -> Placement | None:
+    def match(self, counts: Counts) -> Placement | None:
         """The match for fixed counts.
 
         Errors: NeedsTraverser if only a search can decide.
@@ -170,7 +171,7 @@ class Search:
             self._take_bundles(rows, counts, amounts, chosen, drawing)
         return rows.match(self.plan, counts, self.start, self.end, self.policy)
 
-    def fits(self, counts: tuple[int, ...]) -> bool:
+    def fits(self, counts: Counts) -> bool:
         """Whether there is a match for these counts.
 
         Errors: NeedsTraverser if only a search can decide.
@@ -188,7 +189,7 @@ class Search:
         room = self.room_at_most(ordinals_of(among, self.level.length), amounts.needs)
         return limits.COUNT_MAX if room.sum(dtype=np.float64) > limits.COUNT_MAX // 2 else int(room.sum())
 
-    def drawing(self, counts: tuple[int, ...]) -> Drawing:
+    def drawing(self, counts: Counts) -> Drawing:
         """What is charged.
 
         Errors: NeedsTraverser if only a search can decide.
@@ -221,11 +222,11 @@ class Search:
         return found
 
     @cached_property
-    def _unsure(self) -> NDArray[np.bool_] | None:
+    def _unsure(self) -> Mask | None:
         """By node, whether a count may be too optimistic; None if no count is."""
         if self._covered:
             return np.ones(self.level.length, np.bool_)
-        found: NDArray[np.bool_] | None = None
+        found: Mask | None = None
         for peaks in map(self.peaks, self.form.kinds):
             if peaks is not None:
                 found = peaks > 0 if found is None else found | (peaks > 0)
@@ -550,9 +551,7 @@ class Search:
 
     # -- what is taken -------------------------------------------------------------------------------------------------
 
-    def _take_nodes(
-        self, rows: MatchBuilder, counts: tuple[int, ...], amounts: Quantities, nodes: Int64, drawing: Drawing | None
-    ) -> None:
+    def _take_nodes(self, rows: MatchBuilder, counts: Counts, amounts: Quantities, nodes: Int64, drawing: Drawing | None) -> None:
         """Take nodes exclusively, or parts of nodes that the request counts."""
         form, number = self.form, len(nodes)
         vertices = self.level.vertices[nodes]
@@ -607,7 +606,7 @@ class Search:
             else:
                 rows.slot(part.slot.number, instances, vertices)
 
-    def _are_even(self, nodes: Int64) -> NDArray[np.bool_]:
+    def _are_even(self, nodes: Int64) -> Mask:
         """In which nodes the pools that come first are simply the lowest (or highest) ones."""
         policy, node_table, parts = self.policy, self.node_table, self.form.parts
         by_number = policy.score is None or policy.by_node
@@ -619,16 +618,16 @@ class Search:
         found[self.doubtful(nodes)] = False
         return found
 
-    def _even_pools(self, nodes: Int64, part: LeafDemand, number: int) -> NDArray[np.int32]:
+    def _even_pools(self, nodes: Int64, part: LeafDemand, number: int) -> Int32:
         """The first `number` pools of each node, one row per node."""
         first, stop = self.level.edges(part.demand.kind)
         steps = np.arange(number)
         at = (stop[nodes] - 1)[:, None] - steps if self.policy.descending else first[nodes][:, None] + steps
-        pools: NDArray[np.int32] = part.pools[at]
+        pools: Int32 = part.pools[at]
         return pools
 
     def _take_bundles(
-        self, rows: MatchBuilder, counts: tuple[int, ...], asked: Quantities, chosen: NodeSelection, drawing: Drawing | None
+        self, rows: MatchBuilder, counts: Counts, asked: Quantities, chosen: NodeSelection, drawing: Drawing | None
     ) -> None:
         """Take bundles, or units."""
         form, (nodes, amounts, turns) = self.form, chosen
@@ -679,9 +678,7 @@ class Search:
                 instances = np.repeat(first, lengths) + at // units
                 rows.slot(part.slot.number, instances if turns is None else turns[instances], vertices)
 
-    def _draw(
-        self, rows: MatchBuilder, counts: tuple[int, ...], drawing: Drawing, chosen: NodeSelection, instances: Int64
-    ) -> None:
+    def _draw(self, rows: MatchBuilder, counts: Counts, drawing: Drawing, chosen: NodeSelection, instances: Int64) -> None:
         """Charge the nodes; `instances` of the slot around each node, or bundles one after the other."""
         form, (nodes, amounts, _) = self.form, chosen
         are_firm = self.whole or self.policy.node_exclusive or any(not part.shares for part in form.parts)

@@ -26,6 +26,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fluxres.arrays import Int32, Mask
 from fluxres.clock import seconds
 from fluxres.documents.document import plural
 from fluxres.errors import InfeasibleRequest, InputError
@@ -34,6 +35,7 @@ from fluxres.graph.structure import Structure
 from fluxres.match.chooser import Alternative, Choice, Chooser, Offer, Returned
 from fluxres.match.group_choice import GroupChoice, GroupNeed, Pair, choose
 from fluxres.match.policy import Policy
+from fluxres.match.result import Picked
 from fluxres.match.situation import Situation
 from fluxres.match.typology import Typology
 from fluxres.planner.planner import Planner
@@ -284,7 +286,7 @@ class Amounts(Chooser):
         for number, variant in enumerate(self.variants):
             found = workers.match(variant, offer)
             if found is not None:
-                return Choice([(0, v, units) for v, units in found], variant=number)
+                return Choice([Picked(0, v, units) for v, units in found], variant=number)
         return None
 
     def on(self, offer: Offer, number: int, nodes: Sequence[int]) -> Choice | None:
@@ -295,7 +297,7 @@ class Amounts(Chooser):
             found = [(v, size[v]) for v in nodes] if all(map(offer.situation.is_clear, nodes)) else None
         else:
             found = Workers.of(offer).in_node(nodes[0], variant, offer)
-        return None if found is None else Choice([(0, v, units) for v, units in found], variant=number)
+        return None if found is None else Choice([Picked(0, v, units) for v, units in found], variant=number)
 
     def alternatives(self, request: Request, offer: Offer) -> list[Alternative]:
         """By variant what its node lacks, beyond what the pools of each type say."""
@@ -530,7 +532,7 @@ class Workers:
     # -- nodes -------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def hosts(self) -> NDArray[np.int32]:
+    def hosts(self) -> Int32:
         """The nodes; the root of a machine without nodes."""
         return self.typology.vertices(self.typology.node) if self.typology.node >= 0 else np.zeros(1, np.int32)
 
@@ -570,7 +572,7 @@ class Workers:
             if situation.is_up(node) and (not self._described or self.lives(node, variant, situation)):
                 yield node
 
-    def _with_room(self, nodes: NDArray[np.int32], variant: Variant, situation: Situation) -> NDArray[np.bool_]:
+    def _with_room(self, nodes: Int32, variant: Variant, situation: Situation) -> Mask:
         """Which nodes have at least the units, counted at the busiest moment; the others cannot serve it."""
         level = situation.planner.levels.of(self.typology.node)
         room = np.ones(len(nodes), np.bool_)

@@ -10,13 +10,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.allocation import steps
 from fluxres.allocation.audit import check_records
 from fluxres.allocation.records import ELSEWHERE, Records
-from fluxres.arrays import Int32
+from fluxres.arrays import Int32, Mask
 from fluxres.clock import FOREVER
 from fluxres.documents.document import listed, plural
 from fluxres.errors import FluxresError, StillHeld, UsageError
@@ -64,7 +63,7 @@ def apply(graph: ResourceGraph, other: ResourceGraph, *, drain: bool) -> Differe
     def make(own: Records) -> Records:
         _require_kept(_Obstacles(own, found, structure, old_to_new))
         try:
-            records = joining.taken(graph, structure, own, old_to_new)
+            records = joining.taken(structure, own, old_to_new)
         except FluxresError as error:
             raise StillHeld(f"what jobs hold does not fit the description: {error.message}", where=error.where) from error
         if problems := check_records(records):
@@ -175,7 +174,7 @@ class _Obstacles:
             yield from self._of_edge(v) if v >= self._before.n else self._of_pool(v)
         yield from self._of_routes()
 
-    def _in_moved(self) -> NDArray[np.bool_]:
+    def _in_moved(self) -> Mask:
         tops = self._found.same.to_s[self._found.same.moved_tops]
         return in_slices(tops, self._before.end[tops], self._before.n)
 

@@ -17,14 +17,14 @@ from fluxres.allocation import plans, reserved, steps, together
 from fluxres.allocation.chosen import Chosen
 from fluxres.allocation.drawn import NO_ROWS, Rows, implicit
 from fluxres.allocation.facts import JobFacts
-from fluxres.allocation.planned import Batch, Change, Piece, Staged
+from fluxres.allocation.planned import Batch, Change, Piece, Staged, Window
 from fluxres.allocation.plans import Implies
 from fluxres.allocation.records import ELSEWHERE, STAGE_OWNER, Records, empty_planner
 from fluxres.allocation.together import Share
 from fluxres.clock import FOREVER, Length, positive_ticks, seconds
 from fluxres.errors import FluxresError, StaleHandle, UsageError
 from fluxres.model import events, extending, supply, targets
-from fluxres.model.values import Allocation, Stage, Window, columns
+from fluxres.model.values import Allocation, Stage, columns
 from fluxres.syntax.moment import in_message, to_the_second
 
 if TYPE_CHECKING:
@@ -322,7 +322,7 @@ def set_end(graph: ResourceGraph, job: str, until: int, now: int) -> None:
     refuse_reservation(graph, job)
     move = extending.plan(graph, job, until, now)
     if move.longer or move.shorter:
-        require_room(graph, *((planned, held_on) for held_on, planned, _ in move.longer))
+        require_room(graph, *(planned for planned, _ in move.longer))
         tell(graph, lambda: events.set_end(job, now, until))
         move.apply(graph.records, job)
         graph.revision += 1
@@ -406,7 +406,7 @@ def _expires(graph: ResourceGraph, job: str, window: Window, ttl_s: Length) -> i
 def _stage(graph: ResourceGraph, staged: Staged, drawn: Rows, implies: Implies) -> Stage:
     with supply.NamingConsumers(graph, drawn):
         planned = plans.stage(graph.records, staged, implies=implies)
-    require_room(graph, *((changed, window) for window, changed in planned))
+    require_room(graph, *planned)
     structure = graph.structure
     tell(graph, lambda: events.stage(structure, staged), len(staged.targets))
     graph.records.stage(staged, planned)
@@ -425,13 +425,13 @@ def commit(graph: ResourceGraph, stage: str) -> Allocation:
             )
             raise StaleHandle(message, where=graph.structure.where(v), hint="release the stage and stage again")
     planned = plans.commit(graph.records, stage)
-    require_room(graph, *((changed, window) for window, changed in planned))
+    require_room(graph, *planned)
     tell(graph, lambda: events.stage_end("commit", stage))
     graph.records.commit(stage, planned)
     graph.revision += 1
     if len(planned) > 1:
         return Allocation.of_windows(
-            graph, staged.job, [(window, part.targets) for (window, _), part in zip(planned, staged.parts(), strict=True)]
+            graph, staged.job, [(each.window, part.targets) for each, part in zip(planned, staged.parts(), strict=True)]
         )
     window = staged.start, staged.end
     return Allocation(graph, staged.job, list(staged.targets), window, staged.slots, chosen=staged.chosen)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fluxres.arrays import Int32
+from fluxres.arrays import Int32, Int64, Mask
 from fluxres.documents.document import plural
 from fluxres.graph.accounts import capacities
 from fluxres.graph.auxiliary import Subsystem
@@ -100,7 +100,7 @@ class EdgeRows:
             differ = _rows_differ(before, after, at_mine, at_theirs)
             self.changed = at_mine[differ], at_theirs[differ]
 
-    def _keys(self) -> NDArray[np.int64]:
+    def _keys(self) -> Int64:
         """A number for each edge of both, the same for the same ends and relation; repeated edges are counted."""
         s, to_s = self.same.s, self.same.to_s
         joint = np.where(to_s >= 0, to_s, s.n + np.arange(len(to_s)))
@@ -128,21 +128,21 @@ class EdgeRows:
         return keys
 
     @cached_property
-    def added_between(self) -> NDArray[np.bool_]:
+    def added_between(self) -> Mask:
         """Which of the added edges join pools that the machine has."""
         if self.after is None:
             return np.zeros(0, np.bool_)
         to_s = self.same.to_s
-        found: NDArray[np.bool_] = (to_s[self.after.src[self.added]] >= 0) & (to_s[self.after.dst[self.added]] >= 0)
+        found: Mask = (to_s[self.after.src[self.added]] >= 0) & (to_s[self.after.dst[self.added]] >= 0)
         return found
 
     @cached_property
-    def removed_between(self) -> NDArray[np.bool_]:
+    def removed_between(self) -> Mask:
         """Which of the removed edges join pools that stay."""
         if self.before is None:
             return np.zeros(0, np.bool_)
         stays = self.same.to_other >= 0
-        found: NDArray[np.bool_] = stays[self.before.src[self.removed]] & stays[self.before.dst[self.removed]]
+        found: Mask = stays[self.before.src[self.removed]] & stays[self.before.dst[self.removed]]
         return found
 
     def __iter__(self) -> Iterator[EdgeChange]:
@@ -175,7 +175,7 @@ def _edge(
     return EdgeChange(change, graph.name, source, target, graph.relations[graph.relation.item(row)], before, after)
 
 
-def _rows_differ(a: Subsystem, b: Subsystem, at_a: NDArray[np.int64], at_b: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _rows_differ(a: Subsystem, b: Subsystem, at_a: Int64, at_b: Int64) -> Mask:
     differ = np.zeros(len(at_a), np.bool_)
     for key in a.attributes.keys() | b.attributes.keys():
         left, right = a.attributes.get(key), b.attributes.get(key)
@@ -188,7 +188,7 @@ def _rows_differ(a: Subsystem, b: Subsystem, at_a: NDArray[np.int64], at_b: NDAr
     return differ
 
 
-def _objects(column: NDArray[Any] | None, at: NDArray[np.int64]) -> list[Any]:
+def _objects(column: NDArray[Any] | None, at: Int64) -> list[Any]:
     if column is None:
         return [None] * len(at)
     values = column[at].tolist()
@@ -313,7 +313,7 @@ class Difference:
         ]
 
     @cached_property
-    def of_other_units(self) -> NDArray[np.bool_]:
+    def of_other_units(self) -> Mask:
         """Which pools of the machine change what a unit of them is, or what they draw by themselves."""
         marked = np.zeros(self.same.s.n, np.bool_)
         for each in self._of_kinds():
@@ -327,7 +327,7 @@ class Difference:
         before: NDArray[Any],
         after: NDArray[Any],
         said: tuple[str, ...] | None = None,
-        only: NDArray[np.bool_] | None = None,
+        only: Mask | None = None,
     ) -> list[Changed]:
         differ = np.flatnonzero(before != after if only is None else only)
         if not len(differ):
@@ -375,7 +375,7 @@ def _tag_shown(value: str | None) -> bool | str:
     return True if value is None else value
 
 
-def _counted(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _counted(mask: Mask) -> Int64:
     return np.concatenate([[0], np.cumsum(mask)])
 
 
@@ -391,15 +391,15 @@ def _shown(fact: tuple[type, object] | None) -> object:
     return None if fact is None else fact[1]
 
 
-def gains_capacity(rows: EdgeRows) -> NDArray[np.int64]:
+def gains_capacity(rows: EdgeRows) -> Int64:
     """The rows, in the machine, of changed edges that had no capacity and get one."""
     mine, theirs = rows.changed
     if rows.before is None or rows.after is None or not len(mine):
         return mine[:0]
-    found: NDArray[np.int64] = mine[~is_finite(rows.before, mine) & is_finite(rows.after, theirs)]
+    found: Int64 = mine[~is_finite(rows.before, mine) & is_finite(rows.after, theirs)]
     return found
 
 
-def is_finite(graph: Subsystem, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+def is_finite(graph: Subsystem, rows: Int64) -> Mask:
     """Which of these edges have a capacity."""
     return np.isfinite(capacities(graph)[rows])

@@ -125,7 +125,7 @@ def _take(graph: ResourceGraph, structure: Structure, ends: Ends, event: dict[st
 
     def make(own: Records) -> Records:
         require_drawn(own, structure, [ends])
-        return joining.taken(graph, structure, own, np.arange(structure.n, dtype=np.int32))
+        return joining.taken(structure, own, np.arange(structure.n, dtype=np.int32))
 
     records = changes.next_records(graph, make)
     changes.tell_now(graph, event)

@@ -15,12 +15,12 @@ from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fluxres.allocation import plans, steps
 from fluxres.allocation.drawn import Consumers, Rows
-from fluxres.allocation.planned import Batch, Change, Piece
+from fluxres.allocation.planned import Batch, Piece, Planned, Target, Window
 from fluxres.allocation.steps import Steps, Subtrees, both, minus, topmost
+from fluxres.arrays import Int64
 from fluxres.clock import FOREVER, Length, Time, length_ticks, seconds, ticks
 from fluxres.errors import FluxresError, InsufficientResources, NotHeld, UsageError
 from fluxres.graph.draws import Draws
@@ -32,33 +32,36 @@ if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
 
 
-Window = tuple[int, int]
-Longer = tuple[Window, list[tuple[int, int]], Rows]
-"""A window, the pools with the units that stay held in it, and what is drawn for which of them."""
+class Longer(NamedTuple):
+    """What stays held in a window: pools with units, and what is drawn for which of them."""
+
+    window: Window
+    named: list[Target]
+    drawn: Rows
 
 
 class Move(NamedTuple):
     """A checked move of an end.
 
     Args:
-        longer: by window, what stays held.
+        longer: by window, what stays held, and what is drawn for which of it.
         shorter: what is freed.
     """
 
-    longer: list[tuple[Window, list[Change], Rows]]
+    longer: list[tuple[Planned, Rows]]
     shorter: Batch | list[Piece]
 
     def apply(self, records: Records, job: str) -> None:
         """Move the end; if a part of it exceeds the bounds of the planner, nothing changes."""
         slots = records.slots_of.get(job)
-        held_on: list[tuple[Window, list[Change]]] = []
+        held_on: list[Planned] = []
         try:
-            for window, planned, drawn in self.longer:
-                records.allocate(planned, job, *window, drawn=drawn, drawn_on=False)
-                held_on.append((window, planned))
+            for planned, drawn in self.longer:
+                records.allocate(planned.changes, job, *planned.window, drawn=drawn, drawn_on=False)
+                held_on.append(planned)
         except FluxresError:
-            for window, planned in reversed(held_on):
-                records.free([(change.v, change.amount, *window) for change in planned], job)
+            for changes, window in reversed(held_on):
+                records.free([(change.v, change.amount, *window) for change in changes], job)
             raise
         finally:
             if slots is not None:
@@ -111,7 +114,7 @@ def plan(graph: ResourceGraph, job: str, end: int, now: int) -> Move:
     longer = _longer(graph, job, given, end, now)
     try:
         with records.structure.lifted():
-            return Move([(window, _plan(records, job, window, named), drawn) for window, named, drawn in longer], pieces)
+            return Move([(_plan(records, job, window, named), drawn) for window, named, drawn in longer], pieces)
     except InsufficientResources as error:
         latest = _latest(records, job, longer)
         raise InsufficientResources(
@@ -141,8 +144,8 @@ def latest_end(graph: ResourceGraph, job: str, now: int) -> int:
     return FOREVER
 
 
-def _plan(records: Records, job: str, window: tuple[int, int], named: list[tuple[int, int]]) -> list[Change]:
-    return plans.allocate(records, named, job, *window, implies=True)
+def _plan(records: Records, job: str, window: Window, named: list[Target]) -> Planned:
+    return Planned(plans.allocate(records, named, job, *window, implies=True), window)
 
 
 def _lasting(job: str, given: Mapping[int, Steps], now: int) -> dict[int, Steps]:
@@ -188,13 +191,13 @@ def _longer(graph: ResourceGraph, job: str, given: dict[int, Steps], end: int, n
             if units := steps.amount_at(held, lo):
                 named[account] = named.get(account, 0) + units
                 rows += [(consumers[0], account, units), *((v, account, 0) for v in consumers[1:])]
-        found.append(((lo, hi), sorted(named.items()), np.array(sorted(rows), np.int64).reshape(-1, 3)))
+        found.append(Longer((lo, hi), sorted(named.items()), np.array(sorted(rows), np.int64).reshape(-1, 3)))
     return found
 
 
 def _latest(records: Records, job: str, longer: Sequence[Longer]) -> int | None:
     """The latest moment until which all of it can stay held; None if there is none after its present ends."""
-    moments = records.planner.moments(longer[0][0][0] + 1, longer[-1][0][1])
+    moments = records.planner.moments(longer[0].window[0] + 1, longer[-1].window[1])
 
     def is_free(until: int) -> bool:
         try:
@@ -324,7 +327,7 @@ class _Place:
         #: Nothing changes between two of these.
         self._cuts = sorted({0, end, *(at for start, stop, _ in held for at in (start, stop) if at < end)})
         #: By name, the cumulative units that the pools of the place draw.
-        self._sums: dict[str, NDArray[np.int64]] = {}
+        self._sums: dict[str, Int64] = {}
 
     # -- draws of a request --------------------------------------------------------------------------------------------
 

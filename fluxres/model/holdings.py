@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fluxres.allocation.facts import JobFacts
-from fluxres.arrays import Int32, Int64
+from fluxres.arrays import Int32, Int64, Mask
 from fluxres.clock import FOREVER
 from fluxres.graph.forest import in_slices, topmost
 from fluxres.graph.structure import Structure
@@ -77,7 +76,7 @@ def _rows(graph: ResourceGraph, job: str) -> Int64:
     return np.array(rows, np.int64).reshape(-1, 4).T
 
 
-def nodes_held(vertices: Int64, structure: Structure, nodes: Int32, stop: Int32) -> NDArray[np.bool_]:
+def nodes_held(vertices: Int64, structure: Structure, nodes: Int32, stop: Int32) -> Mask:
     """Which nodes contain one of the pools, or are contained in one.
 
     Args:
@@ -89,7 +88,7 @@ def nodes_held(vertices: Int64, structure: Structure, nodes: Int32, stop: Int32)
     return in_slices(first, np.maximum(first, nodes.searchsorted(structure.end[inside])), len(nodes))
 
 
-def overlapping(structure: Structure, own: Int64, others: Int64) -> NDArray[np.bool_]:
+def overlapping(structure: Structure, own: Int64, others: Int64) -> Mask:
     """Which of the other pools are among some pools, above or below one of them.
 
     Args:
@@ -99,5 +98,5 @@ def overlapping(structure: Structure, own: Int64, others: Int64) -> NDArray[np.b
     tops = topmost(ends, own)
     below = ends[tops].searchsorted(others, "right") < tops.searchsorted(others, "right")
     above = tops.searchsorted(ends[others]) > tops.searchsorted(others)
-    found: NDArray[np.bool_] = below | above
+    found: Mask = below | above
     return found

@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 from msgspec import structs
-from numpy.typing import NDArray
 
 from fluxres.allocation import plans, steps
 from fluxres.allocation.audit import check_records
 from fluxres.allocation.planned import Batch
 from fluxres.allocation.records import ELSEWHERE, STAGE_OWNER, Records, empty_planner
-from fluxres.arrays import Int32
+from fluxres.arrays import Int32, Int64, Mask
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import FluxresError, InputError, InsufficientResources, MergeConflict, StillHeld, UnknownPool
 from fluxres.graph import accounts, edges, surgery
@@ -29,10 +28,15 @@ from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import OUTSIDE, Structure
 from fluxres.model import changes, targets
 from fluxres.model.supply import Ends, require_drawn, require_kept
+from fluxres.syntax import folded
 from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
+    from fluxres.syntax.jobspec import Wanted
+
+_NAMED_MAX: Final = 32
+"""Pools that a refusal names."""
 
 
 def _made(graph: ResourceGraph, structure: Structure) -> ResourceGraph:
@@ -66,11 +70,11 @@ def copy(graph: ResourceGraph, v: int, moment: int) -> ResourceGraph:
         for partition in structure.partitions.values():  # in any state
             outside[partition.vertex - structure.tree_end] = structure.size.item(partition.vertex)
 
-    def way_units(vertices: Int32) -> NDArray[np.int64]:
+    def way_units(vertices: Int32) -> Int64:
         outage = structure.outage
         return np.array([0 if outage.is_out(u) else planner.free(u, *window) for u in vertices.tolist()], np.int64)
 
-    def carried(edges: Int32) -> NDArray[np.int64]:
+    def carried(edges: Int32) -> Int64:
         return np.array([planner.free(edge, *window) for edge in edges.tolist()], np.int64)
 
     along = partial(_along, graph) if structure.subsystems else None
@@ -133,7 +137,49 @@ def not_held(graph: ResourceGraph, job: str, moment: int, part: Structure) -> tu
     return part.accounts.wheres(lacking), until
 
 
-def copy_ways(graph: ResourceGraph, job: str, moment: int, gone: NDArray[np.bool_]) -> ResourceGraph | None:
+def held_already(graph: ResourceGraph, job: str, wanted: targets.Targets | Wanted, moment: int) -> InsufficientResources | None:
+    """The refusal of whole pools of which a child instance, the job, has a part: what that is, and what to ask for instead.
+
+    Returns: None for a request, and for pools of which the job holds nothing.
+    """
+    structure, records = graph.structure, graph.records
+    if targets.is_request(wanted, graph) or not records.is_holder(job):
+        return None
+    held = {v: units for v in records.pools_of[job] if (units := steps.amount_at(records.steps_of(v, job), moment))}
+    around = {u for v in held if v < structure.n for u in structure.ancestors(v)}
+    already, rest, named = (
+        list[tuple[str, str]](),
+        list[tuple[str, str]](),
+        targets.resolve(graph, cast("targets.Targets", wanted)),
+    )
+    todo = [(v, amount) for v, amount in reversed(named)]
+    while todo:
+        v, amount = todo.pop()
+        units, size, where = held.get(v, 0), structure.accounts.size.item(v), structure.accounts.where(v)
+        above = () if v >= structure.n else structure.ancestors(v)
+        if any(held.get(u) == structure.size.item(u) for u in above) or (units and amount in (None, size)):
+            part = "" if units in (0, size) else f"{units} of {size} units of "
+            already.append((part, where))
+            rest += [(f"{size - units} units of ", where)] if part else []
+        elif v in around:
+            todo += [(u, None) for u in reversed(structure.children(v).tolist())]
+        else:
+            rest.append(("", where))
+    if not already:
+        return None
+    hint = f"ask for the rest: {_folded(rest)}" if rest else "name pools that it does not hold"
+    where = structure.accounts.where(named[0][0])
+    return InsufficientResources(f"the instance holds {_folded(already)} already", where=where, hint=hint)
+
+
+def _folded(found: list[tuple[str, str]]) -> str:
+    """Pools in words: the units of each, if not all of it, and its name."""
+    whole = [where for part, where in found[:_NAMED_MAX] if not part]
+    texts = [folded.fold(whole)] * bool(whole) + [f"{part}{where}" for part, where in found[:_NAMED_MAX] if part]
+    return ", ".join(texts) + (f" and {len(found) - _NAMED_MAX} more" if len(found) > _NAMED_MAX else "")
+
+
+def copy_ways(graph: ResourceGraph, job: str, moment: int, gone: Mask) -> ResourceGraph | None:
     """The pools that a job freed and that a copy of the rest, for a child instance, needs as pass-through pools.
 
     Args:
@@ -154,7 +200,7 @@ def copy_ways(graph: ResourceGraph, job: str, moment: int, gone: NDArray[np.bool
         near[each.src[again[each.dst]]] = near[each.dst[again[each.src]]] = True
     near &= kept | ways
 
-    def carried(edges: Int32) -> NDArray[np.int64]:
+    def carried(edges: Int32) -> Int64:
         ends = np.array([structure.accounts.edge(edge)[1:] for edge in edges.tolist()], np.int64).reshape(-1, 2)
         return np.where(again[ends].any(axis=1), _carried(graph, job, moment, edges), 0)
 
@@ -163,7 +209,7 @@ def copy_ways(graph: ResourceGraph, job: str, moment: int, gone: NDArray[np.bool
     return _made(graph, made)
 
 
-def _units_held(graph: ResourceGraph, job: str, moment: int, *, linked: bool) -> NDArray[np.int64]:
+def _units_held(graph: ResourceGraph, job: str, moment: int, *, linked: bool) -> Int64:
     """By pool, the units that a job holds at a moment, recorded or implied.
 
     Args:
@@ -184,13 +230,13 @@ def _units_held(graph: ResourceGraph, job: str, moment: int, *, linked: bool) ->
     return size
 
 
-def _carried(graph: ResourceGraph, job: str, moment: int, edges: Int32) -> NDArray[np.int64]:
+def _carried(graph: ResourceGraph, job: str, moment: int, edges: Int32) -> Int64:
     """The units that a job holds of some edges at a moment."""
     held = graph.records.steps_of
     return np.array([steps.amount_at(held(edge, job), moment) for edge in edges.tolist()], np.int64)
 
 
-def _ways_of(graph: ResourceGraph, job: str, moment: int, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _ways_of(graph: ResourceGraph, job: str, moment: int, kept: Mask) -> Mask:
     """The pass-through pools that a copy of a part needs: its suppliers, and the ends of the edges of which the job holds units.
 
     Args:
@@ -216,7 +262,7 @@ def _link(graph: ResourceGraph, made: Structure, vertices: Int32) -> None:
     accounts.link(made, (graph.structure, vertices))
 
 
-def _count_below(records: Records, job: str, v: int, moment: int, size: NDArray[np.int64], *, all_below: bool) -> None:
+def _count_below(records: Records, job: str, v: int, moment: int, size: Int64, *, all_below: bool) -> None:
     """Below a pool held exclusively, reduce what the parent instance gives on request to what the job drew (rule N1).
 
     Args:
@@ -234,7 +280,7 @@ def _count_below(records: Records, job: str, v: int, moment: int, size: NDArray[
         size[u] = steps.amount_at(implied.get(u, ()), moment)
 
 
-def _along(graph: ResourceGraph, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _along(graph: ResourceGraph, kept: Mask) -> Mask:
     """The pools of auxiliary graphs that a part needs so that its draws are charged along the same paths."""
     return graph.matcher.typology.paths.along(kept)
 
@@ -295,11 +341,11 @@ def _subtree(graph: ResourceGraph, v: int) -> ResourceGraph:
     return made
 
 
-def taken(graph: ResourceGraph, structure: Structure, own: Records, numbers: Int32) -> Records:
+def taken(structure: Structure, own: Records, numbers: Int32) -> Records:
     """The records of the next generation of a graph.
 
     Args:
-        own: its present records.
+        own: those of the present one.
         numbers: new numbers of the pools, by old number.
     """
     records = Records(structure, empty_planner(structure))
@@ -349,15 +395,20 @@ def _joined(graph: ResourceGraph, structure: Structure, *parts: tuple[Records, I
     """The records of both sides of a merge."""
     _require_fit(structure, *parts)
     (own, from_own), (theirs, from_theirs) = parts
-    records = taken(graph, structure, own, from_own)
+    records = taken(structure, own, from_own)
     records.carry_over(theirs, from_theirs)
     for part, numbers in parts:
         _require_whole(part, records, numbers)
         _require_recorded(part, records, numbers)
+    _require_consistent(records, "the records of the two do not fit together")
+    return records
+
+
+def _require_consistent(records: Records, said: str) -> None:
+    """Refuse records of the next generation that break a rule. Errors: MergeConflict."""
     problems = check_records(records)
     if problems:
-        raise MergeConflict(f"the records of the two do not fit together: {problems[0].message}", where=problems[0].where)
-    return records
+        raise MergeConflict(f"{said}: {problems[0].message}", where=problems[0].where)
 
 
 def _over_in(other: ResourceGraph, error: FluxresError, now: int) -> MergeConflict:
@@ -473,7 +524,7 @@ def unlink(graph: ResourceGraph, where: targets.Where, hierarchy: str | None) ->
     def make(own: Records) -> Records:
         _require_free(own, structure, old_to_new, v)
         require_kept(own, structure, old_to_new)
-        return taken(graph, structure, own, old_to_new)
+        return taken(structure, own, old_to_new)
 
     records = changes.next_records(graph, make)
     changes.tell_now(
@@ -495,7 +546,7 @@ def remove(graph: ResourceGraph, v: int, now: int) -> None:
 
     def make(own: Records) -> Records:
         _require_free(own, structure, old_to_new, v)
-        return taken(graph, structure, own, old_to_new)
+        return taken(structure, own, old_to_new)
 
     _give_way(graph, above, now)
     records = changes.next_records(graph, make, now)
@@ -548,7 +599,7 @@ def leave(graph: ResourceGraph, left: Mapping[int, tuple[int, int]], now: int) -
             structure.flags[v] |= 0 if units else WAY
             linked[v] |= not units
 
-    def carried(edges: Int32) -> NDArray[np.int64]:
+    def carried(edges: Int32) -> Int64:
         return np.array([left[edge][0] if edge in left else before.accounts.size.item(edge) for edge in edges.tolist()], np.int64)
 
     for name, of_graph in before.subsystems.items():
@@ -559,7 +610,7 @@ def leave(graph: ResourceGraph, left: Mapping[int, tuple[int, int]], now: int) -
     structure.linked = linked if linked.any() else None
     size, end = before.accounts.size, before.accounts.end
     _give_way(graph, {v for v, units in left.items() if (units[0] or units[1]) < size.item(v) or end.item(v) > v + 1}, now)
-    graph.restructure(structure, taken(graph, structure, graph.records, np.arange(before.n, dtype=np.int32)))
+    graph.restructure(structure, taken(structure, graph.records, np.arange(before.n, dtype=np.int32)))
 
 
 def limit(graph: ResourceGraph, carried: Mapping[Ends, int | None]) -> None:
@@ -584,7 +635,7 @@ def limit(graph: ResourceGraph, carried: Mapping[Ends, int | None]) -> None:
         accounts.lift(made, np.flatnonzero(lifted))
         if units:
             accounts.lend(made, numbers, units)
-    graph.restructure(structure, taken(graph, structure, graph.records, np.arange(before.n, dtype=np.int32)))
+    graph.restructure(structure, taken(structure, graph.records, np.arange(before.n, dtype=np.int32)))
 
 
 def move(graph: ResourceGraph, where: targets.Where, to: targets.Where) -> None:
@@ -614,10 +665,8 @@ def move(graph: ResourceGraph, where: targets.Where, to: targets.Where) -> None:
 
     def make(own: Records) -> Records:
         require(own)
-        records = taken(graph, structure, own, old_to_new)
-        problems = check_records(records)
-        if problems:
-            raise MergeConflict(f"what is held does not fit there: {problems[0].message}", where=problems[0].where)
+        records = taken(structure, own, old_to_new)
+        _require_consistent(records, "what is held does not fit there")
         return records
 
     records = changes.next_records(graph, make)

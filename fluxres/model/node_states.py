@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fluxres.arrays import Int32, Int64
+from fluxres.arrays import Int32, Int64, Mask, UInt8
 from fluxres.graph.forest import slice_of, topmost
 from fluxres.graph.kinds import STATES
 from fluxres.graph.structure import Structure
@@ -37,7 +36,7 @@ class NodeStates:
     """
 
     vertices: Int32
-    codes: NDArray[np.uint8]
+    codes: UInt8
     cores: Int64
     free_cores: Int64
     because: Int32
@@ -54,7 +53,7 @@ class NodeStates:
         found = np.bincount(self.codes, minlength=len(NODE_STATES)).tolist()
         return {state: count for state, count in zip(NODE_STATES, found, strict=True) if count}
 
-    def only(self, mask: NDArray[np.bool_]) -> NodeStates:
+    def only(self, mask: Mask) -> NodeStates:
         """Some of the nodes."""
         columns = (self.vertices, self.codes, self.cores, self.free_cores, self.because)
         return NodeStates(*(column[mask] for column in columns))  # type: ignore[arg-type]  # columns in the order of the class
@@ -106,7 +105,7 @@ def _within(pools: Int32, values: Int64, nodes: Int32, stop: Int32) -> Int64:
     return found
 
 
-def _take_out(structure: Structure, nodes: Int32, codes: NDArray[np.uint8], because: Int32, has_job: NDArray[np.bool_]) -> None:
+def _take_out(structure: Structure, nodes: Int32, codes: UInt8, because: Int32, has_job: Mask) -> None:
     """Mark nodes that take no new work: at, below or above which a pool says so, or whose suppliers do."""
     outage = structure.outage
     stated = outage.stated
@@ -119,9 +118,9 @@ def _take_out(structure: Structure, nodes: Int32, codes: NDArray[np.uint8], beca
     codes[drains] = np.where(has_job[drains], _DRAINING, _DRAINED)
 
 
-def _maintained(graph: ResourceGraph, nodes: Int32, stop: Int32, start: int, end: int) -> NDArray[np.bool_] | None:
+def _maintained(graph: ResourceGraph, nodes: Int32, stop: Int32, start: int, end: int) -> Mask | None:
     """The nodes that are reserved for maintenance, wholly or in part, in a window; None for none."""
-    found: NDArray[np.bool_] | None = None
+    found: Mask | None = None
     for reservation in graph.records.reservations.values():
         if reservation.window_at(start, end) is None:
             continue
@@ -133,7 +132,7 @@ def _maintained(graph: ResourceGraph, nodes: Int32, stop: Int32, start: int, end
     return found
 
 
-def _has_job(graph: ResourceGraph, nodes: Int32, stop: Int32, start: int, end: int) -> NDArray[np.bool_]:
+def _has_job(graph: ResourceGraph, nodes: Int32, stop: Int32, start: int, end: int) -> Mask:
     """The nodes of which jobs hold something in a window, not only reservations."""
     from fluxres.model import holdings
 

@@ -17,6 +17,7 @@ import numpy as np
 from fluxres import limits
 from fluxres.allocation import reserved
 from fluxres.allocation.facts import JobFacts, Reservation
+from fluxres.allocation.planned import Planned
 from fluxres.allocation.reserved import Held, Rest
 from fluxres.arrays import Int32
 from fluxres.clock import FOREVER, TICKS_PER_S, seconds
@@ -106,7 +107,7 @@ def restore(
 
 def _plan(
     graph: ResourceGraph, name: str, reservation: Reservation, held: Sequence[Held] | None = None
-) -> tuple[Sequence[Held], list[reserved.Planned]]:
+) -> tuple[Sequence[Held], list[Planned]]:
     """What a new reservation holds, checked."""
     records = graph.records
     if not reservation.pools:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import gc
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from functools import partial, wraps
+from contextlib import AbstractContextManager
+from functools import partial
 from itertools import count
 from threading import RLock
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, cast, overload
 from weakref import WeakMethod, WeakSet
 
 import numpy as np
@@ -23,7 +23,7 @@ import numpy as np
 from fluxres import limits
 from fluxres.allocation import steps
 from fluxres.allocation.facts import JobFacts, Launch, Reservation
-from fluxres.allocation.planned import Batch
+from fluxres.allocation.planned import Batch, Window
 from fluxres.allocation.records import Records, RecordsState, empty_planner
 from fluxres.arrays import Int32
 from fluxres.clock import FOREVER, Clock, Length, Time, fixed, now_ticks, positive_ticks, seconds, ticks
@@ -37,11 +37,13 @@ from fluxres.graph.state_notes import StateNote
 from fluxres.graph.structure import Problem, Structure
 from fluxres.model import audit, changes, edges, events, extending, joining, matching, targets, totals, walking
 from fluxres.model.attachment import Attachment
+from fluxres.model.locking import locked, locks_of
+from fluxres.model.locking import writing as writing  # noqa: PLC0414 - instance.py takes it from here
 from fluxres.model.pool import Pool
 from fluxres.model.selection import Selection
 from fluxres.model.tables import Spans, Totals
 from fluxres.model.targets import Targets, Where
-from fluxres.model.values import Allocation, Stage, Window
+from fluxres.model.values import Allocation, Stage
 from fluxres.shown import ShownDeep, Tabular
 from fluxres.syntax.jobspec import Request, as_request
 from fluxres.syntax.moment import in_message
@@ -74,49 +76,6 @@ def _one_start(start: Time | None, at: Time | None) -> tuple[Time | None, str]:
     if start is not None:
         raise UsageError(f"both a start ({start}) and at ({at}) were given", hint="they mean the same: give one of them")
     return at, "at"
-
-
-class Locked(Protocol):
-    """What has a lock."""
-
-    lock: RLock
-
-
-Self = TypeVar("Self", bound=Locked)
-Given = ParamSpec("Given")
-Answer = TypeVar("Answer")
-
-
-def locked(method: Callable[Concatenate[Self, Given], Answer]) -> Callable[Concatenate[Self, Given], Answer]:
-    """Decorate a method to hold the lock of its object."""
-
-    @wraps(method)
-    def call(self: Self, /, *args: Given.args, **kwargs: Given.kwargs) -> Answer:
-        with self.lock:
-            return method(self, *args, **kwargs)
-
-    return call
-
-
-class Writable(Protocol):
-    """What has a lock for changes."""
-
-    @property
-    def write_lock(self) -> RLock | Attachment: ...
-
-
-Changed = TypeVar("Changed", bound=Writable)
-
-
-def writing(method: Callable[Concatenate[Changed, Given], Answer]) -> Callable[Concatenate[Changed, Given], Answer]:
-    """Decorate a method that changes its object to hold the lock for changes."""
-
-    @wraps(method)
-    def call(self: Changed, /, *args: Given.args, **kwargs: Given.kwargs) -> Answer:
-        with self.write_lock:
-            return method(self, *args, **kwargs)
-
-    return call
 
 
 class _Destroyed:
@@ -1312,7 +1271,7 @@ class ResourceGraph(ShownDeep, Tabular):
         """
         if not isinstance(other, type(self)) or other is self:
             raise UsageError(f"expected another ResourceGraph to merge, got {other!r}")
-        with all_of(self, other, changes=self):
+        with locks_of(self, other, changes=self):
             joining.merge(self, other, at)
 
     @writing
@@ -1493,7 +1452,7 @@ class ResourceGraph(ShownDeep, Tabular):
             return None
         from fluxres.model import applying
 
-        with all_of(self, change, changes=self):
+        with locks_of(self, change, changes=self):
             return applying.apply(self, change, drain=drain)
 
     def diff(self, other: ResourceGraph) -> Difference:
@@ -1504,11 +1463,9 @@ class ResourceGraph(ShownDeep, Tabular):
 
         Errors: MergeConflict for the description of another machine.
         """
-        if not isinstance(other, ResourceGraph):
-            raise UsageError(f"expected a ResourceGraph to compare with, got {other!r:.80}")
         from fluxres.model import applying
 
-        with all_of(self, other):
+        with locks_of(self, require_graph(other)):
             return applying.diff(self, other)
 
     @locked
@@ -1517,24 +1474,19 @@ class ResourceGraph(ShownDeep, Tabular):
         return audit.check(self)
 
 
+def require_graph(value: object) -> ResourceGraph:
+    """A graph. Errors: UsageError for any other value."""
+    if not isinstance(value, ResourceGraph):
+        raise UsageError(f"expected a ResourceGraph, got {shown(value)}", hint="such as fluxres.load('cluster.yaml')")
+    return value
+
+
 def _stage_id(stage: object) -> str:
     if isinstance(stage, Stage):
         return stage.stage
     if not isinstance(stage, str):
         raise UsageError(f"expected a stage or its id, got {shown(stage)}", hint="stage() returns one")
     return stage
-
-
-def all_of(*graphs: ResourceGraph, changes: ResourceGraph | None = None) -> ExitStack:
-    """Lock several graphs, in a fixed order, so that two threads cannot deadlock.
-
-    Args:
-        changes: the one that is about to change.
-    """
-    held = ExitStack()
-    for graph in sorted(graphs, key=lambda graph: (graph.attachment is None, graph.number)):
-        held.enter_context(graph.write_lock if graph is changes else graph.lock)
-    return held
 
 
 def _reduced(graph: ResourceGraph) -> tuple[Callable[..., ResourceGraph], tuple[Any, ...]]:

@@ -18,16 +18,19 @@ from fluxres.allocation import together
 from fluxres.allocation.chosen import Chosen
 from fluxres.allocation.drawn import implicit
 from fluxres.allocation.facts import JobFacts
+from fluxres.allocation.planned import Window
 from fluxres.allocation.together import Found, Share, located, locking
+from fluxres.arrays import Int32, Int64, Integers
 from fluxres.clock import FOREVER, seconds
 from fluxres.documents import arguments
 from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded, UsageError
 from fluxres.graph import surgery
 from fluxres.graph.forest import slice_of
 from fluxres.match import Placement, Policy, SlotGroup
+from fluxres.match.demand import Counts
 from fluxres.model import changes, events, matching, supply, targets
 from fluxres.model.targets import Targets
-from fluxres.model.values import Allocation, Window
+from fluxres.model.values import Allocation
 from fluxres.syntax.jobspec import Request, Wanted, as_request, joined
 from fluxres.syntax.vertex import Vertex
 
@@ -333,14 +336,12 @@ def _apart(graph: ResourceGraph, found: Placement, lengths: Sequence[tuple[int, 
     return [_attributed(graph, found, np.flatnonzero(owner == number), *part) for number, part in enumerate(parts)]
 
 
-def _around(graph: ResourceGraph, whole: np.ndarray, vertices: np.ndarray) -> np.ndarray:
+def _around(graph: ResourceGraph, whole: Int32, vertices: Integers) -> Int64:
     """By vertex, the position of the exclusive pool that contains it, or that it is; -1 for none."""
     return slice_of(whole, graph.structure.accounts.end[whole], vertices)
 
 
-def _attributed(
-    graph: ResourceGraph, found: Placement, own: np.ndarray, groups: Sequence[SlotGroup], counts: tuple[int, ...]
-) -> Placement:
+def _attributed(graph: ResourceGraph, found: Placement, own: Int64, groups: Sequence[SlotGroup], counts: Counts) -> Placement:
     vertices, whole = found.vertices[own], found.whole[own]
     below = _around(graph, vertices[whole], np.array([v for v, _ in found.implied], np.int64)) >= 0
     implied = tuple(row for row, is_own in zip(found.implied, below.tolist(), strict=True) if is_own)

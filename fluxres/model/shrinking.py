@@ -12,13 +12,12 @@ from math import floor
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fluxres.allocation import steps
 from fluxres.allocation.drawn import Consumers
 from fluxres.allocation.records import empty_planner
 from fluxres.allocation.steps import Steps
-from fluxres.arrays import Int32
+from fluxres.arrays import Int32, Int64
 from fluxres.clock import FOREVER
 from fluxres.errors import InputError, NotHeld
 from fluxres.graph import surgery
@@ -163,7 +162,7 @@ def _machine(structure: Structure, amounts: dict[int, int], *, below: bool) -> t
         else:
             size[v] = amount
 
-    def carried(edges: Int32) -> NDArray[np.int64]:
+    def carried(edges: Int32) -> Int64:
         return np.array([amounts.get(edge, 0) for edge in edges.tolist()], np.int64)
 
     made, vertices = surgery.extract_many(structure, size > 0, size, carried=carried)

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from fluxres.allocation import steps
 from fluxres.allocation.chosen import Chosen
-from fluxres.allocation.planned import Target
+from fluxres.allocation.planned import Target, Window
 from fluxres.allocation.steps import Steps
-from fluxres.arrays import Int32
+from fluxres.arrays import Int32, Int64
 from fluxres.clock import FOREVER, now_ticks, seconds
 from fluxres.documents.document import plural
 from fluxres.errors import StaleHandle
@@ -24,11 +24,11 @@ from fluxres.syntax.moment import in_words
 
 if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
+    from fluxres.match.result import Picked
     from fluxres.model.pool import Pool
     from fluxres.model.resource_graph import ResourceGraph
 
-Window = tuple[int, int]
-VerticesAndAmounts = tuple[Int32, NDArray[np.int64]]
+VerticesAndAmounts = tuple[Int32, Int64]
 """Vertices, ascending, each once, and the units of each."""
 Record = tuple[int, int, int, int]
 """Vertex, start and end in ticks, units."""
@@ -82,8 +82,8 @@ class Allocation(Tabular):
         nslots: number of slots of the requests; 0 if pools were named, None if unknown.
         implied: units drawn below pools held exclusively; in the graph of R, a parent instance gives them on request.
         several: the records, if their windows differ: (vertex, start, end, units), by vertex and start.
-        picked: (slot, vertex, units) of each item of a request that the rule of another system answered (`match.chooser`), in the
-            order of the items; only of an allocation as it was made, since records have no order.
+        picked: by item of a request that the rule of another system answered (`match.chooser`), in their order; only of an
+            allocation as it was made, since records have no order.
         chosen: of requests for amounts, the order of the pools and the variant.
 
     Cost: O(1); pools and spans are created when they are first read.
@@ -114,7 +114,7 @@ class Allocation(Tabular):
         nslots: int | None = 0,
         implied: Sequence[Target] = (),
         several: Sequence[Record] = (),
-        picked: tuple[tuple[int, int, int], ...] = (),
+        picked: tuple[Picked, ...] = (),
         chosen: Chosen | None = None,
     ) -> None:
         self.job = job

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fluxres import limits
-from fluxres.arrays import Int64
+from fluxres.arrays import Int64, Mask, UInt8, UInt64
 from fluxres.clock import FOREVER
 from fluxres.errors import LimitExceeded
 
@@ -403,7 +403,7 @@ class Ceiling(ABC):
         self._clear = BEGINNING
 
     @abstractmethod
-    def _above(self, words: Row) -> npt.NDArray[np.bool_]:
+    def _above(self, words: Row) -> Mask:
         """Which rows of words [left, right) exceed the ceiling."""
 
     def blocked_until(self, start: int, end: int) -> int | None:
@@ -426,7 +426,7 @@ class Ceiling(ABC):
         return None
 
 
-Words = npt.NDArray[np.uint64]
+Words = UInt64
 WORD = np.dtype("<u8")
 
 
@@ -442,7 +442,7 @@ def pack(flags: Row) -> Words:
     return words
 
 
-def unpack(words: Words) -> npt.NDArray[np.uint8]:
+def unpack(words: Words) -> UInt8:
     """Words as an array with one 0 or 1 per bit.
 
     >>> unpack(np.array([13], np.uint64))[:5]
@@ -576,7 +576,7 @@ class BitCeiling(Ceiling):
         super().__init__(block, left, right)
         self._mask = mask
 
-    def _above(self, words: Row) -> npt.NDArray[np.bool_]:
+    def _above(self, words: Row) -> Mask:
         return np.asarray((words & self._mask).any(axis=1))
 
 
@@ -645,5 +645,5 @@ class CountCeiling(Ceiling):
         super().__init__(block, left, right)
         self._most = most
 
-    def _above(self, words: Row) -> npt.NDArray[np.bool_]:
+    def _above(self, words: Row) -> Mask:
         return np.asarray((words > self._most).any(axis=1))

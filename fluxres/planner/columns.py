@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fluxres import limits
-from fluxres.arrays import Int32
+from fluxres.arrays import Int32, Int64
 from fluxres.errors import LimitExceeded, UsageError
 from fluxres.planner.timeline import narrowest
 
@@ -56,7 +56,7 @@ class Runs(NamedTuple):
     def stops(self) -> Int32:
         return self.edges[1::2]
 
-    def outside(self, vertices: Int32) -> npt.NDArray[np.int64]:
+    def outside(self, vertices: Int32) -> Int64:
         """1 for each vertex that is in no run, else 0.
 
         >>> Runs.of(np.array([1, 7]), np.array([6, 9])).outside(np.array([0, 1, 5, 6, 8], np.int32))
@@ -124,11 +124,11 @@ class Columns:
         self.size = self.sizes.data
         self._of_type = of_type
         self._vertices: list[Int32 | None] = [None] * self.types
-        self._sums: list[npt.NDArray[np.int64] | None] = [None] * self.types
+        self._sums: list[Int64 | None] = [None] * self.types
         self._dtypes: dict[int, np.dtype[Any] | None] = {}
         self.plain: set[int] = set()
         """Types all of whose pools have one unit, as far as `dtype` was asked."""
-        self._ordinals: npt.NDArray[np.int32] | None = None
+        self._ordinals: Int32 | None = None
 
     def vertices(self, kind: int) -> Int32:
         """The vertices of a type, ascending (int32)."""
@@ -161,7 +161,7 @@ class Columns:
                 self.plain.add(kind)
         return self._dtypes[kind]
 
-    def sums(self, kind: int) -> npt.NDArray[np.int64] | None:
+    def sums(self, kind: int) -> Int64 | None:
         """Prefix sums of the sizes of a type's pools; None if they equal the ordinals.
 
         Errors: LimitExceeded if all pools of the type together have more units than an int64 can count.

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from fluxres.arrays import Int64
+from fluxres.arrays import Int64, Mask
 from fluxres.clock import FOREVER
 
 
@@ -96,7 +95,7 @@ class Deltas(NamedTuple):
             yield self.pools.item(row), self.times.item(row), ends.get(row + 1, FOREVER)
 
 
-def _is_new(values: Int64) -> npt.NDArray[np.bool_]:
+def _is_new(values: Int64) -> Mask:
     """Which values differ from the one before."""
     found = np.ones(len(values), np.bool_)
     np.not_equal(values[1:], values[:-1], out=found[1:])

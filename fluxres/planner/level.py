@@ -19,9 +19,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from fluxres.arrays import Int64
+from fluxres.arrays import Int32, Int64
 from fluxres.planner.block import BEGINNING
 from fluxres.planner.columns import Columns, distinct
 from fluxres.planner.deltas import Deltas
@@ -69,7 +68,7 @@ class Level:
         ordinals = np.full(2 * self.length + 1, -1, np.int32)
         ordinals[1::2] = np.arange(self.length, dtype=np.int32)
         #: By vertex: the ordinal of the pool of this level that it is or is below, else -1.
-        self.ordinal_of: npt.NDArray[np.int32] = np.repeat(ordinals, np.diff(edges))
+        self.ordinal_of: Int32 = np.repeat(ordinals, np.diff(edges))
         self._ordinal_of = self.ordinal_of.data
         above = distinct(columns.parents[self.vertices])
         types: set[int] = set()
@@ -97,7 +96,7 @@ class Level:
             self._edges[kind] = found
         return found
 
-    def peaks(self, kind: int, start: int, end: int, among: Bits | None = None) -> npt.NDArray[np.int64] | None:
+    def peaks(self, kind: int, start: int, end: int, among: Bits | None = None) -> Int64 | None:
         """Per pool, the units of a type used below it at the busiest moment; None if none are used.
 
         Args:
@@ -106,7 +105,7 @@ class Level:
         line = self._counts.get(kind)
         if line is None or not line.breakpoints:
             return None
-        found: npt.NDArray[np.int64] | None = None
+        found: Int64 | None = None
         for number, block in line.blocks.items():
             lo, hi, base = 0, block.length, number * SPAN
             if among is not None:  # a row is as wide as the block, and mostly a small part of it is of interest
@@ -218,7 +217,7 @@ class Level:
             else:
                 self._clear_one(pool, self.roof.gaps(pool, start, end))
 
-    def change_many(self, vertices: npt.NDArray[np.int64], kind: int, amounts: Int64, start: int, end: int) -> None:
+    def change_many(self, vertices: Int64, kind: int, amounts: Int64, start: int, end: int) -> None:
         """As :meth:`change`, for many pools of one type."""
         if kind == self.kind:
             self._roof_many(self.ordinal_of[vertices].astype(np.int64), bool(amounts[0] > 0), start, end, own=True)

@@ -21,7 +21,7 @@ from operator import or_
 import numpy as np
 import numpy.typing as npt
 
-from fluxres.arrays import Int64
+from fluxres.arrays import Int64, Mask
 from fluxres.clock import FOREVER
 from fluxres.planner.block import BEGINNING, WORD, Breakpoints, unpack
 from fluxres.planner.deltas import Deltas
@@ -188,7 +188,7 @@ class Marks(Breakpoints):
         return found
 
 
-def bits_of(flags: npt.NDArray[np.bool_]) -> Bits:
+def bits_of(flags: Mask) -> Bits:
     """The pools with a flag as bits.
 
     >>> bits_of(np.array([True, False, True]))

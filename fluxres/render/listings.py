@@ -10,6 +10,7 @@ import numpy as np
 
 from fluxres.allocation.planned import Staged
 from fluxres.allocation.records import Records
+from fluxres.arrays import Int32, Int64, UInt64
 from fluxres.clock import FOREVER, seconds
 from fluxres.documents.document import listed, plural
 from fluxres.graph import state_notes
@@ -118,7 +119,7 @@ _HELD = [
 ]
 
 
-def folds(selection: Selection, free: np.ndarray | None, start: int) -> list[Fold]:
+def folds(selection: Selection, free: Int64 | None, start: int) -> list[Fold]:
     """Pools folded if the table and the tree would show the same for them."""
     graph, vertices = selection.graph, selection.vertices
     structure = graph.structure
@@ -128,7 +129,7 @@ def folds(selection: Selection, free: np.ndarray | None, start: int) -> list[Fol
     return fold(structure, vertices, own if free is None else mixed(own, free[vertices]))
 
 
-def _causes(structure: Structure, vertices: np.ndarray) -> np.ndarray:
+def _causes(structure: Structure, vertices: Int32) -> UInt64:
     """A number for each pool: equal where the same kind of pool takes it out of service for the same reason."""
     outage = structure.outage
     out = np.zeros(len(vertices), np.uint64)

@@ -28,6 +28,38 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
+UTF_8: Final = "utf8"
+_INSTEAD: Final = str.maketrans(
+    {
+        "━": "=",
+        "┅": "-",
+        "▒": "#",
+        "·": ".",
+        "┬": "+",
+        "▼": "V",
+        "├": "|",
+        "└": "`",
+        "│": "|",
+        "─": "-",
+        "×": "x",
+        "↔": "<->",
+        "→": "->",
+        "…": "...",
+        "µ": "u",
+    }
+)
+"""What stands for the characters of tables and trees on terminals without UTF-8."""
+
+
+def without_utf8(text: str, encoding: str) -> str:
+    """A text in another encoding; what it does not have is escaped.
+
+    >>> without_utf8("├─ 核", "ascii")
+    '|- \\\\u6838'
+    """
+    return text.translate(_INSTEAD).encode(encoding, "backslashreplace").decode(encoding)
+
+
 def width(text: str) -> int:
     """Columns that a text takes on a terminal.
 
@@ -99,6 +131,7 @@ class Style:
         enabled: whether it paints.
         header: whether tables have a line of headings.
         columns: the width of the terminal, into which tables must fit; None is no limit.
+        encoding: of the output, for which texts are rewritten before they are aligned.
 
     >>> Style(False).paint("down", "bad"), Style(True).paint("down", "bad")
     ('down', '\\x1b[31mdown\\x1b[0m')
@@ -107,6 +140,7 @@ class Style:
     enabled: bool = False
     header: bool = True
     columns: int | None = None
+    encoding: str = UTF_8
 
     def paint(self, text: str, role: str | None) -> str:
         """The text in the colour of a role: heading, bad, warn, job or faint; None is plain."""
@@ -114,9 +148,19 @@ class Style:
             return text
         return f"\x1b[{_CODES[role]}m{text}\x1b[0m"
 
+    def encoded(self, text: str) -> str:
+        """The text as the output shows it.
+
+        >>> Style(encoding="ascii").encoded("2× ö")
+        '2x \\\\xf6'
+        """
+        return text if self.encoding == UTF_8 or text.isascii() else without_utf8(text, self.encoding)
+
     def lay_out(self, kept: Sequence[Cells], *, has_head: bool) -> list[str]:
         """The lines of a table: its columns with their texts, fitted and aligned."""
-        shown = list(kept) if self.columns is None else _fitting(list(kept), self.columns, has_head=has_head)
+        if self.encoding != UTF_8:
+            kept = [(column, [self.encoded(text) for text in texts]) for column, texts in kept]
+        shown = list(kept) if self.columns is None else _fitting(list(kept), self.columns, self.encoded("…"), has_head=has_head)
         aligned = [_aligned(*one, header=has_head, style=self, is_last=one is shown[-1]) for one in shown]
         return [_GAP.join(line).rstrip() for line in zip(*aligned, strict=True)]
 
@@ -192,7 +236,7 @@ def table_width(columns: Iterable[Cells]) -> int:
     return _across([max(map(width, [column.title, *texts])) for column, texts in columns])
 
 
-def _fitting(kept: list[Cells], most: int, *, has_head: bool) -> list[Cells]:
+def _fitting(kept: list[Cells], most: int, ellipsis: str, *, has_head: bool) -> list[Cells]:
     """The columns that fit into this many columns of the terminal, with long texts folded into several rows."""
 
     def needed(column: Column, texts: Iterable[str]) -> int:
@@ -213,7 +257,7 @@ def _fitting(kept: list[Cells], most: int, *, has_head: bool) -> list[Cells]:
         ]
         _narrow(widths, least, most)
     folded = [
-        [[_cut(text, own)] if column.cut else _folded(text, own) for text in texts]
+        [[_cut(text, own, ellipsis)] if column.cut else _folded(text, own) for text in texts]
         for (column, texts), own in zip(kept, widths, strict=True)
     ]
     heights = [max(map(len, row)) for row in zip(*folded, strict=True)]
@@ -238,7 +282,7 @@ def _parts(texts: Iterable[str]) -> set[str]:
     return {part.rstrip() for text in texts for part in _PART.findall(text)}
 
 
-def _cut(text: str, columns: int) -> str:
+def _cut(text: str, columns: int, ellipsis: str = "…") -> str:
     """The beginning of a text, with an ellipsis if something is missing.
 
     >>> _cut("class=3 ssd", 8), _cut("ssd", 8)
@@ -247,9 +291,9 @@ def _cut(text: str, columns: int) -> str:
     if width(text) <= columns:
         return text
     kept = text
-    while width(kept) >= columns:
+    while kept and width(kept) + len(ellipsis) > columns:
         kept = kept[:-1]
-    return f"{kept.rstrip()}…"
+    return f"{kept.rstrip()}{ellipsis}"
 
 
 def _folded(text: str, columns: int) -> list[str]:

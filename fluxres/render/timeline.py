@@ -46,9 +46,9 @@ class Segment:
     start: float
     end: float
 
-    def label(self, columns: int) -> str:
+    def label(self, columns: int, style: Style = PLAIN) -> str:
         """The jobs in at most that many columns."""
-        text = "+".join(map(printable, self.jobs))
+        text = style.encoded("+".join(map(printable, self.jobs)))
         if width(text) > columns and len(self.jobs) > 1:
             text = f"{len(self.jobs)} jobs"
         while width(text) > columns:
@@ -263,7 +263,7 @@ def draw(timeline: Timeline, columns: int, *, heading: str = "HOSTS", style: Sty
         columns: width of the lines.
         heading: of the labels.
     """
-    labels = [_shortened(printable(row.label)) for row in timeline.rows]
+    labels = [_shortened(style.encoded(printable(row.label)), style) for row in timeline.rows]
     room = max([width(heading), *map(width, labels)])
     chart = max(columns - room - 2, 10)
     lines = _axis(timeline, heading, room, chart, style) if style.header else []
@@ -283,8 +283,13 @@ def _legend(kinds: set[str], columns: int) -> list[str]:
     return found
 
 
-def _shortened(label: str) -> str:
-    return label if width(label) <= _LABEL_MAX else label[: _LABEL_MAX - 1] + "…"
+def _shortened(label: str, style: Style) -> str:
+    if width(label) <= _LABEL_MAX:
+        return label
+    ellipsis = style.encoded("…")
+    while width(label) > _LABEL_MAX - len(ellipsis):
+        label = label[:-1]
+    return label + ellipsis
 
 
 def _axis(timeline: Timeline, heading: str, room: int, chart: int, style: Style) -> list[str]:
@@ -319,7 +324,7 @@ def _bar(timeline: Timeline, segments: Sequence[Segment], chart: int, style: Sty
         if first >= last:
             continue
         parts.append(_FREE * (first - at))
-        inside = segment.label(last - first - 1)
+        inside = segment.label(last - first - 1, style)
         text = "│" + inside + _FILL[segment.kind] * (last - first - 1 - width(inside))
         parts.append(style.paint(text, _ROLES[segment.kind]))
         at = last

@@ -335,7 +335,7 @@ class Graph(_Answer):
     graph: str
     in_use: bool
     pools: int
-    events: int
+    events: int | None
     created: float
     held: Held | None
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from fluxres import limits
 from fluxres.clock import stopwatch
-from fluxres.errors import FluxresError
+from fluxres.errors import FluxresError, StoreConflict, UnknownGraph
 from fluxres.launch import desk, orphans
 from fluxres.service.leadership import Leadership
 from fluxres.service.news import Exchange
@@ -35,13 +35,20 @@ class Caretaker:
         store: of the graphs.
         leadership: whether this server may change them.
         open_graphs: returns those that it looks at.
+        let_go: closes one that another process dropped.
 
     Attributes:
         exchange: the news of runs elsewhere.
     """
 
-    def __init__(self, store: Store, leadership: Leadership | Tenancy, open_graphs: Callable[[], Sequence[Served]]) -> None:
-        self._store, self._leadership, self._open_graphs = store, leadership, open_graphs
+    def __init__(
+        self,
+        store: Store,
+        leadership: Leadership | Tenancy,
+        open_graphs: Callable[[], Sequence[Served]],
+        let_go: Callable[[Served], None],
+    ) -> None:
+        self._store, self._leadership, self._open_graphs, self._let_go = store, leadership, open_graphs, let_go
         self.exchange = Exchange(store, self.look, self.left)
         self._wanted: list[tuple[float, str]] = []
         self._seen: dict[str, int] = {}
@@ -89,19 +96,27 @@ class Caretaker:
             self._news.clear()
             if not self._leadership.is_leading:
                 continue
-            for served in self._open_graphs():
-                if served.spared_in != self._leadership.epoch:
-                    self.spare(served)
-            with suppress(FluxresError):  # a store that is busy, or away
-                self._store.settle()
-            wanted = self._due()
-            for served in self._open_graphs():
-                with suppress(FluxresError):  # a store that is busy, or a graph that was dropped
-                    served.refresh()
-                    if served.name in wanted or self._has_ended(served):
-                        if desk.has_runs(self._store, served.graph):  # else a look would read the graph for nothing
-                            desk.look(self._store, served.name)
-                        served.catch_up()
+            self._look_at_all()
+
+    def _look_at_all(self) -> None:
+        for served in self._open_graphs():
+            if served.spared_in != self._leadership.epoch:
+                self.spare(served)
+        with suppress(FluxresError):  # a store that is busy, or away
+            self._store.settle()
+        wanted = self._due()
+        for served in self._open_graphs():
+            try:
+                served.refresh()
+                if served.name in wanted or self._has_ended(served):
+                    if desk.has_runs(self._store, served.graph):  # else a look would read the graph for nothing
+                        desk.look(self._store, served.name)
+                    served.catch_up()
+            except (StoreConflict, UnknownGraph):  # another process dropped it
+                self._seen.pop(served.name, None)
+                self._let_go(served)
+            except FluxresError:  # a store that is busy, or away
+                pass
 
     def _due(self) -> set[str]:
         found, now = set(), stopwatch()

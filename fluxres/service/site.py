@@ -75,7 +75,7 @@ class Site:
         self._asking = ThreadPoolExecutor(_ASKING_THREADS, "fluxres-ask", show_name)
         self._storing = ThreadPoolExecutor(_STORING_THREADS, "fluxres-store", show_name)
         self.waiting = 0
-        self.caretaker = Caretaker(self.store, self.leadership, lambda: self.open_graphs)
+        self.caretaker = Caretaker(self.store, self.leadership, lambda: self.open_graphs, self.let_go)
         self.exchange = self.caretaker.exchange
         self.caretaker.start()
         #: Set in the event loop when something has changed, for those that wait for it.
@@ -134,7 +134,7 @@ class Site:
         served = self.served(name)
         try:
             served.refresh()
-        except StoreConflict:
+        except (StoreConflict, UnknownGraph):
             self.forget(name)
             return self.served(name)
         return served
@@ -149,6 +149,16 @@ class Site:
             found = self._open.pop(name, None)
         if found is not None:
             found.close()
+
+    def let_go(self, served: Served) -> None:
+        """Close a graph that another process dropped, unless a request has opened one of its name again."""
+        if self.child is None:
+            with self._lock:
+                is_open = self._open.get(served.name) is served
+                if is_open:
+                    del self._open[served.name]
+            if is_open:
+                served.close()
 
     def close(self) -> None:
         """Wait for the requests that have begun, and close all graphs."""

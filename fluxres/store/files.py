@@ -28,7 +28,7 @@ from fluxres.formats.format import Hold, Loaded, Reserved
 from fluxres.graph import surgery
 from fluxres.model import reserving
 from fluxres.model.changes import expire_stages
-from fluxres.model.resource_graph import ResourceGraph
+from fluxres.model.resource_graph import ResourceGraph, require_graph
 from fluxres.model.targets import Where
 from fluxres.store import Notify, journal, open_store, records
 from fluxres.store import changes as documents
@@ -270,19 +270,13 @@ def save(
     """
     arguments.texts_or_none(format=format)
     how = _Writing(format, changed_only, replace, strict, options)
-    if _require_graph(g).vertex(where):
+    if require_graph(g).vertex(where):
         if changed_only:
             raise UsageError("only changes of a part", where=str(where), hint="changes are always those of the entire graph")
         g = g.duplicate(where)
     if not isinstance(dest, str | os.PathLike) and hasattr(dest, "write"):
         return _save_stream(g, dest, how)
     return _save(g, _text(cast("Source", dest)), how)
-
-
-def _require_graph(g: object) -> ResourceGraph:
-    if not isinstance(g, ResourceGraph):
-        raise UsageError(f"expected a ResourceGraph, got {type(g).__name__}", hint="such as fluxres.load('cluster.yaml')")
-    return g
 
 
 def dumps(g: ResourceGraph, *, where: Where = "/", format: str = "cluster", strict: bool = True, **options: Any) -> bytes:
@@ -298,7 +292,7 @@ def dumps(g: ResourceGraph, *, where: Where = "/", format: str = "cluster", stri
     >>> loads(dumps(g, where="/tiny/node1")).pool("/node1/core").uuid == g.pool("/tiny/node1/core").uuid
     True
     """
-    return bytes_of(g.duplicate(where) if _require_graph(g).vertex(where) else g, format, strict=strict, **options).data
+    return bytes_of(g.duplicate(where) if require_graph(g).vertex(where) else g, format, strict=strict, **options).data
 
 
 def loads(

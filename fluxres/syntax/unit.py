@@ -148,8 +148,11 @@ def parse(text: str) -> tuple[int, str]:
     raise InputError(f"expected a whole number of {_base(dimension)}, got {excerpt(text)}", where="size")
 
 
-def exactly(text: str, to_unit: str | None) -> int:
+def exactly(text: str, to_unit: str | None, *, or_else: str = "") -> int:
     """A size in another unit, which must be a whole number.
+
+    Args:
+        or_else: another way out for a number that is not whole.
 
     Errors: InputError for other text, units that do not convert, and other numbers, with the nearest whole ones.
 
@@ -165,7 +168,7 @@ def exactly(text: str, to_unit: str | None) -> int:
     found = Fraction(convert(amount, unit, to_unit))
     if found.denominator != 1:
         below = found.numerator // found.denominator
-        hint = f"the nearest are {below} and {below + 1} {to_unit}"
+        hint = f"the nearest are {below} and {below + 1} {to_unit}{f'; or {or_else}' if or_else else ''}"
         raise InputError(f"expected a whole number of {to_unit}, got {excerpt(text)}", where="size", hint=hint)
     return found.numerator
 
@@ -173,7 +176,8 @@ def exactly(text: str, to_unit: str | None) -> int:
 def _size(text: str) -> tuple[Fraction, str]:
     found = _SIZE.fullmatch(text)
     if found is None or len(found[1]) > 40:
-        raise InputError(f"expected a number with a unit, got {excerpt(text)}", where="size", hint="such as 8GiB or 20 kW")
+        expected = "a number >= 0" if text[:1] == "-" else "a number"
+        raise InputError(f"expected {expected} with a unit, got {excerpt(text)}", where="size", hint="such as 8GiB or 20 kW")
     if found[2] not in _UNITS:
         raise _unknown(found[2], found[2], None)
     return Fraction(found[1]), found[2]

@@ -265,7 +265,7 @@ def test_a_wrong_word_is_refused_in_one_style_with_what_was_meant(tiny: Invoke, 
         ("{type: node, name: a/b}", "name 'a/b' has a character not allowed in a path (leave out '/')"),
         (
             "{type: node, size: 9999999999999999999}",
-            "expected int >= 0 and <= 4611686018427387903 or text, got 9999999999999999999",
+            "expected int >= 1 and <= 4611686018427387903 or text such as '192GiB', got 9999999999999999999",
         ),
     ],
 )

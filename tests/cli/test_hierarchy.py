@@ -57,6 +57,23 @@ def test_the_csv_has_the_columns_of_flux_tree_and_the_table_times_from_its_start
     assert set(heading) < set(rows[0])
 
 
+def test_a_csv_that_finds_a_full_disk_leaves_the_old_one(place: Path) -> None:
+    (place / "rows.csv").write_text("old", encoding="utf-8")
+    code = (
+        "import resource, sys; from pathlib import Path; from fluxres.cli import hierarchies; from fluxres.cli.main import main\n"
+        "made = hierarchies.csv_lines\n"
+        "def full(outcomes):\n"
+        "    resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))\n"
+        "    return made(outcomes)\n"
+        "hierarchies.csv_lines = full\n"
+        f"sys.argv[1:] = {['hierarchy', *SMALL, '-T', '2', '--no-flat', '-J', '4', '--csv', 'rows.csv']!r}\n"
+        "sys.exit(main())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=place, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert (done.returncode, "rows.csv: cannot be written: File too large; nothing was written" in done.stderr) == (4, True)
+    assert (os.listdir(place), (place / "rows.csv").read_text(encoding="utf-8")) == (["rows.csv"], "old")
+
+
 def test_the_graph_in_use_is_the_machine_and_is_only_read(tiny: Invoke) -> None:
     before = tiny("log", "--json").stdout
     planned = json.loads(tiny("hierarchy", "-T", "2", "-J", "4", "--no-flat", "-d", "--json").stdout)

@@ -7,17 +7,24 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from click.testing import Result
 
+from fluxres import clock
 from tests.cli.conftest import MACHINE as SMALL
 from tests.cli.conftest import Invoke, process
 from tests.launch.machines import eventually
+from tests.service.conftest import running
 
 WAIT_S = 60
+PASSING = clock.system
+"""The clock of the machine, which other tests of commands replace by a fixed one."""
 MACHINE = ("--machine", "node=2/core=2")
 
 
@@ -137,3 +144,93 @@ def test_hints_about_instances_name_commands(tiny: Invoke) -> None:
     assert "`fluxres instance queue -a`" in tiny("instance", "show", "1234", status=2).stderr
     assert "`fluxres instance drop`" in tiny("load", str(SMALL), "--replace", status=2).stderr
     assert "`fluxres instance drop`" in tiny("undo", status=2).stderr
+
+
+# -- children, and what is reserved ahead ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["store", "server"])
+def keeper(request: pytest.FixtureRequest, fluxres: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Invoke]:
+    """Commands on the small machine with an instance, in a store or on a server, while time passes."""
+    monkeypatch.setattr(clock, "system", PASSING)
+    where: tuple[str, ...] = ()
+    with ExitStack() as stack:
+        if request.param == "server":
+            where = ("--store", stack.enter_context(running(f"sqlite:///{tmp_path}/served.db")).url)
+
+        def invoke(*args: str, status: int = 0, stdin: str | None = None) -> Result:
+            return fluxres(*args, *where, status=status, stdin=stdin)
+
+        invoke("load", str(SMALL))
+        invoke("instance", "create", "main")
+        yield invoke
+
+
+def listed_instances(keeper: Invoke) -> dict[str, tuple[int, int]]:
+    """Running and waiting jobs by address."""
+    found = json.loads(keeper("instance", "list", "--json").stdout)["instances"]
+    return {one["address"]: (one["running"], one["pending"]) for one in found}
+
+
+def document(keeper: Invoke, job: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(keeper("instance", "show", job, "-i", "main", "--json").stdout)
+    return found
+
+
+def test_a_child_is_spawned_grows_shrinks_and_ends_with_its_job(keeper: Invoke) -> None:
+    job = keeper("instance", "submit", "slot=2/node", "--duration", "2h").stdout.strip()
+    child = keeper("instance", "spawn", job, "-Q", "fcfs").stdout.strip()
+    assert child == f"main/{job}"
+    keeper("instance", "submit", "slot=1/node", "-i", child)
+    assert listed_instances(keeper) == {"main": (1, 0), child: (1, 0)}
+    (added,) = keeper("instance", "grow", child, "slot=1/node").stdout.split()
+    named = json.loads(keeper("instance", "grow", child, "node5", "--json").stdout)
+    assert named["instance"] == child
+    assert [path.rpartition("/")[2] for path in named["paths"]] == ["node5"]
+    held = {pool["path"] for pool in document(keeper, job)["pools"]}
+    assert {added, *named["paths"]} < held
+    assert len(held) == 4
+    assert document(keeper, job)["size"] == 4 * 4  # cores
+    assert keeper("instance", "shrink", child, added).stdout.split() == [added]
+    assert added not in {pool["path"] for pool in document(keeper, job)["pools"]}
+    keeper("instance", "drop", child)
+    assert listed_instances(keeper) == {"main": (0, 0)}
+
+
+def test_what_a_child_cannot_do_is_explained(keeper: Invoke) -> None:
+    job = keeper("instance", "submit", "slot=2/node", "--duration", "2h").stdout.strip()
+    assert "has no parent" in keeper("instance", "grow", "main", "slot=1/node", status=2).stderr
+    child = keeper("instance", "spawn", job).stdout.strip()
+    assert "has a child already" in keeper("instance", "spawn", job, status=2).stderr
+    assert "nonesuch" in keeper("instance", "spawn", job, "-Q", "nonesuch", status=2).stderr
+    keeper("instance", "submit", "slot=2/node", "-i", child)
+    (path,) = [pool["path"] for pool in document(keeper, job)["pools"]][:1]
+    assert "holds" in keeper("instance", "shrink", child, path, status=1).stderr
+    assert keeper("instance", "grow", child, "slot=9/node", status=3).stderr.startswith("fluxres: ERROR")
+    assert listed_instances(keeper) == {"main": (1, 0), child: (1, 0)}
+
+
+def test_an_advance_reservation_starts_at_its_time(keeper: Invoke) -> None:
+    job = keeper("instance", "reserve", "slot=8/node", "--start", "+2s", "--duration", "1h").stdout.strip()
+    assert document(keeper, job)["state"] == "DEPEND"
+    long = keeper("instance", "submit", "slot=1/node", "--duration", "1d").stdout.strip()
+    assert document(keeper, long)["state"] == "SCHED"
+    assert eventually(lambda: document(keeper, job)["state"] == "RUN")
+    maintenance = keeper("instance", "reserve", "node5", "--start", "+3h", "--duration", "1h", "--name", "service").stdout.strip()
+    row = next(line for line in keeper("instance", "queue").stdout.splitlines() if maintenance in line)
+    assert re.search(r" service +DEPEND .* begin-time:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d$", row)
+    keeper("instance", "cancel", maintenance)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--start", "+1h", "--duration", "10m"), "neither pools nor a request"),
+        (("node0=1", "--start", "+1h", "--duration", "10m"), "leave out the amount"),
+        (("slot=1/node", "--start", "+1h"), "missing option: --duration"),
+        (("slot=1/node", "--start", "10", "--duration", "1h"), "expected a time after"),
+    ],
+)
+def test_wrong_advance_reservations_are_refused(tiny: Invoke, words: tuple[str, ...], text: str) -> None:
+    tiny("instance", "create", "main")
+    assert text in tiny("instance", "reserve", *words, status=2).stderr

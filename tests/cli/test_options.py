@@ -27,6 +27,20 @@ def commands() -> dict[str, object]:
     return {name: program.get_command(context, name) for name in COMMANDS}
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("graphs dorp x", "no command 'graphs dorp', perhaps drop (fluxres graphs --help)"),
+        ("instance xyzzy", "no command 'instance xyzzy' (fluxres instance --help)"),
+        ("redo", "no command 'redo' (fluxres undo --redo)"),
+        ("simulate lubin", "neither a file nor a workload model: 'lubin' (did you mean lublin?)"),
+        ("hierarchy -N 0", "-N: expected at least 1 node, got 0"),
+    ],
+)
+def test_a_wrong_word_is_told_the_right_one(fluxres: Invoke, words: str, said: str) -> None:
+    assert fluxres(*words.split(), status=2).stderr == f"fluxres: ERROR {said}\n"
+
+
 def test_every_command_has_a_help_text(fluxres: Invoke) -> None:
     for name, title in COMMANDS.items():
         shown = fluxres(name, "--help").stdout

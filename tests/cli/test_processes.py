@@ -231,6 +231,22 @@ def test_a_full_disk_leaves_the_old_file(fluxres: Invoke, place: Path, dest: str
         assert (os.listdir(place), (place / dest).read_bytes()) == ([dest], before)
 
 
+@pytest.mark.parametrize("words", [("timeline", "--svg"), ("save", "--graph", "tiny"), ("convert", "tiny.yaml")])
+def test_a_full_disk_leaves_the_old_picture_or_machine(tiny: Invoke, place: Path, words: tuple[str, ...]) -> None:
+    tiny("save", "tiny.yaml")
+    tiny(*words, "old.svg" if "--svg" in words else "old.yaml")
+    old = next(place.glob("old.*"))
+    before, names = old.read_bytes(), sorted(os.listdir(place))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        result = tiny(*words, old.name, status=4)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert f"{old.name}: cannot be written: File too large; nothing was written" in result.stderr
+    assert (old.read_bytes(), sorted(os.listdir(place))) == (before, names)
+
+
 def test_a_workload_is_written_to_a_pipe() -> None:
     status, out, _ = finish(process("workload", "lublin:jobs=3,size=8", "/dev/stdout", "--to", "swf"))
     assert (status, len([line for line in out.splitlines() if line[:1].isdecimal()])) == (0, 3)

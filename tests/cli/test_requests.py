@@ -33,6 +33,14 @@ def taken(fluxres: Invoke, *words: str, stdin: str | None = None) -> list[tuple[
     return [(pool["path"], pool["amount"]) for pool in told["pools"]]
 
 
+def test_a_reservation_has_a_resource_set(tiny: Invoke) -> None:
+    tiny("reserve", "/tiny/rack0/node0", "--name", "m", "--start", "2040-01-01", "--duration", "1h")
+    of_reservation = json.loads(tiny("jobs", "m", "-o", "R").stdout)["execution"]
+    assert of_reservation["nodelist"] == ["node0"]
+    assert of_reservation["expiration"] - of_reservation["starttime"] == 3600
+    assert "`jobs NAME -o R` has that of a reservation" in tiny("reserve", "-o", "R", status=2).stderr
+
+
 @pytest.mark.parametrize(
     ("word", "is_pool"),
     [

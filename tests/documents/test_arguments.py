@@ -12,6 +12,7 @@ import pytest
 
 import fluxres
 from fluxres import FluxresError, Hostlist, Instance, Resource, ResourceGraph, UsageError
+from fluxres.documents.document import shown
 from fluxres.formats.builder import AuxiliaryGraph, Edge
 
 SEVERAL = np.array([1, 2])
@@ -146,6 +147,15 @@ OTHERS: dict[str, Callable[[], Any]] = {
     "dumps": lambda: fluxres.dumps(None),  # type: ignore[arg-type]  # wrong on purpose
     "save": lambda: fluxres.save(None, io.BytesIO()),  # type: ignore[arg-type]  # wrong on purpose
 }
+
+
+@pytest.mark.parametrize("wrong", [None, SEVERAL, "cluster.yaml"], ids=["None", "a list", "a text"])
+def test_another_value_in_place_of_a_graph_is_refused_in_the_same_words(wrong: Any) -> None:
+    for ask in (lambda: fluxres.dumps(wrong), lambda: Instance(wrong), lambda: machine().diff(wrong)):
+        with pytest.raises(UsageError) as caught:
+            ask()
+        assert caught.value.message == f"expected a ResourceGraph, got {shown(wrong)}"
+        assert caught.value.hint == "such as fluxres.load('cluster.yaml')"
 
 
 @pytest.mark.parametrize("wrong", OTHERS.values(), ids=OTHERS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import resource
 from html.parser import HTMLParser
 from io import StringIO
 from itertools import pairwise, permutations
@@ -15,7 +16,7 @@ import orjson
 import pytest
 
 from fluxres import __version__, limits
-from fluxres.errors import InputError, UsageError
+from fluxres.errors import InputError, StoreError, UsageError
 from fluxres.experiments import campaign, comparison, job_charts, report, style
 from fluxres.experiments import page as report_page
 from fluxres.experiments.charts import Bar, Course, Quantity, over_time
@@ -41,15 +42,17 @@ def made(page: Write, tmp_path: Path) -> tuple[Study, ResultsFolder]:
 
 
 class Page(HTMLParser):
-    """The resources that a browser would fetch, and elements that are not closed."""
+    """The resources that a browser would fetch, ids, and elements that are not closed."""
 
     def __init__(self) -> None:
         super().__init__()
         self.links: list[str] = []
+        self.ids: list[str] = []
         self.open: list[str] = []
         self.text = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.ids += [value or "" for name, value in attrs if name == "id"]
         self.links += [value or "" for name, value in attrs if name in ("src", "href", "xlink:href")]
         assert tag != "script"
         if tag not in ("meta", "img"):
@@ -72,8 +75,9 @@ def test_a_report_is_self_contained(made: tuple[Study, ResultsFolder]) -> None:
     assert page.open == []
     assert text.count("<svg") == 4 + 1 + 2  # comparisons, curves, a Gantt chart for each setting
     assert all(link.startswith(("#", "data:image/png;base64,")) for link in page.links)
-    ids = re.findall(r'id="(\w+)"', text)
+    ids = page.ids
     assert {link.removeprefix("#") for link in page.links if link.startswith("#")} <= set(ids)
+    assert len(ids) == len(set(ids)) > 10
     assert "Waiting <script> & more" in page.text
     assert "<b>as many as come</b>" in page.text
     assert len(text) < 2_000_000
@@ -141,6 +145,20 @@ def test_damaged_results_are_reported(made: tuple[Study, ResultsFolder]) -> None
     path.write_text('{"metrics": {}}')
     with pytest.raises(InputError, match=r"metrics\.json: not the metrics of a run"):
         comparison.compare(study, folder)
+
+
+def test_a_full_disk_leaves_the_report_that_was_there(made: tuple[Study, ResultsFolder]) -> None:
+    pytest.importorskip("matplotlib")
+    report.write(*made)
+    before = {path: path.read_bytes() for path in sorted(made[1].path.rglob("*")) if path.is_file()}
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50, hard))
+    try:
+        with pytest.raises(StoreError, match="File too large; nothing was written"):
+            report.write(*made)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert {path: path.read_bytes() for path in sorted(made[1].path.rglob("*")) if path.is_file()} == before
 
 
 def test_without_matplotlib_there_are_tables(made: tuple[Study, ResultsFolder], monkeypatch: pytest.MonkeyPatch) -> None:

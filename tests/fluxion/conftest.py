@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from fluxres import clock
+from fluxres.cli.commands.query import write_drawing
 from fluxres.fluxion import options
 from fluxres.fluxion.session import Session
 
@@ -114,6 +115,7 @@ def start(tmp_path: Path) -> Start:
         out, console, errors = io.StringIO(), io.StringIO(), io.StringIO()
         chosen = options.parse(["-d", "-L", str(path), *words])
         session = Session(chosen, out, console, errors, clock=clock.fixed(5.0))
+        write_drawing(session)
         return Typed(session, tmp_path, out, console, errors)
 
     return started

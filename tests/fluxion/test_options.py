@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fluxres import limits
-from fluxres.errors import InputError, UsageError
+from fluxres.errors import InputError, StoreError, UsageError
 from fluxres.fluxion import drawing, options, policies, pruning
 from tests.fluxion.conftest import Start, ask, grug, jobspec
 
@@ -77,9 +78,22 @@ def test_graph_is_drawn(start: Start, tmp_path: Path) -> None:
     start("-g", "graphml", "-o", str(tmp_path / "drawn"), graph=graph)
     text = (tmp_path / "drawn.graphml").read_text(encoding="utf-8")
     assert '<edge source="n0" target="n1"><data key="subsystem">containment</data></edge>' in text
-    with pytest.raises(InputError, match="cannot be written"):
+    with pytest.raises(StoreError, match="cannot be written"):
         start("-o", str(tmp_path / "no" / "drawn"))
     assert set(drawing.FORMS) == {"dot", "graphml"}
+
+
+def test_a_full_disk_leaves_the_drawing_that_was_there(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "drawn.dot").write_text("old", encoding="utf-8")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(StoreError, match="nothing was written"):
+            start("-o", str(tmp_path / "drawn"), graph=grug((("cluster", "node", 40, 0),)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (tmp_path / "drawn.dot").read_text(encoding="utf-8") == "old"
+    assert {path.name for path in tmp_path.iterdir()} == {"drawn.dot", "graph"}
 
 
 def run(folder: Path, *words: str, typed: str = "") -> subprocess.CompletedProcess[str]:

@@ -117,7 +117,7 @@ def test_a_built_graph_is_merged_below_a_pool() -> None:
         (
             [Resource("node", children=[Resource("core"), Resource("core", size=-1)])],
             {},
-            "build: resources[0].with[1].size: expected int >= 0 or text, got -1",
+            "build: resources[0].with[1].size: expected int >= 1 or text such as '192GiB', got -1",
         ),
         ([Resource("node", {"a": 1})], {}, "build: resources[0].count: expected int >= 1, got a mapping"),
         ([Resource("node", id=iter([1]))], {}, "build: resources[0].id: expected text, a number"),

@@ -581,7 +581,11 @@ def test_uuids_use_the_given_base() -> None:
         ("fluxres: 1\nresources:\n- {type: node, count: four}", "3:23: resources[0].count", "expected int >= 1, got 'four'"),
         ("fluxres: 1\nresources:\n- {type: node, count: -1}", "3:23: resources[0].count", "expected int >= 1, got -1"),
         ("fluxres: 1\nresources:\n- {type: node, size: 0}", "3:22: resources[0].size", "expected int >= 1, got 0"),
-        ("fluxres: 1\nresources:\n- {type: node, size: 1.5}", "3:22: resources[0].size", "expected int >= 0 or text, got 1.5"),
+        (
+            "fluxres: 1\nresources:\n- {type: node, size: 1.5}",
+            "3:22: resources[0].size",
+            "expected int >= 1 or text such as '192GiB', got 1.5",
+        ),
         (
             "fluxres: 1\nresources:\n- {type: m, size: 256.5GiB, unit: GiB}",
             "3:19: resources[0].size",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import fluxres
 from fluxres.errors import InputError, UsageError
 from fluxres.formats import registry
 from fluxres.graph.structure import Structure
+from fluxres.syntax import registry as names
 
 MODULE = """
 from fluxres.formats.format import Format, Loaded, Output
@@ -43,7 +45,7 @@ def write(structure, allocations=(), *, name=None):
 FORMAT = Format(
     "site-csv",
     "nodes of the site",
-    (".site",),
+    (".site", ".site.yaml"),
     lambda head: head.startswith(b"#site"),
     reader="site_csv:read",
     writer="site_csv:write",
@@ -88,7 +90,27 @@ def test_format_of_another_package_is_one_like_any_other(tmp_path: Path) -> None
     assert types(fluxres.load("site-csv:n1,16").structure) == {"cluster": 1, "node": 1, "core": 16}
     assert registry.by_ending(Path("b.site.gz")).name == "site-csv"
     assert registry.by_ending(Path("b.yaml")).name == "cluster"
+    assert registry.by_ending(Path("b.site.yaml")).name == "site-csv"
+    assert registry.by_ending(Path("b.other.yaml")).name == "cluster"
     assert registry.write(graph.structure, format="site-csv").text == "#site\nn1,16\nn2,16\n"
+
+
+def test_packages_are_read_only_for_an_ending_that_no_format_of_fluxres_has_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def entry_points(group: str) -> tuple[EntryPoint, ...]:
+        asked.append(group)
+        return ()
+
+    monkeypatch.setattr(names, "entry_points", entry_points)
+    monkeypatch.syspath_prepend("/nowhere")  # what was found before does not count
+    for file in ("a.yaml", "a.json.gz", "a.R", "a.canary.json"):
+        registry.by_ending(Path(file))
+    assert asked == []
+    for _ in range(2):
+        with pytest.raises(UsageError, match=r"no format has the extension '\.txt'"):
+            registry.by_ending(Path("a.txt"))
+    assert asked == [registry.GROUP]
 
 
 @pytest.mark.usefixtures("package")

@@ -132,6 +132,23 @@ def test_rule_n1_everything_is_returned_however_a_child_ends(end: str, inventory
         assert top.submit("slot=2/rack").state is State.RUN
 
 
+def test_growing_by_a_pool_that_is_held_in_part_is_told_what_is_left() -> None:
+    top, _ = top_of("graph")
+    child = top.spawn(top.submit("slot=2/node", duration_s=100))
+    with pytest.raises(InsufficientResources) as refused:
+        child.grow("/cluster/rack0")
+    assert refused.value.where == "/cluster/rack0"
+    assert "the instance holds /cluster/rack0/node[0-1] already" in str(refused.value)
+    assert refused.value.hint == "ask for the rest: /cluster/rack0/node[2-3]"
+    assert child.grow(refused.value.hint.partition(": ")[2]) == ["/cluster/rack0/node2", "/cluster/rack0/node3"]
+    with pytest.raises(InsufficientResources, match=r"holds /cluster/rack0/node3 already \(name pools that it does not hold\)"):
+        child.grow("/cluster/rack0/node3")
+    top.submit("slot=1/node", duration_s=100)
+    with pytest.raises(InsufficientResources, match="rack1"):
+        child.grow("/cluster/rack1")
+    assert top.check() == []
+
+
 @pytest.mark.parametrize("inventory", ["graph", "auto"])
 def test_grow_and_shrink(inventory: str) -> None:
     top, _ = top_of(inventory)

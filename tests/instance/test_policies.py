@@ -120,7 +120,7 @@ def test_custom_policies() -> None:
 
 def test_policies_of_other_packages_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = EntryPoint("largest", f"{__name__}:Largest", "fluxres.queue_policies")
-    monkeypatch.setattr(registry, "entry_points", lambda group: [entry])
+    monkeypatch.setattr(registry, "others", lambda group: [entry])
     monkeypatch.setattr(EntryPoint, "load", lambda self: Largest)
     assert policy("largest").name == "largest"
     assert "largest" in names()

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fluxres
 from fluxres.errors import PolicyError, UsageError
 from fluxres.graph.recipe import Recipe
 from fluxres.match import Matcher, Placement, Policy, vector
@@ -176,6 +177,53 @@ def test_nearest_takes_the_fewest_parents_then_the_closest(racks: list[list[int]
     assert span[tuple(chosen)] == closest
     within = [subset for subset in enough if parents_of(subset) == parents_of(chosen)]
     assert nodes[chosen[-1]] - nodes[chosen[0]] == min(nodes[subset[-1]] - nodes[subset[0]] for subset in within)
+
+
+def _damage_rank(situation: Situation, vertices: np.ndarray) -> np.ndarray:
+    situation.structure.rank[vertices] = 0
+    return vertices
+
+
+def _damage_units(situation: Situation, vertices: np.ndarray) -> np.ndarray:
+    situation.structure.units[:] = 9
+    return vertices
+
+
+def _damage_accounts(situation: Situation, vertices: np.ndarray) -> np.ndarray:
+    situation.accounts.size[vertices] = 9
+    return vertices
+
+
+def _damage_size(situation: Situation, vertices: np.ndarray) -> np.ndarray:
+    situation.size[int(vertices[0])] = 9
+    return vertices
+
+
+def _damage_state(situation: Situation, vertices: np.ndarray) -> np.ndarray:
+    situation.structure.set_state(vertices, "down")
+    return vertices
+
+
+@pytest.mark.parametrize("score", [_damage_rank, _damage_units, _damage_accounts, _damage_size, _damage_state])
+def test_a_policy_that_writes_into_the_machine_is_refused_and_changes_nothing(score: Score) -> None:
+    graph = of_shape("rack=2/node=2/socket=2/core=2")
+    before = fluxres.dumps(graph)
+    for wanted in ("slot/node", "slot=2/core"):
+        with pytest.raises(PolicyError, match=r"policy own: \w+Error: .*read-only"):
+            graph.allocate(wanted, job="x", policy=Policy("own", score=score))
+    assert (graph.jobs(), graph.check(), fluxres.dumps(graph)) == ([], [], before)
+
+
+def test_a_policy_sees_the_machine_as_it_is() -> None:
+    def up_first(situation: Situation, vertices: np.ndarray) -> np.ndarray:
+        assert situation.structure.unavailable_roots().tolist() == graph.structure.unavailable_roots().tolist()
+        assert (situation.structure.state == graph.structure.state).all()
+        return vertices
+
+    graph = of_shape("rack=2/node=2/socket=2/core=2")
+    for state in ("down", "up"):
+        graph.allocate("slot/node", job=state, policy=Policy("own", score=up_first))
+        graph.set_state("/cluster/rack1", state)
 
 
 def _turn(situation: Situation, vertices: np.ndarray) -> np.ndarray:

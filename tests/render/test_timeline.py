@@ -11,7 +11,7 @@ import fluxres
 from fluxres import Resource, ResourceGraph, limits
 from fluxres.clock import TICKS_PER_S
 from fluxres.render import timeline
-from fluxres.render.text import width
+from fluxres.render.text import Column, Style, table, width, without_utf8
 from fluxres.render.timeline_svg import picture
 from fluxres.syntax import hostlist
 
@@ -64,6 +64,31 @@ def test_every_line_fits(seed: int, columns: int) -> None:
         rows = lines[2 : lines.index("")]
         assert rows
         assert {width(line) for line in rows} == {columns}
+
+
+def test_a_table_is_aligned_as_the_output_shows_it() -> None:
+    columns = [Column("NAME", cut=True), Column("POOLS", right=True)]
+    rows = [["Größe", "1"], ["core", "12"], ["a name that is cut ↔", "3"]]
+    for limit in (None, 24):
+        lines = table(columns, rows, style=Style(columns=limit, encoding="ascii"))
+        assert all(line.isascii() for line in lines)
+        assert len({len(line) for line in lines}) == 1
+        assert limit is None or len(lines[0]) <= limit
+
+
+@pytest.mark.parametrize("encoding", ["utf8", "ascii"])
+@pytest.mark.parametrize("job", [r"a\x1b[31mb", "Größe", "核" * 20, "e\u0301" * 9])
+@pytest.mark.parametrize("by_job", [False, True])
+def test_lines_have_one_width_whatever_the_output_shows(job: str, by_job: bool, encoding: str) -> None:
+    graph = fluxres.build(Resource("node", 3), name="lab")
+    graph.allocate("/lab/node0", job=job, start=0, end=90)
+    graph.allocate("/lab/node1", job="b", start=0, end=90)
+    style = Style(encoding=encoding)
+    lines = timeline.draw(timeline.of(graph, SPAN, by_job=by_job), 60, style=style)
+    bars = lines[2 : lines.index("")]
+    shown = bars if encoding == "utf8" else [without_utf8(line, encoding) for line in bars]
+    assert {width(line) for line in shown} == {60}
+    assert len({width(line.partition("|" if encoding == "ascii" else "│")[0]) for line in shown}) <= 2
 
 
 def test_the_bars_begin_and_end_where_they_should() -> None:

@@ -217,6 +217,14 @@ def test_a_part_is_not_told_of_the_rest(ask: Send) -> None:
         ask("ops", "free", {"job": "both"})
 
 
+def test_the_list_of_graphs_has_only_the_part_of_a_token(guarded: Server, ask: Send) -> None:
+    listed = {name: guarded.connection(WORDS[name]).get("/v1/graphs").document()["graphs"] for name in ("ops", "rack0")}
+    (whole,), (part,) = listed.values()
+    assert (whole["pools"], part["pools"]) == (1 + 2 * 37, 37)
+    assert whole["events"] is not None
+    assert (part["graph"], part["events"], part["held"]) == ("demo", None, None)
+
+
 REFUSED = (
     "-N4 -x",
     "-N5 -x",

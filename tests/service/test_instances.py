@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import json
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
@@ -26,6 +28,7 @@ from fluxres.service.client.async_graph import AsyncRemoteInstance
 from fluxres.service.client.graph import RemoteInstance
 from fluxres.service.client.requests import Request, of_graph, post
 from fluxres.service.instances import Instances
+from fluxres.service.site import Site
 from fluxres.store import open_store
 from fluxres.store.attached import open as attach
 from tests.service.conftest import DEMO, Server, demo_store, empty_store, running
@@ -514,6 +517,25 @@ def test_a_graph_that_another_process_dropped_stops_no_other_one(tmp_path: Path)
         fluxres.save(fluxres.load({**DEMO, "name": "first"}), url)
         assert server.answers("POST", "/v1/graphs/first/instances", body)[0] in (201, 503)
         assert server.stop()[1].count("WARNING") <= 3
+
+
+def test_a_graph_that_another_process_dropped_takes_no_memory(tmp_path: Path) -> None:
+    url = f"sqlite://{tmp_path}/site.db"
+    fluxres.save(fluxres.load(DEMO), url)
+    site = Site(url, 10, 10)
+    try:
+        site.leadership.begin("http://127.0.0.1:1", is_open=True, may_stand_by=False)
+        served = weakref.ref(site.served("demo"))
+        graph = weakref.ref(site.current("demo").graph)
+        open_store(url).drop("demo", command="graphs drop")
+        until = time.monotonic() + 20
+        while served() is not None or graph() is not None:
+            assert time.monotonic() < until
+            time.sleep(0.1)
+            gc.collect()
+        assert site.open_graphs == []
+    finally:
+        site.close()
 
 
 @pytest.mark.parametrize("given", [{"name": "x" * 10_000}, {"user": "a\nb"}])

@@ -305,7 +305,7 @@ def test_leases_are_spared_once_for_each_lead(monkeypatch: pytest.MonkeyPatch, t
         name="ws", graph=graph, spared_in=None, catch_up=lambda: None, refresh=lambda: rounds.put(None), instances=None
     )
     store = SimpleNamespace(path=tmp_path / "site.db", settle=lambda: None, tickets=lambda _name: [])
-    caretaker = Caretaker(store, lead, lambda: [served])
+    caretaker = Caretaker(store, lead, lambda: [served], lambda _served: None)
     caretaker.spare(served)
     caretaker.start()
     rounds.get(timeout=20)

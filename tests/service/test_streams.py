@@ -10,6 +10,8 @@ import resource
 import signal
 import threading
 import time
+from collections import deque
+from collections.abc import Iterator
 from contextlib import aclosing, closing
 from pathlib import Path
 from typing import Any
@@ -161,8 +163,8 @@ def test_a_server_that_does_not_begin_a_stream_is_noticed(server: Server, monkey
         next(changes)
         later = threading.Timer(1.5, open_store(server.store).drop, ("demo",))
         later.start()
-        while next(changes, True) is None:
-            pass
+        with pytest.raises(UnknownGraph):
+            deque(changes, maxlen=0)
         later.join()
     assert silent == []
     fluxres.save(fluxres.load(DEMO), server.store)
@@ -173,6 +175,29 @@ def test_a_server_that_does_not_begin_a_stream_is_noticed(server: Server, monkey
         next(changes)
     later.join()
     assert silent == [address(server.url)]
+
+
+def test_the_end_of_a_server_is_not_the_end_of_a_wait(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that stops ends its streams; who waits for a job goes on with the next server."""
+    store = RemoteStore(server.url)
+    asked, streams = (
+        list[str](),
+        iter([[b": following 4-ab"], [b": following 4-ab", b"id: 5-ab", b'data: {"event": "free"}'], None]),
+    )
+
+    def stream(path: str) -> Iterator[bytes]:
+        asked.append(path)
+        lines = next(streams)
+        if lines is None:
+            raise UnknownGraph("dropped")
+        yield from lines
+
+    monkeypatch.setattr(store.connection, "stream", stream)
+    changes = store.changes("demo")
+    assert [next(changes) for _ in range(3)] == [None] * 3
+    with pytest.raises(UnknownGraph):
+        next(changes)
+    assert [path.partition("?")[2] for path in asked] == ["", "after=4-ab", "after=5-ab"]
 
 
 def test_a_stream_ends_when_another_process_drops_its_graph(server: Server) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fluxres.cli import completing
-from fluxres.cli.arguments import Asked, RequestCommand, targets
+from fluxres.cli.arguments import Asked, RequestCommand, named, targets
 from fluxres.cli.new_end import EndCommand, NewEnd, new_end
 from fluxres.cli.output import answer
 from fluxres.cli.program import Group
@@ -18,7 +18,6 @@ from fluxres.errors import UnknownGraph
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from fluxres.model import ResourceGraph
     from fluxres.store.child import Both
 
 _child = click.argument("name", metavar="CHILD", shell_complete=completing.graph)
@@ -50,7 +49,7 @@ def grow(settings: Settings, name: str, asked: Asked) -> None:
             if asked.on(graph).request is None:
                 raise
         request = asked.on(graph).request
-        wanted = _named(graph, targets(graph, asked.pools)) if request is None else to_document(request)
+        wanted = named(graph, targets(graph, asked.pools)) if request is None else to_document(request)
         paths = remote.run(remote.child(name, settings.command).grow(wanted, policy=asked.policy))
     else:
         from fluxres.store import child
@@ -68,7 +67,7 @@ def shrink(settings: Settings, name: str, pools: tuple[str, ...]) -> None:
     """Return pools to the parent, with everything in them. Jobs of the child must hold nothing there."""
     if (remote := server(settings)) is not None:
         part = remote.load(name)
-        paths = remote.run(remote.child(name, settings.command).shrink(_named(part, targets(part, pools))))
+        paths = remote.run(remote.child(name, settings.command).shrink(named(part, targets(part, pools))))
     else:
         from fluxres.store import child
 
@@ -115,11 +114,6 @@ def end(settings: Settings, name: str) -> None:
 
         child.end(store(settings), name, settings.command)
     answer(settings, document=lambda: {"ended": name}, lines=lambda _style: [f"{name} has ended"])
-
-
-def _named(graph: ResourceGraph, found: list[tuple[int, int | None]]) -> dict[str, int | None]:
-    """Pools by path, with amounts."""
-    return {graph.structure.accounts.where(v): amount for v, amount in found}
 
 
 def _both(settings: Settings, name: str) -> AbstractContextManager[Both]:

@@ -171,7 +171,7 @@ def _machine(settings: Settings, options: dict[str, Any]) -> ResourceGraph:
     if not numbers:
         return reading(settings)
     if not numbers.get("nodes"):
-        raise UsageError("expected at least 1 node", where="-N")
+        raise UsageError("expected at least 1 node" + (", got 0" if "nodes" in numbers else ""), where="-N")
     parts = [f"{name}={numbers[key]}" for name, key in (("core", "cores"), ("gpu", "gpus")) if numbers.get(key)]
     return machine.of_shape(f"node={numbers['nodes']}" + (f"/[{';'.join(parts)}]" if parts else ""))
 

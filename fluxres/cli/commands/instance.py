@@ -9,7 +9,7 @@ import click
 
 from fluxres import limits
 from fluxres.cli import completing
-from fluxres.cli.arguments import Asked, RequestCommand
+from fluxres.cli.arguments import Asked, Moment, RequestCommand, named, targets
 from fluxres.cli.kept import keeper, one_of
 from fluxres.cli.output import answer, note
 from fluxres.cli.policy_options import inventory_option, match_policy_option, queue_policy_option
@@ -24,6 +24,7 @@ from fluxres.syntax import duration
 
 if TYPE_CHECKING:
     from fluxres.launch.session import Ran
+    from fluxres.syntax.jobspec import Request
 
 _instance: Final = click.option(
     "-i", "--instance", "name", metavar="NAME", help="The instance, or main/JOB for one below. Default: the only one."
@@ -103,16 +104,52 @@ def submit(
     settings: Settings, /, asked: Asked, name: str | None, job_name: str | None, duration: float | None, **given: Any
 ) -> None:
     """Submit a job, and print its id. It starts at once or waits in the queue."""
-    from fluxres.syntax.jobspec import to_document
-
     with keeper(settings) as kept:
         address = one_of(kept, name)
         request = asked.on(kept.graph()).request
         if request is None:
             raise UsageError("an instance needs a request", hint="such as slot=4/node, or -N4")
         about = {**given, "dependencies": list(given["dependencies"]), "name": job_name}
-        made = kept.submit(address, to_document(request), {**about, "duration_s": duration})
+        made = kept.submit(address, _document(request), {**about, "duration_s": duration})
     answer(settings, document=lambda: made, lines=lambda _style: [made["id"]])
+
+
+@instance_command.command("reserve", cls=RequestCommand, policy=None, outputs=PLAIN_OUTPUTS)
+@click.argument("words", nargs=-1, metavar="[PATH...|REQUEST]", shell_complete=completing.pool)
+@_instance
+@click.option("--start", type=Moment(is_start=True), metavar="T", required=True, help="When it starts: +2h, tomorrow 08:00, ….")
+@click.option("--duration", type=Duration(), metavar="D", required=True, help="How long it lasts.")
+@click.option("--name", "job_name", metavar="NAME", help="Name of the job.")
+@click.option("--user", metavar="U", help="User of the job. Default: the user who runs the command.")
+@click.pass_obj
+def reserve(
+    settings: Settings, /, asked: Asked, name: str | None, job_name: str | None, start: float, duration: float, user: str | None
+) -> None:
+    """Reserve ahead for a job that starts at a given time, and print its id.
+
+    No other job gets these resources until its end; jobs that end before its start may use them. `cancel` gives them up.
+    """
+    with keeper(settings) as kept:
+        address, graph = one_of(kept, name), kept.graph()
+        request = asked.on(graph).request
+        pools = None if request is not None else _complete(named(graph, targets(graph, asked.pools)))
+        about = {"start_s": start, "duration_s": duration, "name": job_name, "user": user, "pools": pools}
+        made = kept.reserve(address, _document(request), about)
+    answer(settings, document=lambda: made, lines=lambda _style: [made["id"]])
+
+
+def _complete(pools: dict[str, int | None]) -> list[str]:
+    """Pools that are reserved with everything below them. Errors: UsageError for an amount."""
+    for path, amount in pools.items():
+        if amount is not None:
+            raise UsageError("named pools are reserved with everything below them", where=path, hint="leave out the amount")
+    return list(pools)
+
+
+def _document(request: Request | None) -> dict[str, Any] | None:
+    from fluxres.syntax.jobspec import to_document
+
+    return None if request is None else to_document(request)
 
 
 @instance_command.command("queue", outputs=TABLE_OUTPUTS)
@@ -151,10 +188,16 @@ def _why(one: dict[str, Any]) -> str:
     if one["pools"]:
         return folded_paths([pool["path"] for pool in one["pools"]])
     if one["state"] == "DEPEND":
-        return ", ".join(one["dependencies"])
+        return ", ".join(map(_dependency, one["dependencies"]))
     if one["state"] != "SCHED":
         return str(one["exceptions"][0]["note"]) if one["exceptions"] else ""
     return "held" if one["urgency"] == 0 else one["limit_reached"] or "resources"
+
+
+def _dependency(text: str) -> str:
+    """A dependency with a begin time that people can read."""
+    scheme, _, value = text.partition(":")
+    return f"{scheme}:{when(float(value))}" if scheme == "begin-time" else text
 
 
 @instance_command.command("show", outputs=PLAIN_OUTPUTS)
@@ -226,6 +269,55 @@ def wait(settings: Settings, jobs: tuple[str, ...], name: str | None) -> None:
     bad = [one["id"] for one in found if one["result"] != "completed"]
     if bad:
         raise RunFailed(f"{len(bad)} of {len(found)} jobs did not complete", where=listed(bad))
+
+
+@instance_command.command("spawn", outputs=PLAIN_OUTPUTS)
+@click.argument("job")
+@_instance
+@click.option("--name", "child_name", metavar="NAME", help="Name of the child. Default: the id of the job.")
+@queue_policy_option("Queue policy of the child. Default: that of the instance.")
+@match_policy_option("Match policy of the child. Default: that of the instance.")
+@click.pass_obj
+def spawn(
+    settings: Settings, job: str, name: str | None, child_name: str | None, queue_policy: str | None, match_policy: str | None
+) -> None:
+    """Begin a child on what a running job holds, and print its address.
+
+    The child schedules jobs of its own there. It ends with the job, and the job with it (`drop`).
+    """
+    with keeper(settings) as kept:
+        given = {"name": child_name, "queue_policy": queue_policy, "match_policy": match_policy}
+        made = kept.spawn(one_of(kept, name), job, given)
+    answer(settings, document=lambda: made, lines=lambda _style: [made["address"]])
+
+
+@instance_command.command("grow", cls=RequestCommand, policy=None, has_time=False)
+@click.argument("child", metavar="CHILD")
+@click.argument("words", nargs=-1, metavar="[PATH[=N]...|REQUEST]", shell_complete=completing.pool)
+@click.pass_obj
+def grow(settings: Settings, /, child: str, asked: Asked) -> None:
+    """Get more for a child from its parent: pools by name, or what a REQUEST asks for there. CHILD is an address: main/JOB."""
+    with keeper(settings) as kept:
+        graph = kept.graph()
+        request = asked.on(graph).request
+        paths = kept.grow(child, _document(request) or named(graph, targets(graph, asked.pools)))
+    _answer_paths(settings, child, paths)
+
+
+@instance_command.command("shrink", outputs=PLAIN_OUTPUTS)
+@click.argument("child", metavar="CHILD")
+@click.argument("pools", nargs=-1, required=True, metavar="PATH[=N]...", shell_complete=completing.pool)
+@click.pass_obj
+def shrink(settings: Settings, child: str, pools: tuple[str, ...]) -> None:
+    """Return pools of a child, in which no job holds anything, to its parent. CHILD is an address: main/JOB."""
+    with keeper(settings) as kept:
+        graph = kept.graph()
+        paths = kept.shrink(child, named(graph, targets(graph, pools)))
+    _answer_paths(settings, child, paths)
+
+
+def _answer_paths(settings: Settings, address: str, paths: list[str]) -> None:
+    answer(settings, document=lambda: {"instance": address, "paths": paths}, lines=lambda _style: paths)
 
 
 @instance_command.command("drop", outputs=PLAIN_OUTPUTS)

@@ -6,12 +6,15 @@ import gc
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded
+
+if TYPE_CHECKING:
+    from fluxres.fluxion.session import Session
 
 
 def _lines(stream: TextIO) -> Iterator[str]:
@@ -19,6 +22,18 @@ def _lines(stream: TextIO) -> Iterator[str]:
         if len(line) > limits.TYPED_LINE_MAX:
             raise LimitExceeded(f"a line of more than {limits.TYPED_LINE_MAX} characters", where="standard input")
         yield line
+
+
+def write_drawing(session: Session) -> None:
+    """Write the graph that a session has loaded to the file of its options.
+
+    Errors: StoreError, InputError; the file is then unchanged.
+    """
+    if session.drawing is not None:
+        from fluxres.store.disk import replacing
+
+        with replacing(session.drawing.path) as file:
+            session.drawing.write(file)
 
 
 @click.command(
@@ -45,6 +60,7 @@ def query_command(ctx: click.Context, words: tuple[str, ...]) -> None:
         session = Session(chosen, sys.stdout, sys.stdout, sys.stderr)
         gc.freeze()
         gc.enable()
+        write_drawing(session)
         if chosen.test_output is not None:
             try:
                 session.out = stack.enter_context(open(chosen.test_output, "w", encoding="utf-8"))

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.arrays import Int64
-from fluxres.documents import arguments
 from fluxres.documents.document import Document, Key, shown
 from fluxres.documents.mistakes import Mistakes
 from fluxres.documents.suggestion import choose_from
@@ -26,6 +25,7 @@ from fluxres.formats.selector import Selectors
 from fluxres.graph.accounts import LARGER_UNIT, is_countable
 from fluxres.graph.auxiliary import CONTAINS, Subsystem
 from fluxres.graph.edges import RESERVED, in_unit_of, is_float
+from fluxres.graph.kinds import fault_of
 from fluxres.graph.structure import OUTSIDE, Structure
 from fluxres.syntax.name import is_name
 
@@ -272,15 +272,9 @@ def attributes_of(document: Document, edge: Edge, path: tuple[Key, ...]) -> dict
         where = (*path, "attributes", key)
         if key in RESERVED or key in attributes or not is_name(key):
             raise InputError(f"{key!r} is not a valid attribute name", where=document.where(where, key=True))
-        if isinstance(value, str) and len(value) > limits.VALUE_LENGTH_MAX:
-            message = f"{len(value)} characters, at most {limits.VALUE_LENGTH_MAX}"
-            raise LimitExceeded(message, where=document.where(where))
-        if isinstance(value, str) and not arguments.is_unicode(value):
-            raise InputError(f"half a character in {value!r:.80}", where=document.where(where), hint="write the whole character")
-        if isinstance(value, int) and abs(value) >= limits.NUMBER_MAX:
-            raise LimitExceeded("a number of more than 300 digits", where=document.where(where), hint="write it as text")
-        if isinstance(value, float) and math.isnan(value):
-            raise InputError("expected a value, got .nan", where=document.where(where), hint="leave it out")
+        if (fault := fault_of(value)) is not None:
+            kind = LimitExceeded if fault.is_limit else InputError
+            raise kind(fault.message, where=document.where(where), hint=fault.hint)
         attributes[key] = value
     return attributes
 

@@ -342,12 +342,8 @@ class Entries:
                 raise InputError(
                     f"{name!r} {counted}, got {excerpt(drawn)}", hint="write a number, in the units of the suppliers"
                 )
-            try:
-                found = unit.exactly(drawn, units[0])
-            except InputError as error:
-                if unit.dimension(units[0]) is not None and error.hint.startswith("the nearest"):
-                    error.hint += f"; or write the sizes of the suppliers in a smaller unit than {units[0]}"
-                raise
+            smaller = f"write the sizes of the suppliers in a smaller unit than {units[0]}"
+            found = unit.exactly(drawn, units[0], or_else=smaller)
             if not 1 <= found <= limits.SIZE_MAX:
                 raise InputError(f"expected 1 to {limits.SIZE_MAX} {units[0]}, got {excerpt(drawn)}")
         return found

@@ -191,10 +191,8 @@ def _hosts(structure: Structure, hosts: list[str]) -> Int32:
 
 
 def _near(host: str, known: list[str]) -> str:
-    hint = nearest(host, known)
-    if hint.startswith("did") or not known:
-        return hint if known else "there are no nodes"
-    return f"nodes are named {hostlist.fold(known[:1000])}{' …' * (len(known) > 1000)}"
+    names = f"nodes are named {hostlist.fold(known[:1000])}{' …' * (len(known) > 1000)}"
+    return nearest(host, known, names if known else "there are no nodes")
 
 
 def _meeting(document: Document, structure: Structure, among: Int32, given: str | list[str], path: tuple[Key, ...]) -> Int32:

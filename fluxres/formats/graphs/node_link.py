@@ -216,7 +216,7 @@ class _NodeLinkReading:
         self._nodes = []
         structure, vertex = rows.structure(self.fail, origin, self._source.file)
         holds, name = self._holds(structure, vertex), self._about.name or structure.name(0)
-        return Loaded(structure, holds, name, reservations=self._reserved(structure, vertex))
+        return Loaded(structure, holds, name, reservations=self._reserved(vertex))
 
     def _column(self, name: str) -> list[Any]:
         values = [getattr(node, name) for node in self._nodes]
@@ -300,7 +300,7 @@ class _NodeLinkReading:
             found.append(Hold(held.job, held.start, held.end, dict(sorted(pools.items())), held.slots, drawn))
         return found
 
-    def _reserved(self, structure: Structure, vertex: Int32) -> list[Reserved]:
+    def _reserved(self, vertex: Int32) -> list[Reserved]:
         found = []
         for i, one in enumerate(self._about.reservations):
             where: list[Key] = ["graph", "reservations", i]

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import UNSET
 
 from fluxres import limits
-from fluxres.arrays import Int32
+from fluxres.arrays import Int32, Int64
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.format import Fail
 from fluxres.formats.pool_uuids import give_uuids
@@ -197,7 +197,7 @@ class GraphRows:
             structure.subsystems[name] = graph
 
 
-def _column(values: Sequence[int | None], default: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _column(values: Sequence[int | None], default: int) -> Int64:
     return np.array([default if value is None else value for value in values], np.int64)
 
 

@@ -9,19 +9,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import PurePath
+from typing import NamedTuple
 
 from fluxres.errors import UsageError
 from fluxres.formats.peers import instances
 from fluxres.formats.peers.ctest.allocator import pack
 from fluxres.formats.peers.inventory import COUNTED
 from fluxres.graph.structure import Structure
+from fluxres.match.result import Picked
 from fluxres.model import ResourceGraph
 from fluxres.model.match import Match
 from fluxres.model.values import Allocation
 
 Granted = Allocation | Match
-Wanted = tuple[int, str, int | None]
-"""Number of the slot, graph type, and units of an item; None for all that there is of the type."""
+
+
+class Item(NamedTuple):
+    """One item of a request.
+
+    Args:
+        slot: number of the slot that it belongs to.
+        type: in the graph.
+        units: None for all that there is of the type.
+    """
+
+    slot: int
+    type: str
+    units: int | None
 
 
 def structure_of(granted: Granted) -> Structure:
@@ -43,8 +57,8 @@ def machine_of(held: Allocation | ResourceGraph, job: str | None = None) -> Stru
     return held.copy(job=job).structure
 
 
-def picked(granted: Granted, wanted: Sequence[Wanted]) -> list[tuple[int, int, int]]:
-    """(slot, pool, units) of each item.
+def picked(granted: Granted, wanted: Sequence[Item]) -> list[Picked]:
+    """What each item gets.
 
     Args:
         wanted: the items, for an allocation that does not know its own.
@@ -55,23 +69,23 @@ def picked(granted: Granted, wanted: Sequence[Wanted]) -> list[tuple[int, int, i
         return list(granted.picked)
     held = _held(granted)
     structure = structure_of(granted)
-    found: list[tuple[int, int, int] | None] = [None] * len(wanted)
-    order = sorted(range(len(wanted)), key=lambda at: wanted[at][1])
-    for type_name, some in groupby(order, key=lambda at: wanted[at][1]):
+    found: list[Picked | None] = [None] * len(wanted)
+    order = sorted(range(len(wanted)), key=lambda at: wanted[at].type)
+    for type_name, some in groupby(order, key=lambda at: wanted[at].type):
         places = list(some)
         free = {str(v): units for v, units in held.items() if structure.types[structure.type.item(v)] == type_name}
-        dealt = pack([wanted[at][2] or 0 for at in places], free)
+        dealt = pack([wanted[at].units or 0 for at in places], free)
         if dealt is None:
             message = f"it holds {sum(free.values())} units of {type_name}, which are not what the request asks for"
             raise UsageError(message, where=f"job {getattr(granted, 'job', '')}", hint="give the request that it answers")
         for at, name in zip(places, dealt, strict=True):
-            found[at] = wanted[at][0], int(name), wanted[at][2] or 0
+            found[at] = Picked(wanted[at].slot, int(name), wanted[at].units or 0)
     return [each for each in found if each is not None]
 
 
-def everything(granted: Granted) -> list[tuple[int, int, int]]:
-    """(0, pool, units) of all instances that are held, those in exclusive pools included."""
-    return [(0, v, units) for v, units in sorted(_held(granted).items())]
+def everything(granted: Granted) -> list[Picked]:
+    """All instances that are held, those in exclusive pools included, as those of slot 0."""
+    return [Picked(0, v, units) for v, units in sorted(_held(granted).items())]
 
 
 def _held(granted: Granted) -> dict[int, int]:

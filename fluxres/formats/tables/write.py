@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from fluxres.arrays import Mask
 from fluxres.errors import UsageError
 from fluxres.formats import losses
 from fluxres.formats.format import ALL, Fact, Hold, Output
@@ -45,7 +46,7 @@ def tags_texts(structure: Structure) -> dict[int, str]:
     }
 
 
-def within(structure: Structure) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def within(structure: Structure) -> Mask:
     """Which pools have a row."""
     return np.arange(structure.n) < structure.tree_end
 

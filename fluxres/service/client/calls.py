@@ -549,8 +549,6 @@ def _document_of(graph: ResourceGraph) -> bytes:
     """A local graph as a document, with all that it has. Errors: UsageError for another value, and for one with stages."""
     from fluxres.store.files import dumps
 
-    if not isinstance(graph, ResourceGraph):
-        raise UsageError(f"expected a ResourceGraph, got {graph!r:.80}")
     return dumps(graph)
 
 

@@ -34,6 +34,7 @@ from fluxres.model.changes import expire_stages
 from fluxres.service.client.addresses import Address, addresses
 from fluxres.service.client.child_calls import ChildCalls
 from fluxres.service.client.connection import Connection
+from fluxres.service.client.following import RESUME_S, Following
 from fluxres.service.client.requests import Call, Reply, Request, of_graph, post, send
 from fluxres.store import Entry, GraphRow, Held, Ticket, encoding, journal, records
 from fluxres.store.claims import Standing
@@ -71,7 +72,7 @@ class RemoteStore:
     def graphs(self) -> list[GraphRow]:
         """The graphs, without reading their content."""
         found = self.connection.get("/v1/graphs").document()["graphs"]
-        return [GraphRow(0, one["graph"], "", one["created"], 0, one["pools"], one["events"], 0, 0) for one in found]
+        return [GraphRow(0, one["graph"], "", one["created"], 0, one["pools"], one["events"] or 0, 0, 0) for one in found]
 
     def standings(self, only: str | None = None) -> dict[str, Standing]:
         """The graphs (or one of them) that were copied for jobs of others, and how they stand, by name."""
@@ -126,13 +127,20 @@ class RemoteStore:
         return str(reply.document()["was"])
 
     def changes(self, name: str | None) -> Iterator[None]:
-        """Once for each event of a graph from now on, and at least every 15 seconds.
+        """Once for each event of a graph from now on, and at least every 15 seconds, also from a server that starts again.
 
-        Errors: StoreError if the connection breaks.
+        Errors: StoreError if no server goes on for `SERVICE_RESUME_SECONDS`; UnknownGraph.
         """
-        for line in self.connection.stream(of_graph(self.name_of(name), "events")):
-            if line.startswith((b"data: ", b":")):
-                yield
+        following = Following(self.connection.servers, self.name_of(name), None)
+        while True:
+            try:
+                for line in self.connection.stream(following.path):
+                    following.event(line)
+                    if line.startswith((b"data: ", b":")):
+                        yield
+            except StoreError as error:
+                following.broke(error)
+            clocks.sleep(RESUME_S)
 
     def _queue(self, name: str | None) -> dict[str, Any]:
         found: dict[str, Any] = self.connection.get(of_graph(self.name_of(name), "queue")).document()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from contextlib import suppress
 from typing import Annotated, Any, Final
 
 from litestar import Response, delete, get, post
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import JSONBody, QueryParameter
+from msgspec import structs
 
 from fluxres import limits
 from fluxres.clock import seconds
-from fluxres.errors import UsageError
+from fluxres.errors import UnknownGraph, UnknownPool, UsageError
 from fluxres.model import ResourceGraph
 from fluxres.render import documents
 from fluxres.service import answers, requests
@@ -18,6 +21,7 @@ from fluxres.service.access import Role
 from fluxres.service.described import DocumentFormat, described
 from fluxres.service.replies import UNCONDITIONAL, Asked, caller_of, json, keys_of, site_of
 from fluxres.service.routes.questions import READ, MaybeText, OfGraph
+from fluxres.service.site import Site
 from fluxres.store import Held, encoding, records
 from fluxres.store.files import bytes_of
 
@@ -28,15 +32,32 @@ _LENGTH_BYTES: Final = 8
 
 @get("/graphs", opt=READ, operation_id="graphs")
 async def graphs(request: Asked) -> Response[answers.Graphs]:
-    """The graphs that the token is for."""
+    """The graphs that the token is for. For a part of the machine: those that have it, and only what is in it."""
     caller, site = caller_of(request), site_of(request)
 
     def question() -> dict[str, Any]:
         rows = [row for row in site.graphs() if caller.graphs is None or row.name in caller.graphs]
         in_use = site.store.default if site.child is None else site.child.name
-        return {"graphs": documents.graphs(rows, in_use, site.store.standings())}
+        if caller.paths is None:
+            return {"graphs": documents.graphs(rows, in_use, site.store.standings())}
+        within = [structs.replace(row, pools=pools) for row in rows if (pools := _pools_below(site, row.name, caller.paths))]
+        return {"graphs": [found | {"events": None} for found in documents.graphs(within, in_use, {})]}
 
     return json(answers.Graphs, await site_of(request).work(question))
+
+
+def _pools_below(site: Site, name: str, paths: Collection[str]) -> int:
+    """The number of pools at and below some paths; 0 for a graph that has none of them, or was dropped just now."""
+    try:
+        graph = site.current(name).graph
+    except UnknownGraph:
+        return 0
+    count, structure = 0, graph.structure
+    for path in {path for path in paths if not any(path.startswith(f"{other}/") for other in paths)}:
+        with suppress(UnknownPool):
+            v = structure.vertex(path)
+            count += structure.end.item(v) - v
+    return count
 
 
 @post(

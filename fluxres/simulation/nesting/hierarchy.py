@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fluxres.arrays import Int32
 from fluxres.documents.document import plural
 from fluxres.errors import InfeasibleRequest, UsageError
 from fluxres.graph.kinds import WAY
@@ -242,7 +243,7 @@ class _Divisible(NamedTuple):
     leaves: int
 
 
-def _leaves(graph: ResourceGraph, own: np.ndarray) -> int:
+def _leaves(graph: ResourceGraph, own: Int32) -> int:
     """Pools among these without children."""
     structure = graph.structure
     end = structure.end[: structure.tree_end]

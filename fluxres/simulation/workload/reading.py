@@ -49,8 +49,9 @@ def read(text: str, *, format: str | None = None, seed: int = 0, processors: str
     colon = name != text
     if is_model(name) and (colon or format is None):
         return Workload(name, _model(name, rest, seed), _size(name, rest))
-    if colon and format is None and not Path(text).exists() and "://" not in text:
-        hint = suggest(name, models()) or f"models are {', '.join(models())}"
+    meant = "" if format is not None or text == "-" or Path(text).exists() or "://" in text else suggest(name, models())
+    if meant or (colon and format is None and not Path(text).exists() and "://" not in text):
+        hint = meant or f"models are {', '.join(models())}"
         raise UsageError(f"neither a file nor a workload model: {text!r:.80}", hint=hint)
     return trace.read(text, format, processors)
 

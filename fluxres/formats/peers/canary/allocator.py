@@ -23,7 +23,8 @@ from fluxres.formats.peers.canary import language
 from fluxres.formats.peers.canary.language import NODES, NodeRequest, Slots, plural
 from fluxres.formats.peers.inventory import EMPTY, FRACTIONS, NESTED
 from fluxres.graph.structure import Structure
-from fluxres.match.chooser import COMBINATIONS_MAX, Alternative, Choice, Chooser, Offer, Picked
+from fluxres.match.chooser import COMBINATIONS_MAX, Alternative, Choice, Chooser, Offer
+from fluxres.match.result import Picked
 from fluxres.syntax.variants import type_of
 
 if TYPE_CHECKING:

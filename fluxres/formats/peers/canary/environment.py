@@ -13,6 +13,7 @@ from fluxres.formats.peers.canary.language import Device, Slots
 from fluxres.formats.peers.grants import Granted
 from fluxres.formats.peers.inventory import FRACTION_UNIT, FRACTIONS
 from fluxres.graph.structure import Structure
+from fluxres.match.result import Picked
 from fluxres.model import ResourceGraph
 from fluxres.model.values import Allocation
 from fluxres.syntax.jobspec import Request
@@ -79,7 +80,7 @@ def environment(request: Request, granted: Granted, variables: Mapping[str, str]
     return language.device_environment(devices, made)
 
 
-def _picked(request: Request, granted: Granted) -> list[tuple[int, int, int]]:
+def _picked(request: Request, granted: Granted) -> list[Picked]:
     rule, structure = request.chooser, grants.structure_of(granted)
     if not isinstance(rule, Checkout):
         raise UsageError("this is no request of canary", hint="Request.parse(text, format='canary') reads one")
@@ -89,7 +90,7 @@ def _picked(request: Request, granted: Granted) -> list[tuple[int, int, int]]:
         return grants.everything(granted)
     node = instances.nodes(structure)[0]
     items = [
-        (at, served_from(structure, node, item.type), int(item.slots))
+        grants.Item(at, served_from(structure, node, item.type), int(item.slots))
         for at, each in enumerate(rule.requests)
         for item in each.items
         if item.type not in language.NODES

@@ -16,7 +16,8 @@ from fluxres import limits
 from fluxres.errors import LimitExceeded
 from fluxres.formats.peers import instances
 from fluxres.formats.peers.ctest.groups import Group, expand
-from fluxres.match.chooser import Alternative, Choice, Chooser, Offer, Picked
+from fluxres.match.chooser import Alternative, Choice, Chooser, Offer
+from fluxres.match.result import Picked
 from fluxres.syntax.variants import type_of
 
 if TYPE_CHECKING:

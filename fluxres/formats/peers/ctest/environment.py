@@ -39,10 +39,10 @@ def environment(request: Request, granted: Granted) -> dict[str, str]:
     if not isinstance(rule, Packing):
         raise UsageError("this is no request of CTest", hint="Request.parse(text, format='ctest') reads one")
     wanted = [(at, need) for at, needs in enumerate(groups.expand(rule.groups)) for need in needs]
-    items = [(at, type_of(need.type, structure.types), need.slots) for at, need in wanted]
+    items = [grants.Item(at, type_of(need.type, structure.types), need.slots) for at, need in wanted]
     given: list[dict[str, list[tuple[str, int]]]] = [{} for _ in range(groups.processes(rule.groups))]
-    for (at, need), (_, v, _) in zip(wanted, grants.picked(granted, items), strict=True):
-        given[at].setdefault(need.type, []).append((_label(granted, v), need.slots))
+    for (at, need), picked in zip(wanted, grants.picked(granted, items), strict=True):
+        given[at].setdefault(need.type, []).append((_label(granted, picked.vertex), need.slots))
     return groups.environment(given)
 
 

@@ -104,7 +104,7 @@ class _Workers:
                 continue
             at = len(made.pools)
             is_beside = at > 0 and parents == sockets
-            made.pools.append(Pool(self.words[share.type], self._labels(share, groups)))
+            made.pools.append(Pool(self.words[share.type], self._labels(groups)))
             self._place(share, parents, v, type_name="socket" if is_beside or share.type == "core" else "group")
             if len(groups) > 1:
                 for group_number, parent in enumerate(parents):
@@ -182,7 +182,7 @@ class _Workers:
         self.inventory.mark_unlabelled(share)
         return Sum(total)
 
-    def _labels(self, share: Share, groups: Sequence[Int64]) -> Labels | Groups:
+    def _labels(self, groups: Sequence[Int64]) -> Labels | Groups:
         s, vertices = self.structure, np.concatenate(groups)
         self.inventory.mark("sizes", vertices[s.size[vertices] != 1])
         self.inventory.mark_units(vertices)

@@ -23,7 +23,8 @@ from fluxres.formats.peers.grants import Granted
 from fluxres.formats.peers.jqm import managers as jqm
 from fluxres.formats.peers.jqm.managers import Discrete, Highlander, Rules
 from fluxres.formats.peers.jqm.pollers import Manager, Poller, pollers
-from fluxres.match.chooser import Alternative, Choice, Chooser, Offer, Picked
+from fluxres.match.chooser import Alternative, Choice, Chooser, Offer
+from fluxres.match.result import Picked
 from fluxres.syntax import count
 from fluxres.syntax.jobspec import Request
 from fluxres.syntax.vertex import Vertex, settled
