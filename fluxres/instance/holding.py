@@ -13,9 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from fluxres.arrays import UInt8
 from fluxres.clock import FOREVER, seconds, ticks
 from fluxres.documents.document import listed
 from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources
@@ -81,7 +79,7 @@ class Holdings:
         self.lapsed_at = FOREVER
         self.suppliers: dict[int, ParentSupply] = {}
         """By number of the job, what its child draws from this instance; also after the child has ended."""
-        self.propagated_states: tuple[Structure, NDArray[np.uint8]] | None = None
+        self.propagated_states: tuple[Structure, UInt8] | None = None
         """The structure and pool states that were last propagated to the children."""
 
     @property

@@ -21,7 +21,6 @@ from weakref import WeakMethod
 from fluxres import limits
 from fluxres.clock import FOREVER, Clock, Length, Time, length_ticks, seconds, ticks
 from fluxres.documents import arguments
-from fluxres.documents.document import shown
 from fluxres.errors import (
     FluxresError,
     InfeasibleRequest,
@@ -68,7 +67,8 @@ from fluxres.instance.tree import Branch
 from fluxres.instance.upstream import ParentSupply
 from fluxres.match.policy import policy as require_match_policy
 from fluxres.model import joining, matching, targets
-from fluxres.model.resource_graph import ResourceGraph, writing
+from fluxres.model.locking import writing
+from fluxres.model.resource_graph import ResourceGraph, require_graph
 from fluxres.model.targets import Targets
 from fluxres.shown import Tabular
 from fluxres.syntax import fluid
@@ -133,8 +133,7 @@ class Instance(Tabular):
         passes: str = "event",
         accounting: Accounting | None = None,
     ) -> None:
-        if not isinstance(graph, ResourceGraph):
-            raise UsageError(f"expected a ResourceGraph, got {shown(graph)}", hint="such as fluxres.load('cluster.yaml')")
+        require_graph(graph)
         arguments.texts_or_none(name=name)
         if arguments.text(passes, "passes") not in ("event", "manual"):
             raise UsageError(f"passes: expected event or manual, got {passes!r:.80}")

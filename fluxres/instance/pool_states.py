@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fluxres.arrays import UInt8
 from fluxres.errors import UnknownPool, UsageError
 from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES
 from fluxres.instance import recording, states
@@ -137,7 +137,7 @@ def graph_changed(instance: HoldingsOwner) -> None:
     instance.due.owe_pass()
 
 
-def _changed_states(before: tuple[Structure, NDArray[np.uint8]], structure: Structure) -> Iterator[tuple[str, int]]:
+def _changed_states(before: tuple[Structure, UInt8], structure: Structure) -> Iterator[tuple[str, int]]:
     """Pools whose state differs from before, with the code of the new one."""
     if structure is before[0]:
         changed = np.flatnonzero(structure.state != before[1]).tolist()
