@@ -203,7 +203,7 @@ def _shrink(child: PartOwner, upstream: ParentSupply, parent: PartOwner, wanted:
     tops = _topmost(mine.structure, named, child.address)
     _require_idle(child, tops)
     paths = [mine.structure.path(v) for v in tops]
-    part = _part(parent, job, [(path, 1) for path in paths])
+    part = _part(parent, job, list(zip(paths, mine.structure.size[tops].tolist(), strict=True)))
     if part is None:
         parent.choice.use_graph()
     graph = upstream.above
