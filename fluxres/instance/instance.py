@@ -496,6 +496,8 @@ class Instance(Tabular):
         """
         self.enter()
         found = self._running(job)
+        if found.state is not State.RUN:
+            raise UsageError(f"job {found.id} is ending", where=self.address)
         if found.is_booking:
             hint = "cancel it: it has no place in the queue"
             raise UsageError(f"job {found.id} was reserved ahead", where=self.address, hint=hint)
@@ -834,6 +836,8 @@ class Instance(Tabular):
         found = self._active(job)
         if found.state is not State.RUN:
             raise UsageError(f"job {found.id} is not running, it is {found.state.name}", where=self.address)
+        if found.is_requeued:
+            raise UsageError(f"job {found.id} is being stopped, to wait again", where=self.address)
         if found.child is not None:
             raise UsageError(f"job {found.id} has a child already", where=self.address, hint=f"find('{found.id}') gives it")
         if self.depth + 1 >= limits.INSTANCE_DEPTH_MAX:

@@ -61,6 +61,8 @@ class Lifecycle:
         self.jobs: dict[int, Job] = {}
         """Active jobs."""
         self.finished = FinishedJobs(sink)
+        self._ending: set[int] = set()
+        """The jobs of which the listener is just getting an event of their end: what it reports about that is known."""
 
     # -- the beginning -----------------------------------------------------------------------------------------------
 
@@ -167,6 +169,14 @@ class Lifecycle:
         assert self._log is not None  # callers check first, because most runs have no listener
         self._log(job, JobEvent(seconds(self._instance.due.now), event, context))
 
+    def _log_end(self, job: Job, event: str, **context: Any) -> None:
+        """Log an event of the end of a job, which the listener may report again or try to complete."""
+        self._ending.add(job.number)
+        try:
+            self._log_event(job, event, **context)
+        finally:
+            self._ending.discard(job.number)
+
     def _depend(self, job: Job) -> None:
         """Schedule a job whose dependencies are satisfied."""
         if job.state is State.DEPEND:  # a listener may have canceled it
@@ -227,44 +237,48 @@ class Lifecycle:
 
     def finish(self, job: Job, status: int) -> None:
         """Note the end of a running job: its resources are free, unless it has a child, which ends first."""
+        if job.number in self._ending:
+            return
         if job.is_requeued:
             self._return_to_queue(job)
             return
+        child = None if job.child is None else self._instance.holdings.children.get(job.number)
         job.status = status
         job.state = states.after(job.state, "finish")
         if self._log:
-            self._log_event(job, "finish", status=status)
-        child = None if job.child is None else self._instance.holdings.children.get(job.number)
-        if child is None:
+            self._log_end(job, "finish", status=status)
+        if child is None or child.lifetime.is_closed:
             self.clean(job)
         else:
             child.lifetime.end_with_job()  # when it is closed, the parent cleans up the job, or has done so
 
     def _free(self, job: Job) -> None:
-        """Free what a job holds."""
+        """Free what a job holds; the caller logs that."""
         instance = self._instance
         instance.inventory.finish(job.number, job.claim, instance.due.now)
         instance.holdings.forget(job)
         instance.time.has_returned = True
         instance.queue.changed = True
-        if self._log:
-            self._log_event(job, "release", ranks="all", final=True)
-            self._log_event(job, "free")
 
     def clean(self, job: Job) -> None:
         """Free the resources of a job that ends, and hand it to the sink."""
+        if job.number in self._ending:
+            return
         instance = self._instance
         queue, ledger, now = instance.queue, instance.ledger, instance.due.now
         queue.request_round()
         if job.claim is not None:
             self._free(job)
+            if self._log:
+                self._log_end(job, "release", ranks="all", final=True)
+                self._log_end(job, "free")
         elif job.number in instance.inventory.ahead:
             instance.inventory.drop_ahead(job.number)
             queue.reservations_dropped()
         job.ended = now
         job.state = states.after(job.state, "clean")
         if self._log:
-            self._log_event(job, "clean")
+            self._log_end(job, "clean")
         del self.jobs[job.number]
         if ledger is not None and not job.is_booking:
             ledger.left(job)
@@ -290,7 +304,7 @@ class Lifecycle:
 
     def requeue(self, job: Job, kind: str, note: str) -> None:
         """Stop a running job without a child, and let it wait again in its place of the queue once it has ended."""
-        if job.is_requeued:
+        if job.is_requeued or job.state is not State.RUN:
             return
         job.is_requeued = True
         self._note_exception(job, kind, states.WARNING, note)
@@ -306,8 +320,12 @@ class Lifecycle:
         if instance.ledger is not None:
             instance.ledger.left(job)
             instance.ledger.submitted(job)
-        self._post(job, "requeue")
+        job.state = states.after(job.state, "requeue")  # before a listener sees that it holds nothing
         queue.sort()  # it may still be listed where it was
+        if self._log:
+            self._log_event(job, "release", ranks="all", final=True)
+            self._log_event(job, "free")
+            self._log_event(job, "requeue")
         if queue.hooks:
             queue.tell("finished", job, instance.due.now)
         self._prioritize(job)
