@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Generator, Iterable
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from types import LambdaType
 from typing import TypeVar
@@ -122,6 +123,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         sys.modules[name] = sys.modules.pop(name)
 
 
+@cache  # of hundreds of files with thousands of tests
 def _place(path: Path) -> tuple[bool, str]:
     """Where the order of a single process has a file: the tests by name, then the package."""
     return (False, path.relative_to(TESTS).parts[0]) if path.is_relative_to(TESTS) else (True, "")

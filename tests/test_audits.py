@@ -782,7 +782,7 @@ def a_child_that_is_not_among_the_children(tree: Tree, source: Random) -> Named:
 @of_tree
 def a_child_that_expires_after_its_job(tree: Tree, source: Random) -> Named:
     child = some_child(tree, source)
-    child.expires += source.randint(1, 10**9)
+    child.lifetime.expires += source.randint(1, 10**9)
     return "N1", child.address
 
 
@@ -925,7 +925,7 @@ def resources_that_run_in_the_inventory_until_another_end(busy: Busy, source: Ra
 
 @of_busy
 def resources_that_run_in_the_inventory_for_no_job(busy: Busy, source: Random) -> Named:
-    del busy.instance._jobs[busy.run.number]
+    del busy.instance.lifecycle.jobs[busy.run.number]
     return "J1", busy.where
 
 

@@ -51,7 +51,7 @@ def _check_holdings(instance: HoldingsOwner, graph: ResourceGraph) -> list[Probl
     known = {fluid.encode(job.number) for job in instance.holdings.jobs.values() if job.state is not State.INACTIVE}
     holding = set(graph.records.jobs())
     found = []
-    for name in sorted(holding - known - instance.external_jobs):
+    for name in sorted(holding - known - instance.others.names):
         pools = sorted(graph.records.require_job(name))
         if not pools:
             continue  # the index of jobs is wrong: the audit of the graph reports it
@@ -214,7 +214,7 @@ def _check_child(parent: HoldingsOwner, child: HoldingsOwner) -> list[Problem]:
         return []  # it ends at this moment, and so does the child
     # What a late job lacks because others hold it is reported by rule T1.
     missing = [] if job.number in parent.holdings.disputed else _pools_not_held(upstream)
-    expires_late = not child.is_ending and child.expires > job.limit
+    expires_late = not child.lifetime.is_ending and child.lifetime.expires > job.limit
     return [
         *([Problem("error", child.address, "rule N1: it expires after its job in the parent ends")] if expires_late else []),
         *(_n1(child, v, "the job in the parent does not hold it") for v in missing),

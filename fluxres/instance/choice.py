@@ -1,8 +1,9 @@
-"""The choice of the inventory that an instance schedules on, by name or by request."""
+"""The inventory that an instance schedules on: its choice, by name or by request, and the change to another one for what it does
+not support."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -10,7 +11,8 @@ from fluxres.documents import arguments
 from fluxres.errors import UsageError
 from fluxres.instance.counted import CountedInventory
 from fluxres.instance.graph_inventory import GraphInventory
-from fluxres.instance.inventory import Inventory, NotUniform
+from fluxres.instance.holding import HoldingsOwner
+from fluxres.instance.inventory import Ask, Inventory, NotUniform
 from fluxres.instance.named import ASCENDING, DESCENDING, NamedInventory
 from fluxres.instance.uniform import UniformRequest, interchangeable, one_pool, uniform_request
 from fluxres.syntax.jobspec import Request
@@ -67,3 +69,102 @@ def _fastest(graph: ResourceGraph, match_policy: str, wanted: UniformRequest, me
     if interchangeable(structure, wanted) is None:
         return None
     return NamedInventory(graph, wanted.type, match_policy, measure)
+
+
+class ChoiceOwner(HoldingsOwner, Protocol):
+    """What `InventoryChoice` uses of its instance."""
+
+    match_policy: str
+
+
+class InventoryChoice:
+    """Which inventory an instance has, and in what it measures; nothing else sets the `inventory` of an instance.
+
+    Args:
+        is_adaptive: whether requests decide; otherwise it stays as it is.
+    """
+
+    def __init__(self, instance: ChoiceOwner, *, is_adaptive: bool) -> None:
+        self._instance = instance
+        self.is_adaptive = is_adaptive
+        self.measure: str | None = None
+        """The type in whose units sizes were asked for; None for the default of the inventory."""
+
+    def measure_in(self, type_name: str | None) -> None:
+        """Measure in units of a type, also after a change of the inventory."""
+        self.measure = type_name
+        self._instance.inventory.measure_in(type_name)
+
+    def ask(self, request: Request) -> Ask:
+        """A request in the form of the inventory, which is changed for it if necessary.
+
+        Errors: InfeasibleRequest; UsageError for a request that a fixed inventory does not support.
+        """
+        instance = self._instance
+        inventory = instance.inventory
+        if self.is_adaptive and inventory.kind == "graph" and not instance.holdings.jobs:
+            self.adapt(request)
+            inventory = instance.inventory
+        try:
+            return inventory.ask(request)
+        except NotUniform:
+            if inventory.kind == "graph" or not self.is_adaptive:
+                raise UsageError(
+                    "this request is not for a number of interchangeable pools",
+                    where=f"inventory {inventory.kind}",
+                    hint="use inventory='graph' or 'auto'",
+                ) from None
+        self.adapt(request)
+        return instance.inventory.ask(request)
+
+    def adapt(self, request: Request | None) -> None:
+        """Change to an inventory that supports a request (all requests, if None), and transfer everything that is held."""
+        instance, holdings = self._instance, self._instance.holdings
+        holdings.record_jobs()
+        before = instance.inventory
+        before.clear()
+        instance.queue.reservations_dropped()
+        if not holdings.jobs and request is not None:
+            instance.inventory = fastest(holdings.graph, instance.match_policy, request, self.measure)
+            return
+        made = GraphInventory(holdings.graph, instance.match_policy, self.measure)
+        for job in holdings.jobs.values():
+            job.ask = job.request  # without a check: it was feasible when it was submitted
+            if job.sizes is not None:
+                job.sizes.use_requests()
+            if job.claim is not None:
+                is_disputed = job.number in holdings.disputed
+                job.claim = made.adopt(job.number, job.claim, before.pools(job.claim), is_disputed=is_disputed)
+        for number, hold in before.ahead.items():
+            made.reserve_pools_ahead(number, before.vertices(hold), hold.start, hold.end, instance.due.now)
+        instance.inventory = made
+        holdings.recorded.clear()
+
+    def use_graph(self) -> None:
+        """Have the records of the graph hold everything that jobs hold, which a change of its shape requires.
+
+        Errors: UsageError for a fixed inventory other than the graph.
+        """
+        instance = self._instance
+        if instance.inventory.kind == "graph":
+            return
+        if not self.is_adaptive:
+            raise UsageError(
+                f"an instance on inventory {instance.inventory.kind} can give and take only whole interchangeable pools",
+                where=instance.address,
+                hint="use inventory='graph' or 'auto'",
+            )
+        self.adapt(None)
+
+    def reserve_pools(self, number: int, vertices: list[int], start: int, end: int) -> bool:
+        """Reserve pools ahead for a job; see `Inventory.reserve_pools_ahead`."""
+        instance = self._instance
+        if not vertices:
+            raise UsageError("no pools named", where=instance.address, hint="name at least one pool")
+        try:
+            return instance.inventory.reserve_pools_ahead(number, vertices, start, end, instance.due.now)
+        except NotUniform as error:
+            if not self.is_adaptive:
+                raise UsageError(str(error), where=instance.address, hint="use inventory='graph' or 'auto'") from None
+        self.adapt(None)
+        return instance.inventory.reserve_pools_ahead(number, vertices, start, end, instance.due.now)

@@ -13,9 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from fluxres.arrays import UInt8
 from fluxres.clock import FOREVER, seconds, ticks
 from fluxres.documents.document import listed
 from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources
@@ -24,6 +22,7 @@ from fluxres.instance.graph_inventory import GraphHold
 from fluxres.instance.interchangeable import InterchangeableInventory
 from fluxres.instance.job import Job
 from fluxres.instance.queue import Queue, QueueOwner
+from fluxres.instance.roles import Foreign
 from fluxres.instance.sizes import Option
 from fluxres.instance.states import State
 from fluxres.instance.upstream import ParentSupply, in_service
@@ -42,17 +41,14 @@ OVERTIME_S: Final = 10.0
 class HoldingsOwner(QueueOwner, Protocol):
     """What `Holdings` uses of its instance."""
 
-    external_ends: list[int]
-    external_jobs: frozenset[str]
     holdings: Holdings
     keeps_limits: bool
     queue: Queue
 
+    @property
+    def others(self) -> Foreign: ...
+
     def walk(self) -> Iterator[HoldingsOwner]: ...
-
-    def supplies_returned(self) -> None: ...
-
-    def use_graph(self) -> None: ...
 
 
 class Holdings:
@@ -83,7 +79,7 @@ class Holdings:
         self.lapsed_at = FOREVER
         self.suppliers: dict[int, ParentSupply] = {}
         """By number of the job, what its child draws from this instance; also after the child has ended."""
-        self.propagated_states: tuple[Structure, NDArray[np.uint8]] | None = None
+        self.propagated_states: tuple[Structure, UInt8] | None = None
         """The structure and pool states that were last propagated to the children."""
 
     @property
@@ -92,9 +88,9 @@ class Holdings:
         found = self.graph.records.upstream
         return found if isinstance(found, ParentSupply) else None
 
-    def jobs_in(self, wanted: Collection[State]) -> list[Job]:
+    def jobs_in(self, in_states: Collection[State]) -> list[Job]:
         """The active jobs in some states, in order of submission."""
-        return sorted((job for job in self.jobs.values() if job.state in wanted), key=lambda job: job.number)
+        return sorted((job for job in self.jobs.values() if job.state in in_states), key=lambda job: job.number)
 
     def forget(self, job: Job) -> None:
         """Remove a job whose resources are free now."""
@@ -105,6 +101,11 @@ class Holdings:
         self.suppliers.pop(job.number, None)
         if self._cut.pop(job.number, None) is not None:
             self.next_cut = min(self._cut.values(), default=FOREVER)
+
+    def note_suppliers(self) -> None:
+        """Note in the time of the tree whether the instance draws from suppliers that it shares with others."""
+        time, linked = self.instance.time, self.graph.structure.accounts.linked
+        time.has_suppliers = time.has_suppliers or (linked is not None and bool(linked.any()))
 
     # -- what others free --------------------------------------------------------------------------------------------
 
@@ -141,7 +142,7 @@ class Holdings:
             del self._cut[number]
             job = self.jobs.get(number)
             if job is not None and job.state is State.RUN:
-                self.instance.raise_exception(job, "cancel", states.FATAL, "others have freed what it held")
+                self.instance.lifecycle.raise_exception(job, "cancel", states.FATAL, "others have freed what it held")
         self.next_cut = min(self._cut.values(), default=FOREVER)
 
     # -- records -----------------------------------------------------------------------------------------------------
@@ -150,7 +151,7 @@ class Holdings:
         """Record in the graph what a job holds, unless the inventory does so itself."""
         if self.instance.inventory.kind != "graph" and job.number not in self.recorded:
             self.recorded.add(job.number)
-            taken = self._record_more(job, min(job.started, self.instance.now), self._held_until(job))
+            taken = self._record_more(job, min(job.started, self.instance.due.now), self._held_until(job))
             if taken:  # otherwise it may lack what other jobs of this instance hold
                 self._dispute(job, taken)
 
@@ -170,7 +171,7 @@ class Holdings:
         name, pools, is_disputed = fluid.encode(job.number), inventory.held(job.claim), job.number in self.disputed
         with recording.own_changes(inventory):
             return recording.record_available(
-                self.graph, name, pools, start, instance.now, end, replace=is_disputed, is_routed=False
+                self.graph, name, pools, start, instance.due.now, end, replace=is_disputed, is_routed=False
             )
 
     def _unrecord(self, job: Job, start: int | None = None) -> None:
@@ -217,13 +218,13 @@ class Holdings:
     def jobs_at_limit(self) -> list[Job]:
         """Jobs that are exactly at their limit and may run on after it."""
         instance = self.instance
-        found = (self.jobs[number] for number in instance.inventory.running.ending_by(instance.now))
+        found = (self.jobs[number] for number in instance.inventory.running.ending_by(instance.due.now))
         return [job for job in found if not self._ends_by_itself(job)]
 
     def keep_jobs(self, held: list[Job]) -> None:
         """Keep the resources of jobs that are exactly at their limit."""
         for job in held:
-            if self.keep(job, self.instance.now + KEPT_TICKS):
+            if self.keep(job, self.instance.due.now + KEPT_TICKS):
                 self._mark_disputed(job)
             self.at_limit.add(job.number)
 
@@ -240,11 +241,17 @@ class Holdings:
         below = child.holdings
         return all(below._ends_by_itself(each) for each in below.jobs.values() if each.claim is not None)
 
-    def note_lapsed(self, numbers: list[int]) -> None:
-        """Note jobs whose limit is now and whose resources count as free, since their runner keeps limits."""
-        now = self.instance.now
-        self._lapsed = numbers if self.lapsed_at != now else self._lapsed + numbers
-        self.lapsed_at = now
+    def free_lapsed(self, now: int) -> None:
+        """Let what jobs hold be free from their limit on, if it has come."""
+        instance = self.instance
+        lapsed = instance.inventory.advance(now)
+        if not lapsed:
+            return
+        instance.queue.elapsed = True
+        instance.time.has_returned = True
+        since = instance.due.now
+        self._lapsed = lapsed if self.lapsed_at != since else self._lapsed + lapsed
+        self.lapsed_at = since
 
     def find_late(self) -> bool:
         """Mark the jobs that have not ended at their limit, although their runner keeps limits, as late.
@@ -263,12 +270,12 @@ class Holdings:
             job = self.jobs.get(number)
             if job is None or job.limit > moment:
                 continue
-            is_on_time = job.state is State.RUN and job.limit >= instance.now and number not in self.at_limit
+            is_on_time = job.state is State.RUN and job.limit >= instance.due.now and number not in self.at_limit
             if is_on_time and self._ends_by_itself(job):
                 continue
             try:
                 if job.state is State.RUN:
-                    instance.raise_exception(job, "timelimit", states.FATAL, "the job has reached its limit")
+                    instance.lifecycle.raise_exception(job, "timelimit", states.FATAL, "the job has reached its limit")
             finally:
                 if job.state is State.CLEANUP:
                     self._extend_overtime(job)
@@ -279,7 +286,7 @@ class Holdings:
         What others hold now, or will hold during the extension, they keep, since their records are older.  In that case the job
         gets an exception that does not end it, and `check` reports the pools as long as this lasts.
         """
-        now, ends = self.instance.now, self.instance.external_ends
+        now, ends = self.instance.due.now, self.instance.others.ends
         end = min(now + ticks(OVERTIME_S), next((end for end in reversed(ends) if end > now), FOREVER))
         self.overtime.add(job.number)
         taken = self.keep(job, end)
@@ -311,11 +318,11 @@ class Holdings:
             return self._extend(job, end)
         supply.return_all()
         taken = self._extend(job, end)
-        return [*taken, *supply.draw_available(end, self.instance.now)]
+        return [*taken, *supply.draw_available(end, self.instance.due.now)]
 
     def _extend(self, job: Job, end: int) -> list[str]:
         instance = self.instance
-        taken = instance.inventory.extend(job.number, job.claim, instance.now, end)
+        taken = instance.inventory.extend(job.number, job.claim, instance.due.now, end)
         if job.number in self.recorded:
             taken = sorted({*taken, *self._record_more(job, self._held_until(job), end)})
         instance.queue.reservations_dropped()
@@ -328,7 +335,7 @@ class Holdings:
     def _mark_disputed(self, job: Job) -> None:
         """Note that others may hold some of the resources of a job."""
         self.disputed.add(job.number)
-        self.instance.time.disputing[self.instance] = None
+        self.instance.time.disputing[self.instance.due] = None
 
     def _dispute(self, job: Job, taken: list[str]) -> None:
         """Note whether others hold some of the resources of a job; the first time, the job gets an exception.
@@ -342,13 +349,13 @@ class Holdings:
         self._mark_disputed(job)
         if not any(failure.type == "overlap" for failure in job.exceptions):
             note = f"it has not ended, and others hold {listed(taken, 1)}"
-            self.instance.raise_exception(job, "overlap", states.WARNING, note)
+            self.instance.lifecycle.raise_exception(job, "overlap", states.WARNING, note)
 
     def reacquire(self) -> None:
         """Let late jobs hold again what others have freed of their resources (rule T1)."""
         for number in list(self.disputed):
             job = self.jobs.get(number)
-            if job is not None and job.limit > self.instance.now:
+            if job is not None and job.limit > self.instance.due.now:
                 self._dispute(job, self.keep(job, job.limit))
 
     # -- another limit -----------------------------------------------------------------------------------------------
@@ -372,7 +379,7 @@ class Holdings:
         """
         instance, before = self.instance, job.limit
         assert job.sizes is not None  # it has several
-        if job.number in self.disputed or job.number in self.at_limit or job.limit <= instance.now:
+        if job.number in self.disputed or job.number in self.at_limit or job.limit <= instance.due.now:
             return False
         difference = option.size - job.sizes.chosen.size
         was_recorded = job.number in self.recorded
@@ -383,7 +390,7 @@ class Holdings:
         except (InsufficientResources, InfeasibleRequest):
             return False
         change = instance.inventory.grow if difference > 0 else instance.inventory.shrink
-        is_changed = change(job.number, job.claim, part, instance.now)
+        is_changed = change(job.number, job.claim, part, instance.due.now)
         if is_changed and was_recorded:
             self._unrecord(job)
             self.record_job(job)
@@ -393,7 +400,7 @@ class Holdings:
         return is_changed
 
     def _move(self, job: Job, end: int) -> None:
-        supply, before, now = self.suppliers.get(job.number), job.limit, self.instance.now
+        supply, before, now = self.suppliers.get(job.number), job.limit, self.instance.due.now
         if supply is None:
             self._resize(job, end)
             return
@@ -411,7 +418,7 @@ class Holdings:
         instance = self.instance
         instance.queue.unreserve()
         instance.queue.changed = True
-        if instance.external_jobs:
+        if instance.others.names:
             self.record_job(job)
         start = self._held_until(job)
         if end > job.limit and job.number in self.recorded:
@@ -420,14 +427,14 @@ class Holdings:
                 name, pools = fluid.encode(job.number), instance.inventory.pools(job.claim)
                 recording.record(self.graph, name, pools, start, end, is_routed=False)
         try:
-            instance.inventory.resize(job.number, job.claim, instance.now, end)
+            instance.inventory.resize(job.number, job.claim, instance.due.now, end)
         except InsufficientResources:
             self._unrecord(job, start)
             raise
         self.at_limit.discard(job.number)
         if end < job.limit:
             self._unrecord(job, end)
-            instance.supplies_returned()
+            instance.queue.supplies_returned()
         job.limit = end
         if not instance.keeps_limits:
-            instance.announce(end)
+            instance.due.announce(end)

@@ -1,9 +1,11 @@
-"""A scheduler instance: its jobs and their states (Flux RFC 21), its children (rule N1), time (rule T1) and the machine.
+"""A scheduler instance: the public face of its jobs, its children (rule N1), its time (rule T1) and its machine.
 
-A call first handles the events that were due before it (`enter`), then does its own work, and then makes the passes of the queue
-policy that follow (`_follow_up`), in this instance and in others of its tree.  Its parts are in other modules: `queue` makes the
-passes, in which jobs start, `holding` maintains what jobs hold, until and beyond their limits, `timekeeper` is the time of a tree
-of instances, and `upstream` what a child draws from its parent.
+A call validates its arguments, handles the events that were due before it (`enter`), has one of the parts of the instance do its
+work, and then has the passes of the queue policy made that follow, in this instance and in others of its tree.  The parts are in
+other modules: `lifecycle` moves jobs from state to state, `queue` makes the passes, in which jobs start, `holding` maintains what
+jobs hold, until and beyond their limits, `others` what others hold in the graph, `choice` the inventory, `due` has the events of
+this instance and `timekeeper` the time of its tree, `lifetime` the end of the instance, `parts` grows and shrinks it, and
+`upstream` is what a child draws from its parent.
 
 A child begins with a copy of what one job of its parent holds (RFC 4 Copy) and is a scheduler like any other.  It may request
 more from its parent (merge) and return what is free in it (unlink).  When it ends, for whatever reason, its jobs end with it and
@@ -13,47 +15,36 @@ the resources of its job return to the parent.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
-from functools import partial
-from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakMethod
 
 from fluxres import limits
-from fluxres.allocation.facts import JobFacts
 from fluxres.clock import FOREVER, Clock, Length, Time, length_ticks, seconds, ticks
 from fluxres.documents import arguments
-from fluxres.documents.document import shown
 from fluxres.errors import (
     FluxresError,
     InfeasibleRequest,
     InputError,
     InsufficientResources,
     LimitExceeded,
-    PolicyError,
     StaleHandle,
-    StoreError,
     UnknownJob,
     UsageError,
 )
 from fluxres.graph.structure import Problem
-from fluxres.instance import audit, parts, pool_states, recording, states
+from fluxres.instance import audit, parts, pool_states, states
 from fluxres.instance import dependencies as deps
-from fluxres.instance.charged import NOBODY, Charged
-from fluxres.instance.choice import fastest, make_inventory
-from fluxres.instance.dependencies import AnyDependency, Dependencies, Verdict
-from fluxres.instance.finished import FinishedJobs
-from fluxres.instance.graph_inventory import GraphInventory
-from fluxres.instance.holding import KEPT_TICKS, OVERTIME_S, Holdings
-from fluxres.instance.interchangeable import InterchangeableInventory
-from fluxres.instance.inventory import Ask, Hold, Inventory, NotUniform
+from fluxres.instance.admission import Admission
+from fluxres.instance.charged import Charged
+from fluxres.instance.choice import InventoryChoice, make_inventory
+from fluxres.instance.dependencies import AnyDependency, Dependencies
+from fluxres.instance.due import DueEvents
+from fluxres.instance.holding import Holdings
+from fluxres.instance.inventory import Inventory
 from fluxres.instance.job import (
-    BEGIN,
     URGENCY_DEFAULT,
-    URGENCY_HELD,
     AnyJob,
     Dependency,
-    Failure,
     Job,
     JobEvent,
     JobIds,
@@ -61,39 +52,30 @@ from fluxres.instance.job import (
     require_urgency,
 )
 from fluxres.instance.ledger import Ledger
-from fluxres.instance.named import NamedInventory
+from fluxres.instance.lifecycle import Lifecycle, Resumed
+from fluxres.instance.lifetime import Lifetime
 from fluxres.instance.options import AnyQueuePolicy, InstanceOptions, Listener, Sink
+from fluxres.instance.others import Others
 from fluxres.instance.policy import policy as require_queue_policy
-from fluxres.instance.queue import Guard, Queue, QueuePolicy, hooks_of
-from fluxres.instance.runner import NOT_STARTED, Runner, Unattended
-from fluxres.instance.sizes import SUCH_SIZES, Option, SizePolicy, Sizes, of_limits
+from fluxres.instance.queue import Queue, QueuePolicy
+from fluxres.instance.runner import Runner, Unattended
+from fluxres.instance.sizes import SUCH_SIZES, SizePolicy, Sizes, of_limits
 from fluxres.instance.sizes import parse as require_size_policy
 from fluxres.instance.states import State
 from fluxres.instance.timekeeper import Timekeeper
 from fluxres.instance.tree import Branch
 from fluxres.instance.upstream import ParentSupply
 from fluxres.match.policy import policy as require_match_policy
-from fluxres.model import changes, joining, matching, targets
-from fluxres.model.resource_graph import ResourceGraph, writing
+from fluxres.model import joining, matching, targets
+from fluxres.model.locking import writing
+from fluxres.model.resource_graph import ResourceGraph, require_graph
 from fluxres.model.targets import Targets
 from fluxres.shown import Tabular
 from fluxres.syntax import fluid
 from fluxres.syntax.jobspec import Request, Wanted, as_request, parse_shape
-from fluxres.syntax.name import is_name
 
 if TYPE_CHECKING:
     from fluxres.instance.accounting import Accounting
-
-
-_NO_JOB: Final = -1
-"""In place of the number of a job that waits for its begin time."""
-_READY: Final = states.after(states.after(State.NEW, "validate"), "depend")
-"""The state of a new job that waits for no other."""
-
-
-def _label(text: str | None) -> str | None:
-    """A user or the name of a job as a graph records it; None for what it would refuse, such as more than one line."""
-    return str(text) if is_name(text) else None
 
 
 class Instance(Tabular):
@@ -132,23 +114,8 @@ class Instance(Tabular):
     ('completed', 'RUN')
     """
 
-    is_closed = False
-    is_ending = False
-    """Whether it closes as soon as the jobs that were asked to stop have ended."""
-    expires = FOREVER
-    """When the instance expires, in ticks."""
-    expires_given = FOREVER
-    """The expiration set by `set_expiration`; the limit of the job in the parent may be earlier."""
     parent: Instance | None = None
     job_in_parent: Job | None = None
-    _job_has_finished = False
-    """Whether the job in the parent has finished, and only waits for this instance to close."""
-    external_jobs: frozenset[str] = frozenset()
-    """The names of jobs of others that hold something in the graph; this instance does not use them for its own jobs."""
-    measure: str | None = None
-    """The type in whose units sizes were asked for; None for the default of the inventory."""
-    announced = FOREVER
-    """When the next event is due, as announced to the Timekeeper."""
 
     def __init__(  # noqa: PLR0913 - one option each
         self,
@@ -166,8 +133,7 @@ class Instance(Tabular):
         passes: str = "event",
         accounting: Accounting | None = None,
     ) -> None:
-        if not isinstance(graph, ResourceGraph):
-            raise UsageError(f"expected a ResourceGraph, got {shown(graph)}", hint="such as fluxres.load('cluster.yaml')")
+        require_graph(graph)
         arguments.texts_or_none(name=name)
         if arguments.text(passes, "passes") not in ("event", "manual"):
             raise UsageError(f"passes: expected event or manual, got {passes!r:.80}")
@@ -181,20 +147,17 @@ class Instance(Tabular):
         if clock is not None:
             graph.clock = clock
         self.clock = graph.clock
-        self.time = Timekeeper(self.clock, self)
-        self.now = self.time.now
-        self.policy = require_queue_policy(queue_policy)
-        self.hooks = hooks_of(self.policy)
-        """The methods of the policy that are called for each job."""
+        self.due = DueEvents(self)
+        self.time = Timekeeper(self.clock, self.due)
+        self.due.now = self.time.now
+        policy = require_queue_policy(queue_policy)
         require_match_policy(match_policy)
         self.match_policy = match_policy
         self.size_policy = require_size_policy(size_policy)
-        self.is_adaptive = inventory == "auto"
+        self.choice = InventoryChoice(self, is_adaptive=inventory == "auto")
         self.inventory: Inventory = make_inventory(inventory, graph, match_policy)
         self.runner: Runner = runner if runner is not None else Unattended()
         self.keeps_limits: bool = getattr(self.runner, "keeps_limits", False)
-        self._raised = (StoreError, PolicyError, *getattr(self.runner, "defects", ()))
-        """What a runner raises that is no refusal of a job."""
         self.passes = passes
         self.ledger = None if accounting is None else Ledger(accounting)
         """Counts for the limits of the accounting; None without."""
@@ -202,24 +165,21 @@ class Instance(Tabular):
         """The limits that may keep a waiting job from starting."""
         self.preemption = None if self.ledger is None else self.ledger.preempt_for(self)
         """Which jobs make room for the head of the queue; None without."""
-        self.queue = Queue(self)
+        self.queue = Queue(self, policy)
         self.dependencies = Dependencies()
-        self._log: Listener | None = events if callable(events) else _keep_event if events else None
-        self._jobs: dict[int, Job] = {}
-        """Active jobs."""
+        self.admission = Admission(self)
+        log = events if callable(events) else _keep_event if events else None
+        self.lifecycle = Lifecycle(self, log, sink)
         self._children: dict[int, Instance] = {}
         """By number of the job that holds the child's resources."""
-        self.holdings = Holdings(self, self._jobs, self._children)
-        self._finished = FinishedJobs(sink)
-        self.ids = JobIds(graph, self.now)
-        self.external_ends: list[int] = []
-        """The moments at which others free something, latest first."""
-        self._timers: list[tuple[int, int]] = []
-        """A heap of begin times and the numbers of the jobs that wait for them."""
+        self.holdings = Holdings(self, self.lifecycle.jobs, self._children)
+        self.lifetime = Lifetime(self)
+        self.others = Others(self)
+        self.ids = JobIds(graph, self.due.now)
         if graph.records.jobs() or graph.records.stages:
-            self._refresh()
-        if self._log is not None:
-            graph.facts_of_instance = WeakMethod(self._facts_of)
+            self.others.refresh()
+        if log is not None:
+            graph.facts_of_instance = WeakMethod(self.others.facts_of)
 
     def __repr__(self) -> str:
         return f"<Instance {self.address}: {self.policy.name}, {self.pending} pending, {self.running} running>"
@@ -227,6 +187,22 @@ class Instance(Tabular):
     def __reduce__(self) -> NoReturn:
         hint = "pickle its graph, and make an instance of that where it is needed"
         raise UsageError("an instance cannot be pickled: its jobs run here", where=self.address, hint=hint)
+
+    @property
+    def policy(self) -> QueuePolicy:
+        """The queue policy."""
+        return self.queue.policy
+
+    @property
+    def queue_policy(self) -> str:
+        """The queue policy as it was given by name."""
+        given = self._options.queue_policy
+        return given if isinstance(given, str) else self.policy.name
+
+    @property
+    def now(self) -> int:
+        """In ticks; it does not change while due events are handled, nor during a pass."""
+        return self.due.now
 
     # -- jobs by id --------------------------------------------------------------------------------------------------
 
@@ -241,7 +217,7 @@ class Instance(Tabular):
                 raise UnknownJob(f"job {job.id} belongs to {job.instance.address}", where=self.address)
             return job
         number = _number(job)
-        found = self._jobs.get(number) or self._finished.get(number)
+        found = self.lifecycle.jobs.get(number) or self.lifecycle.finished.get(number)
         if found is None:
             hint = "`fluxres instance queue -a`, or jobs() in Python, lists them"
             raise UnknownJob(f"no job {job!s:.80}", where=self.address, hint=hint)
@@ -263,49 +239,44 @@ class Instance(Tabular):
         found = self._active(job)
         if found.state not in states.RUNNING:
             raise UsageError(f"job {found.id} is not running, it is {found.state.name}", hint="cancel it")
-        if (child := self._children.get(found.number)) is not None and child._job_has_finished:
+        if (child := self._children.get(found.number)) is not None and child.lifetime.job_has_finished:
             raise UsageError(f"job {found.id} has finished", hint="jobs in its child have not ended yet")
         return found
 
     @writing
-    def jobs(self, *wanted: State | str) -> list[Job]:
+    def jobs(self, *in_states: State | str) -> list[Job]:
         """The active jobs and the finished ones that are kept, in order of submission; optionally only those in some states.
 
         Args:
-            wanted: states, or their names, also of virtual ones: pending, running, active.
+            in_states: states, or their names, also of virtual ones: pending, running, active.
 
         Errors: UsageError for an unknown state.
         """
-        chosen = frozenset[State]().union(*({one} if isinstance(one, State) else states.named(one) for one in wanted))
-        found = sorted((*self._finished.jobs, *self._jobs.values()), key=lambda job: job.number)
-        return [job for job in found if job.state in chosen] if wanted else found
+        chosen = frozenset[State]().union(*({one} if isinstance(one, State) else states.named(one) for one in in_states))
+        found = sorted((*self.lifecycle.finished.jobs, *self.lifecycle.jobs.values()), key=lambda job: job.number)
+        return [job for job in found if job.state in chosen] if in_states else found
 
     @property
     @writing
     def pending(self) -> int:
         """The number of jobs that have no resources yet."""
-        return sum(job.state in states.PENDING for job in self._jobs.values())
+        return sum(job.state in states.PENDING for job in self.lifecycle.jobs.values())
 
     @property
     @writing
     def running(self) -> int:
         """The number of jobs that hold resources."""
-        return len(self._jobs) - self.pending
+        return len(self.lifecycle.jobs) - self.pending
 
     @property
     def jobs_kept(self) -> int:
         """The number of jobs that `jobs` lists."""
-        return len(self._jobs) + len(self._finished)
-
-    @property
-    def running_jobs(self) -> Mapping[int, Job]:
-        """The active jobs by number, for queue policies, which ask for those that hold resources."""
-        return self._jobs
+        return len(self.lifecycle.jobs) + len(self.lifecycle.finished)
 
     @property
     def is_active(self) -> bool:
         """Whether there are jobs that have not ended."""
-        return bool(self._jobs)
+        return bool(self.lifecycle.jobs)
 
     # -- submission --------------------------------------------------------------------------------------------------
 
@@ -366,7 +337,7 @@ class Instance(Tabular):
         urgency: int,
         name: str | None,
         user: str | None,
-        wanted: Iterable[Dependency | str | Mapping[str, Any]],
+        dependencies: Iterable[AnyDependency],
         payload: Any,
         charged: Charged | None = None,
         planned: int = FOREVER,
@@ -382,68 +353,34 @@ class Instance(Tabular):
             planned: the length that policies plan with, in ticks; at most the duration. Only with a runner that keeps limits:
                 another one is asked to stop the job when it is over.
         """
-        if self.is_ending:
+        if self.lifetime.is_ending:
             raise StaleHandle("this instance is ending")
         if charged is None and self.ledger is not None:
             charged = Charged(user)
         if sizes is not None:
-            charged = self._admit_sizes(charged, sizes)
+            charged = self.admission.of_sizes(charged, sizes)
             request, duration, ask = sizes.chosen.request, sizes.chosen.duration, sizes.chosen.ask
         elif self.ledger is None and not self._graph.structure.partitions:
-            ask = self._ask(request)
+            ask = self.choice.ask(request)
         else:
-            charged, request, duration, ask = self._admitted(charged, request, duration)
-        given = self._waits_for(request, wanted, name) if wanted or request.attributes else ()
+            charged, request, duration, ask = self.admission.of_request(charged, request, duration)
+        waits_for = self.admission.of_dependencies(request, dependencies, name) if dependencies or request.attributes else ()
         job = Job(self, self._new_id(now), request, duration, now, require_urgency(urgency), name, user, payload, charged)
         job.ask, job.sizes, job.planned = ask, sizes, min(planned, duration)
-        job.dependencies = given
-        if "take_in" in self.hooks:
-            with Guard(self.policy):
-                waiting = self.policy.take_in(job)
+        job.dependencies = waits_for
+        if self.queue.hooks:
+            waiting = self.queue.take_in(job)
             if waiting is not job:
                 return self._active(waiting)
-        self._add(job)
-        if given or self._log:
-            self._post(job, "validate")
-            if not given or self._add_dependencies(job, given, now):
-                self._depend(job)
-        else:
-            job.state = _READY
-            self._prioritize(job)
-        self._follow_up()
+        self.lifecycle.submit(job)
+        self.due.follow_up()
         return job
 
-    def _add(self, job: Job) -> None:
-        """Add a new job to the active ones."""
-        self._jobs[job.number] = job
-        if self.ledger is not None and not job.is_booking:
-            self.ledger.submitted(job)
-        if job.name is not None:
-            self.dependencies.register(job)
-        if self._log:
-            self._log_event(job, "submit", urgency=job.urgency, userid=job.user, flags=0, version=1)
-
-    def _admit_sizes(self, charged: Charged | None, sizes: Sizes) -> Charged | None:
-        """As `_admitted`, for each of the sizes of a moldable job."""
-        before = self.inventory
-        charged = sizes.admit(partial(self._admitted, charged))
-        if self.inventory is not before:
-            sizes.use(self.inventory)
-        return charged
-
-    def _admitted(self, charged: Charged | None, request: Request, duration: int) -> tuple[Charged | None, Request, int, Ask]:
-        """To whom a new job is charged, its request and limit by the rules of the accounting and its partition, and its ask."""
-        if self.ledger is not None:
-            size = self.inventory.requested(request)
-            charged, duration = self.ledger.admit(charged or NOBODY, size, duration)
-        if self._graph.structure.partitions:
-            if charged is not None and charged.partition is not None:
-                request = matching.in_partition(self._graph, request, charged.partition)
-            if self.ledger is not None and duration >= FOREVER:
-                found = matching.length(self._graph, request)
-                duration = found if found >= FOREVER else found + self.ledger.lead
-            matching.require_accepted(self._graph, request, duration)
-        return charged, request, duration, self._ask(request)
+    def _new_id(self, now: int) -> int:
+        try:
+            return self.ids.new(now, self.others.names)
+        except UsageError as error:
+            raise UsageError(error.message, where=self.address, hint=error.hint) from None
 
     # -- advance reservations ----------------------------------------------------------------------------------------
 
@@ -476,15 +413,15 @@ class Instance(Tabular):
         start, length = ticks(start_s, "start_s", now), _duration(duration_s)
         if start <= now:
             raise UsageError(f"start_s: expected a time after {seconds(now)}, got {seconds(start)}", where=self.address)
-        if self.is_ending:
+        if self.lifetime.is_ending:
             raise StaleHandle("this instance is ending")
         if (wanted is None) == (pools is None):
             raise UsageError("expected a request or pools", where=self.address)
-        one = Request(parse_shape(f"slot=1/{self.measure or 'node'}")) if wanted is None else as_request(wanted)
+        one = Request(parse_shape(f"slot=1/{self.choice.measure or 'node'}")) if wanted is None else as_request(wanted)
         if pools is None:
-            ask = self._ask(one)
-        elif self.is_adaptive and not self._jobs and self.measure is not None:
-            self._adapt(one)
+            ask = self.choice.ask(one)
+        elif self.choice.is_adaptive and not self.lifecycle.jobs and self.choice.measure is not None:
+            self.choice.adapt(one)
         job = Job(self, self._new_id(now), one, length, now, URGENCY_DEFAULT, name, user, payload)
         job.is_booking = True
         end = min(start + length, FOREVER)
@@ -493,69 +430,21 @@ class Instance(Tabular):
             job.ask = ask
             is_reserved = self.inventory.reserve_ahead(job.number, ask, start, end, now)
         else:
-            is_reserved = self._reserve_pools(job.number, targets.pools(self._graph, pools, "no tags"), start, end)
+            is_reserved = self.choice.reserve_pools(job.number, targets.pools(self._graph, pools, "no tags"), start, end)
         self.queue.reservations_dropped()
         if not is_reserved:
-            self._follow_up()
+            self.due.follow_up()
             what = "jobs hold some of it at that time, or their limits allow them to"
             raise InsufficientResources(f"cannot be reserved from {seconds(start)} s on: {what}", where=self.address)
-        job.dependencies = (Dependency(BEGIN, start),)
-        self._add(job)
-        self._post(job, "validate")
-        self._wait_until(start, job)
-        self._follow_up()
+        self.lifecycle.submit_ahead(job, start)
+        self.due.follow_up()
         return job
-
-    def _reserve_pools(self, number: int, vertices: list[int], start: int, end: int) -> bool:
-        if not vertices:
-            raise UsageError("no pools named", where=self.address, hint="name at least one pool")
-        try:
-            return self.inventory.reserve_pools_ahead(number, vertices, start, end, self.now)
-        except NotUniform as error:
-            if not self.is_adaptive:
-                raise UsageError(str(error), where=self.address, hint="use inventory='graph' or 'auto'") from None
-        self._adapt(None)
-        return self.inventory.reserve_pools_ahead(number, vertices, start, end, self.now)
-
-    def _begin_ahead(self, job: Job, moment: int) -> None:
-        """Start the job of an advance reservation, or try again soon if a job that is late holds some of it.
-
-        Args:
-            moment: at which that was due; limits after it are still to be handled.
-        """
-        self._free_lapsed(moment)
-        claim = self.inventory.begin_ahead(job.number)
-        if claim is None:
-            self._wait_until(self.now + ticks(OVERTIME_S), job)
-            return
-        self.queue.reservations_dropped()
-        self._post(job, "depend")
-        self._post(job, "priority")
-        self.queue.admit()
-        self.start_job(job, claim, claim.end)
-
-    def _ask(self, request: Request) -> Ask:
-        inventory = self.inventory
-        if self.is_adaptive and not self._jobs and inventory.kind == "graph":
-            self._adapt(request)
-            inventory = self.inventory
-        try:
-            return inventory.ask(request)
-        except NotUniform:
-            if self.inventory.kind == "graph" or not self.is_adaptive:
-                raise UsageError(
-                    "this request is not for a number of interchangeable pools",
-                    where=f"inventory {self.inventory.kind}",
-                    hint="use inventory='graph' or 'auto'",
-                ) from None
-        self._adapt(request)
-        return self.inventory.ask(request)
 
     @writing
     def can_hold(self, request: Request) -> bool:
         """Whether the machine of this instance can ever satisfy a request; False if that stays undecided."""
         try:
-            self._ask(request)
+            self.choice.ask(request)
         except (InfeasibleRequest, LimitExceeded):
             return False
         return True
@@ -564,140 +453,9 @@ class Instance(Tabular):
     def has_room(self, request: Request) -> bool:
         """Whether there is room for a request now, regardless of jobs that wait and of reservations for later."""
         self.enter()
-        return self.can_hold(request) and self.inventory.has_room(self._ask(request), self.now)
+        return self.can_hold(request) and self.inventory.has_room(self.choice.ask(request), self.due.now)
 
-    def _adapt(self, request: Request | None) -> None:
-        """Change to an inventory that supports a request (all requests, if None), and transfer everything that is held."""
-        self.holdings.record_jobs()
-        before = self.inventory
-        before.clear()
-        self.queue.reservations_dropped()
-        if not self._jobs and request is not None:
-            self.inventory = fastest(self._graph, self.match_policy, request, self.measure)
-            return
-        made = GraphInventory(self._graph, self.match_policy, self.measure)
-        for job in self._jobs.values():
-            job.ask = job.request  # without a check: it was feasible when it was submitted
-            if job.sizes is not None:
-                job.sizes.use_requests()
-            if job.claim is not None:
-                is_disputed = job.number in self.holdings.disputed
-                job.claim = made.adopt(job.number, job.claim, before.pools(job.claim), is_disputed=is_disputed)
-        for number, hold in before.ahead.items():
-            made.reserve_pools_ahead(number, before.vertices(hold), hold.start, hold.end, self.now)
-        self.inventory = made
-        self.holdings.recorded.clear()
-
-    def _new_id(self, now: int) -> int:
-        try:
-            return self.ids.new(now, self.external_jobs)
-        except UsageError as error:
-            raise UsageError(error.message, where=self.address, hint=error.hint) from None
-
-    def _waits_for(self, request: Request, wanted: Iterable[AnyDependency], name: str | None) -> tuple[Dependency, ...]:
-        """The dependencies of a new job and of its request, checked."""
-        given = tuple(deps.parse(one) for one in (*wanted, *deps.listed(request.system.get("dependencies"))))
-        for dependency in given:
-            self.dependencies.require(dependency, name, self._jobs)
-        return given
-
-    def _add_dependencies(self, job: Job, given: Iterable[Dependency], now: int) -> bool:
-        """Add the dependencies of a new job, which were checked; returns whether it waits for none of them."""
-        never = None
-        for dependency in given:
-            verdict = self.dependencies.add(job, dependency, self._jobs, now)
-            if verdict is Verdict.NEVER:
-                never = dependency
-            elif verdict is Verdict.OPEN and dependency.scheme == BEGIN:
-                self._wait_until(dependency.value, job)
-            if self._log:
-                self._log_event(job, "dependency-add", description=str(dependency))
-        if never is not None:
-            self.raise_exception(job, "dependency", states.FATAL, f"{never} can never be satisfied")
-            return False
-        return not self.dependencies.open(job)
-
-    def _wait_until(self, moment: int, job: Job) -> None:
-        heappush(self._timers, (moment, job.number))
-        self.announce(self.next_event())
-
-    def running_job(self, number: int) -> Job:
-        """The job with a claim, by its number."""
-        return self._jobs[number]
-
-    def wake_at(self, moment: int) -> None:
-        """Make a pass at a moment in ticks, even if nothing happens until then."""
-        heappush(self._timers, (moment, _NO_JOB))
-        self.announce(self.next_event())
-
-    # -- from state to state -----------------------------------------------------------------------------------------
-
-    def _post(self, job: Job, event: str, **context: Any) -> None:
-        """Move a job to the state that an event leads to (RFC 21), and log the event."""
-        job.state = states.after(job.state, event)
-        if self._log:
-            self._log(job, JobEvent(seconds(self.now), event, context))
-
-    def _log_event(self, job: Job, event: str, **context: Any) -> None:
-        assert self._log is not None  # callers check first, because most runs have no listener
-        self._log(job, JobEvent(seconds(self.now), event, context))
-
-    def _depend(self, job: Job) -> None:
-        """Schedule a job whose dependencies are satisfied."""
-        if job.state is State.DEPEND:  # a listener may have canceled it
-            self._post(job, "depend")
-            self._prioritize(job)
-
-    def _prioritize(self, job: Job, *, again: bool = True) -> None:
-        """Put a job in PRIORITY into the queue.
-
-        Args:
-            again: give it a new priority; otherwise it keeps its own, and with it its place.
-        """
-        if job.state is not State.PRIORITY:  # a listener may have canceled it
-            return
-        if again:
-            self.queue.prioritize(job)
-        job.state = states.after(job.state, "priority")
-        if job.urgency != URGENCY_HELD:
-            self.queue.add(job)
-            self.queue.request_round()
-            if "submitted" in self.hooks:
-                with Guard(self.policy):
-                    self.policy.submitted(job, seconds(self.now))
-        if self._log:
-            self._log_event(job, "priority", priority=job.priority)
-
-    def start_job(self, job: Job, claim: Any, limit: int) -> None:
-        """Start a job on its resources."""
-        job.claim = claim
-        job.started = self.now
-        job.limit = limit
-        job.state = states.after(job.state, "alloc")
-        self.queue.leave(job)
-        if self._log:
-            self._log_event(job, "alloc")
-        if len(self.dependencies):
-            for other in self.dependencies.started(job):
-                self._depend(other)
-        if limit < self.announced and not self.keeps_limits:
-            self.announce(limit)
-        if self._log:
-            self._log_event(job, "start")
-        if self.ledger is not None and not job.is_booking:
-            self.ledger.started(job)
-        if "started" in self.hooks:
-            with Guard(self.policy):
-                self.policy.started(job, seconds(self.now))
-        try:
-            self.runner.start(job)
-        except self._raised:
-            raise
-        except Exception as error:  # noqa: BLE001  # runners may raise anything
-            # Not raised to the caller or the policy: the job fails, like one that Flux cannot execute (RFC 21).
-            note = f"the runner could not start it: {type(error).__name__}: {error}"
-            if self._note_exception(job, states.EXEC, states.FATAL, note) is State.RUN:
-                self._finish(job, NOT_STARTED)
+    # -- running jobs ------------------------------------------------------------------------------------------------
 
     @writing
     def finish(self, job: AnyJob, status: int = 0) -> None:
@@ -708,7 +466,7 @@ class Instance(Tabular):
 
         Errors: UnknownJob; UsageError for a job that is not running, or has finished.
         """
-        self._require_open()
+        self.lifetime.require_open()
         arguments.whole(status, "status")
         try:
             found = self._running(job)
@@ -720,68 +478,10 @@ class Instance(Tabular):
     def finish_running(self, found: Job, status: int) -> None:
         """`finish`, for callers with millions of jobs that know that this one runs here and has no child."""
         # Before other due events: a job that has ended must not be asked to stop, even if its limit has passed.
-        now = self.now = self.time.read_clock()
-        self._finish(found, status)
-        self._advance_to(now)
-        self._follow_up()
-
-    def _finish(self, job: Job, status: int) -> None:
-        if job.is_requeued:
-            self._return_to_queue(job)
-            return
-        job.status = status
-        job.state = states.after(job.state, "finish")
-        if self._log:
-            self._log_event(job, "finish", status=status)
-        if job.child is None or self._end_child(job):
-            self._clean(job)
-
-    def _free(self, job: Job) -> None:
-        """Free what a job holds."""
-        self.inventory.finish(job.number, job.claim, self.now)
-        self.holdings.forget(job)
-        self.time.has_returned = True
-        self.queue.changed = True
-        if self._log:
-            self._log_event(job, "release", ranks="all", final=True)
-            self._log_event(job, "free")
-
-    def _clean(self, job: Job) -> None:
-        """Free the resources of a job, and hand it to the sink."""
-        now = self.now
-        self.queue.request_round()
-        if job.claim is not None:
-            self._free(job)
-        elif job.number in self.inventory.ahead:
-            self.inventory.drop_ahead(job.number)
-            self.queue.reservations_dropped()
-        job.ended = now
-        job.state = states.after(job.state, "clean")
-        if self._log:
-            self._log_event(job, "clean")
-        del self._jobs[job.number]
-        if self.ledger is not None and not job.is_booking:
-            self.ledger.left(job)
-        ready: list[Job] = []
-        never: list[tuple[Job, Dependency]] = []
-        if self.dependencies.concern(job):
-            succeeded = job.status == 0 and not any(failure.severity == states.FATAL for failure in job.exceptions)
-            ready, never = self.dependencies.ended(job, succeeded, job.started >= 0)
-        self._finished.add(job)
-        for other in ready:
-            self._depend(other)
-        for other, dependency in never:
-            if other.state is State.DEPEND:
-                self.raise_exception(other, "dependency", states.FATAL, f"{dependency} can never be satisfied")
-        if self.is_ending and not self._jobs:
-            self._end()
-        if "finished" in self.hooks:
-            with Guard(self.policy):
-                self.policy.finished(job, seconds(now))
-        if self.time.has_suppliers:
-            self.time.note_return()
-
-    # -- requeuing ---------------------------------------------------------------------------------------------------
+        now = self.due.now = self.time.read_clock()
+        self.lifecycle.finish(found, status)
+        self.due.advance_to(now)
+        self.due.follow_up()
 
     @writing
     def requeue(self, job: AnyJob, note: str = "", *, kind: str = "requeue") -> None:
@@ -796,38 +496,15 @@ class Instance(Tabular):
         """
         self.enter()
         found = self._running(job)
+        if found.state is not State.RUN:
+            raise UsageError(f"job {found.id} is ending", where=self.address)
         if found.is_booking:
             hint = "cancel it: it has no place in the queue"
             raise UsageError(f"job {found.id} was reserved ahead", where=self.address, hint=hint)
         if found.child is not None:
             raise UsageError(f"job {found.id} has a child", where=self.address, hint="close the child first")
-        self.requeue_job(found, kind, note)
-        self._follow_up()
-
-    def requeue_job(self, job: Job, kind: str, note: str) -> None:
-        """`requeue` after `enter`, for a running job without a child."""
-        if job.is_requeued:
-            return
-        job.is_requeued = True
-        self._note_exception(job, kind, states.WARNING, note)
-        self._stop(job, kind)
-
-    def _return_to_queue(self, job: Job) -> None:
-        self.queue.request_round()
-        self._free(job)
-        job.is_requeued, job.claim, job.started, job.limit = False, None, -1, FOREVER
-        if job.sizes is not None:
-            job.take(job.sizes.preferred)
-        if self.ledger is not None:
-            self.ledger.left(job)
-            self.ledger.submitted(job)
-        self._post(job, "requeue")
-        self.queue.sort()  # it may still be listed where it was
-        if "finished" in self.hooks:
-            with Guard(self.policy):
-                self.policy.finished(job, seconds(self.now))
-        self._prioritize(job)
-        self.time.note_return()
+        self.lifecycle.requeue(found, kind, note)
+        self.due.follow_up()
 
     # -- exceptions and changes of jobs ------------------------------------------------------------------------------
 
@@ -851,47 +528,8 @@ class Instance(Tabular):
         arguments.text(note, "note")
         if not 0 <= arguments.whole(severity, "severity") <= 7:
             raise UsageError(f"severity: expected 0 (fatal) to 7, got {severity!r:.80}")
-        self.raise_exception(found, kind, severity, note)
-        self._follow_up()
-
-    def raise_exception(self, job: Job, kind: str, severity: int, note: str) -> None:
-        """Raise an exception on a job; a fatal one cancels it, or asks its runner to stop it."""
-        before = self._note_exception(job, kind, severity, note)
-        if severity != states.FATAL or before not in states.ACTIVE or before is State.CLEANUP:
-            return
-        if before is State.RUN:
-            if (child := self._children.get(job.number)) is not None:
-                child.shut("the job that holds its resources is being stopped")
-                if job.state is State.INACTIVE:  # its child was closed by that, and the job has ended
-                    return
-            job.is_requeued = False  # it was being stopped to wait again, and ends instead
-            self._stop(job, kind)
-            return
-        if before is State.SCHED and job.urgency != URGENCY_HELD:
-            self.inventory.unreserve(job.number)
-            self.queue.leave(job)
-            self.queue.changed = True
-        self._clean(job)
-
-    def _stop(self, job: Job, kind: str) -> None:
-        """Ask the runner of a job to stop it."""
-        try:
-            self.runner.stop(job, kind)
-        except self._raised:
-            raise
-        except Exception as error:  # noqa: BLE001  # it may still run, and keeps its resources until `finish` (rule T1)
-            note = f"the runner could not stop it: {type(error).__name__}: {error}"
-            self.raise_exception(job, states.EXEC, states.WARNING, note)
-
-    def _note_exception(self, job: Job, kind: str, severity: int, note: str) -> State:
-        """Add an exception to a job; a fatal one changes its state.  Returns the state before."""
-        job.exceptions = (*job.exceptions, Failure(kind, severity, note))
-        if self._log:
-            self._log_event(job, "exception", type=kind, severity=severity, note=note)
-        before = job.state
-        if severity == states.FATAL:
-            job.state = states.after(before, "exception")
-        return before
+        self.lifecycle.raise_exception(found, kind, severity, note)
+        self.due.follow_up()
 
     @writing
     def set_urgency(self, job: AnyJob, urgency: int) -> None:
@@ -901,10 +539,8 @@ class Instance(Tabular):
         """
         self.enter()
         found = self._pending(job)
-        was_held = found.urgency == URGENCY_HELD
-        found.urgency = require_urgency(urgency)
-        self._update(found, "urgency", was_held=was_held, urgency=urgency, userid=found.user)
-        self._follow_up()
+        self.lifecycle.set_urgency(found, require_urgency(urgency))
+        self.due.follow_up()
 
     @writing
     def set_duration(self, job: AnyJob, duration_s: Length | None) -> None:
@@ -913,19 +549,16 @@ class Instance(Tabular):
         Errors: UnknownJob; UsageError for a job that has ended, or would have ended by now; InsufficientResources if others hold
         some of its resources before the new limit.
         """
-        now = self.enter()
+        self.enter()
         found = self._active(job)
         duration = _duration(duration_s)
-        if found.state is State.RUN:
-            self._set_limit(found, min(found.started + duration, FOREVER), now)
-        elif found.sizes is not None:
-            raise UsageError(f"job {found.id} has a limit for each of its sizes", hint="submit it again")
-        elif found.state is State.CLEANUP:
-            raise UsageError(f"job {found.id} is ending")
-        found.duration = found.planned = duration
-        context = {"attributes.system.duration": None if duration >= FOREVER else seconds(duration)}
-        self._update(found, "jobspec-update", was_held=found.urgency == URGENCY_HELD, again=False, **context)
-        self._follow_up()
+        if found.state is not State.RUN:
+            if found.sizes is not None:
+                raise UsageError(f"job {found.id} has a limit for each of its sizes", hint="submit it again")
+            if found.state is State.CLEANUP:
+                raise UsageError(f"job {found.id} is ending")
+        self.lifecycle.set_duration(found, duration)
+        self.due.follow_up()
 
     @writing
     def resize(self, job: AnyJob, size: int) -> bool:
@@ -951,31 +584,9 @@ class Instance(Tabular):
         before, end = sizes.chosen, found.limit
         if end < FOREVER:
             end = now + -(-(end - now) * option.duration // before.duration)
-        is_changed = self.resize_job(found, option, end)
-        self._follow_up()
+        is_changed = self.lifecycle.resize(found, option, end)
+        self.due.follow_up()
         return is_changed
-
-    def resize_job(self, job: Job, option: Option, end: int) -> bool:
-        """`resize` after `enter`, with a new limit in ticks; the caller makes a pass afterwards."""
-        assert job.sizes is not None  # it has several
-        before = job.sizes.chosen
-        if option is before:
-            return True
-        more = self.inventory.requested(option.request) - self.inventory.requested(before.request)
-        if self.ledger is not None and more > 0 and not self.ledger.may_grow(job, more):
-            return False
-        if not self.holdings.change_size(job, option, end):
-            return False
-        job.take(option)
-        if self.ledger is not None:
-            self.ledger.resized(job)
-        if self._log:
-            self._log_event(job, "resource-update", size=option.size, expiration=seconds(job.limit))
-        if "resized" in self.hooks:
-            with Guard(self.policy):
-                self.policy.resized(job, seconds(self.now))
-        self.time.note_return()
-        return True
 
     def replan(self, job: Job, length: int) -> bool:
         """Plan another length for a job that runs and reaches the end of what was planned; its limit remains.
@@ -995,61 +606,16 @@ class Instance(Tabular):
         job.planned = length
         return True
 
-    def _set_limit(self, job: Job, end: int, now: int) -> None:
-        if end <= now:
-            raise UsageError(
-                f"it would have ended at {seconds(end)}", where=f"job {job.id}", hint="cancel it, or give it a later limit"
-            )
-        try:
-            self.holdings.move_limit(job, end)
-        except InsufficientResources:
-            self._follow_up()
-            raise
-        if (child := self._children.get(job.number)) is not None and not child.is_ending:
-            child._expire_at(min(end, child.expires_given))
-
-    def _update(self, job: Job, event: str, *, was_held: bool, again: bool = True, **context: Any) -> None:
-        """Log a change of a job, which leads from SCHED back to PRIORITY (RFC 21).
-
-        Args:
-            was_held: before the change.
-            again: as for `_prioritize`.
-        """
-        is_scheduled = job.state is State.SCHED
-        if is_scheduled:
-            job.state = states.after(job.state, event)
-            self.inventory.unreserve(job.number)
-            self.queue.drop(job)
-            if not was_held:
-                self.queue.sort()
-        if self._log:
-            self._log_event(job, event, **context)
-        if is_scheduled:
-            self._prioritize(job, again=again)
-
     @writing
     def add_dependency(self, job: AnyJob, dependency: Dependency | str | Mapping[str, Any]) -> None:
         """Add a dependency to a pending job.
 
         Errors: UnknownJob; UsageError for a cycle, and for a job that is running or has ended.
         """
-        now = self.enter()
+        self.enter()
         found = self._pending(job)
-        wanted = deps.parse(dependency)
-        verdict = self.dependencies.add(found, wanted, self._jobs, now)
-        found.dependencies = (*found.dependencies, wanted)
-        if self._log:
-            self._log_event(found, "dependency-add", description=str(wanted))
-        if verdict is Verdict.NEVER:
-            self.raise_exception(found, "dependency", states.FATAL, f"{wanted} can never be satisfied")
-        elif verdict is Verdict.OPEN and found.state is State.SCHED:
-            self.inventory.unreserve(found.number)
-            found.state = State.DEPEND  # RFC 21 has dependencies before scheduling only
-            self.queue.drop(found)
-            self.queue.sort()
-        if verdict is Verdict.OPEN and wanted.scheme == BEGIN:
-            self._wait_until(wanted.value, found)
-        self._follow_up()
+        self.lifecycle.add_dependency(found, deps.parse(dependency))
+        self.due.follow_up()
 
     # -- time --------------------------------------------------------------------------------------------------------
 
@@ -1059,30 +625,26 @@ class Instance(Tabular):
 
         With a real clock, call this at `next_due`, or every second.
         """
-        self._require_open()
+        self.lifetime.require_open()
         now = self.time.read_clock()
         if not self.time.still:
-            self._catch_up(now + 1)
+            self.due.catch_up(now + 1)
         for one in reversed(list(self.walk())):
-            if not one.is_closed:
-                one._advance_to(now)
-                one.owe_pass()
-        self._make_owed_passes()
+            if not one.lifetime.is_closed:
+                one.due.advance_to(now)
+                one.due.owe_pass()
+        self.due.make_owed_passes()
 
     @writing
     def next_due(self) -> float | None:
         """When `advance` has to be called next, in seconds; None for never."""
-        if self.is_closed:
+        if self.lifetime.is_closed:
             return None
         near = (*self._instances_above(), *self.walk())
-        if self.time.owes_passes or any(one.has_unseen_changes for one in near):
+        if self.time.owes_passes or any(one.others.have_changed for one in near):
             return seconds(self.time.read_clock())  # others have changed something, or a policy has failed
-        moment = self._next_tick()
+        moment = min(one.due.next_wakeup() for one in self.walk())
         return None if moment >= FOREVER else seconds(moment)
-
-    def _next_tick(self) -> int:
-        """When the next event is due, here or below."""
-        return min(self.next_wakeup(), *(child._next_tick() for child in self._children.values()), FOREVER)
 
     @writing
     def schedule(self, limit: int | None = None) -> int:
@@ -1096,9 +658,9 @@ class Instance(Tabular):
         self.enter()
         if limit is not None:
             arguments.whole(limit, "limit")
-        self._make_owed_passes()
+        self.due.make_owed_passes()
         started = self.queue.run(-1 if limit is None else limit)
-        self._make_owed_passes()
+        self.due.make_owed_passes()
         return started
 
     def enter(self) -> int:
@@ -1106,288 +668,12 @@ class Instance(Tabular):
 
         Returns: now, in ticks. Errors: StaleHandle if the instance is closed, or was closed by one of these events.
         """
-        if not self.is_closed:
-            self._advance_to(self.time.read_clock())
-        self._require_open()
-        return self.now
-
-    def _require_open(self) -> None:
-        if self.is_closed:
-            raise StaleHandle("this instance is closed")
-
-    @property
-    def has_unseen_changes(self) -> bool:
-        """Whether others have changed the graph since the last update of this instance."""
-        return self._graph.revision != self.inventory.revision
-
-    def _advance_to(self, now: int) -> None:
-        """Handle the events of the complete tree that were due before now, and advance the inventory to now."""
-        time = self.time
-        if self.parent is not None and not time.still:
-            self.parent._see_changes(now)
-        if time.has_suppliers:
-            time.announce_late(now)
-        self._advance_inventory(now)
-        if time.is_moving:
-            return
-        if time.has_suppliers:
-            time.settle_moment()
-        if time.disputing and not time.passes_open:
-            time.reclaim()
-
-    def _see_changes(self, now: int) -> None:
-        """Handle changes by others in this graph and those above it, on behalf of a call of an instance below."""
-        if self.parent is not None:
-            self.parent._see_changes(now)
-        if self._graph.revision != self.inventory.revision and not self.is_closed:
-            self._advance_to(now)
-
-    def _advance_inventory(self, now: int) -> None:
-        time, inventory = self.time, self.inventory
-        ends = inventory.running.ends
-        self.now = now
-        if self.holdings.lapsed_at < now:
-            self._find_late()
-        if time.next < now or self._graph.revision != inventory.revision or (ends and ends[0] < now):
-            if not time.still:
-                self._catch_up(now)
-                self.now, inventory = now, self.inventory
-                ends = inventory.running.ends
-            elif time.is_moving or (ends and ends[0] < now):
-                return  # the inventory would free claims at limits that have not been handled yet
-        if ends and ends[0] <= now and (self.holdings.overtime or self._children or not self.keeps_limits):
-            self.holdings.keep_at_limit()
-        self._free_lapsed(now)
-
-    def _free_lapsed(self, now: int) -> None:
-        """Let what jobs hold be free from their limit on, if it has come."""
-        lapsed = self.inventory.advance(now)
-        if lapsed:
-            self.queue.elapsed = True
-            self.time.has_returned = True
-            self.holdings.note_lapsed(lapsed)
-
-    def _catch_up(self, before: int) -> None:
-        """Handle changes by others, and all events before a moment."""
-        self.refresh_if_changed()
-        self.announce(self.next_event())
-        if self.time.next < before:
-            self.time.catch_up(before)
-
-    def announce(self, moment: int) -> None:
-        """Announce an event to the Timekeeper, unless an earlier one is announced."""
-        if moment < self.announced:
-            self.announced = moment
-            self.time.announce(moment, self)
-
-    def _follow_up(self) -> None:
-        """Make the passes that follow a change, here and in other instances."""
-        time = self.time
-        if time.disputing and not time.still:
-            time.reclaim()
-        if time.has_suppliers:
-            time.offer()
-        if time.owed and not time.still and self.passes == "event":
-            time.owe(self)
-        else:
-            self.queue.react()
-        if time.owed or time.has_suppliers:
-            self._make_owed_passes()
-
-    def owe_pass(self, *, is_promised: bool = False) -> None:
-        """Let the Timekeeper make a pass when everything due is done, unless passes are made manually.
-
-        Args:
-            is_promised: as for `Timekeeper.owe`.
-        """
-        if self.passes == "event":
-            self.time.owe(self, is_promised=is_promised)
-
-    def _make_owed_passes(self) -> None:
-        """Make the passes that are owed, unless they are being made already."""
-        time = self.time
-        if not time.still and (time.offer() or time.owes_passes):
-            time.catch_up(time.now)
-
-    def make_owed_pass(self) -> None:
-        """Make a pass that was postponed until all due events were handled; called by the Timekeeper."""
-        self.time.reclaim()
-        if not self.is_closed:
-            self._advance_to(self.time.now)
-            self.queue.run()
-
-    # -- due events (rule T1) ----------------------------------------------------------------------------------------
-
-    def next_event(self) -> int:
-        """When the next event is due, in ticks; FOREVER for never.
-
-        What others free at a moment can be used at that moment, so that event is due a tick earlier.
-        """
-        begin = self._timers[0][0] if self._timers else FOREVER
-        freed = self.external_ends[-1] - 1 if self.external_ends else FOREVER
-        return min(begin, self.holdings.next_limit(), self.holdings.next_cut, freed, self.expires)
-
-    def next_wakeup(self) -> int:
-        """When `advance` has to be called next so that events are handled in time."""
-        timers, ends, holdings = self._timers, self.external_ends, self.holdings
-        found = min(self.queue.next_due(), self.holdings.next_cut, self.expires)
-        if timers:
-            found = min(found, timers[0][0])
-        if holdings.overtime or holdings.at_limit or not self.keeps_limits:
-            found = min(found, holdings.next_limit())
-        if not len(self.queue):
-            return found
-        if not self.time.has_suppliers:
-            return min(found, ends[-1]) if ends else found
-        return min(found, *(one.external_ends[-1] for one in self.outermost.walk() if one.external_ends), FOREVER)
-
-    def do_next(self, before: int) -> bool:
-        """Handle the next event if it is due before a moment; False if others free something in the next tick."""
-        self.announced, is_due = FOREVER, True
-        try:
-            moment = FOREVER if self.is_closed else self.next_event()
-            if moment >= before:
-                return True
-            self.now = self.time.now
-            timers, ends = self._timers, self.external_ends
-            if moment == self.holdings.next_cut:
-                self.holdings.end_cut(moment)
-            elif moment == self.holdings.next_limit():
-                self.holdings.enforce_limits(moment)
-            elif ends and moment == ends[-1] - 1 and ends[-1] <= self.now:
-                self._refresh()
-            elif timers and moment == timers[0][0]:
-                self._end_wait()
-            elif moment == self.expires:
-                self._expire()
-            else:
-                is_due = False
-                return False
-            self._follow_up()
-            return True
-        finally:
-            if is_due and not self.is_closed:
-                self.announce(self.next_event())
-
-    def _end_wait(self) -> None:
-        """Handle the begin time of a job."""
-        moment, number = heappop(self._timers)
-        job = self._jobs.get(number)
-        if job is None or job.state is not State.DEPEND:
-            return
-        if job.number in self.inventory.ahead:
-            self._begin_ahead(job, moment)
-        elif self.dependencies.due(job, self.now):
-            self._depend(job)
-
-    def _find_late(self) -> None:
-        if self.holdings.find_late():
-            self.announce(self.next_event())
-
-    def announce_late(self) -> None:
-        """Find the late jobs of a runner that keeps limits, since the instance may not have been called at the limits."""
-        if self.keeps_limits and not self.is_closed:
-            if self.holdings.lapsed_at < self.time.now:
-                self._find_late()
-            self.announce(self.holdings.next_limit())
-
-    def is_behind(self) -> bool:
-        """Whether an event was due before now, including limits that a runner promised to keep and did not."""
-        self.announce_late()
-        return self.next_event() < self.time.now
-
-    def settle_moment(self) -> None:
-        """Let all jobs here and below that are exactly at their limit keep their resources, children before their parents.
-
-        What one job frees may become free in another instance (rule N1).  If an instance expires now, its reservations are
-        dropped: they cannot begin any more, and would only block others on what they share.
-        """
-        still_open = [one for one in reversed(list(self.walk())) if not one.is_closed]
-        places = [one.queue.places() for one in still_open]
-        for one in still_open:
-            one.now = one.time.now
-            one.holdings.keep_jobs(one.holdings.jobs_at_limit())
-            if one.expires <= one.now and one.queue.reserved:
-                one.queue.unreserve()
-                one.supplies_returned()
-        for one, known in zip(still_open, places, strict=True):
-            if one.expires > one.now:
-                one.queue.restore(known, KEPT_TICKS)
-
-    # -- what others hold in the graph -------------------------------------------------------------------------------
-
-    def refresh_if_changed(self) -> None:
-        """Update after changes by others in the graph, if there are any.
-
-        Others may allocate and free in the graph without calling the instance.  It detects this at its next call, because the
-        revision of the graph differs from the one after its own last change.
-        """
-        if self.has_unseen_changes:
-            self._refresh()
-            self.owe_pass()
-
-    def _refresh(self) -> None:
-        """Update what others hold (earlier jobs, advance reservations, stages), when they free it, and states of pools.
-
-        Cost: O(what others hold).
-        """
-        graph, now = self._graph, self.time.now
-        changes.expire_stages(graph)
-        if self.inventory.is_stale:
-            self.inventory.refresh()
-            self.queue.reservations_dropped()
-        pool_states.propagate(self.holdings)
-        records = graph.records
-        names = [name for name in records.jobs() if not self._is_own(name)]
-        if (names or records.stages) and self.inventory.kind != "graph":
-            if self.is_adaptive:
-                self._adapt(None)
-            else:
-                self.holdings.record_jobs()  # the graph must not allocate what is running to others
-        self.external_jobs = frozenset(name for name in names if name in self.external_jobs or not self.ids.is_issued(name))
-        ends = {end for name in names for end in records.ends(name)}
-        ends.update(min(stage.expires, stage.end) for stage in records.stages.values())
-        self.external_ends = sorted((end for end in ends if now < end < FOREVER), reverse=True)
-        inventory = self.inventory
-        if inventory.kind != "graph" and inventory.set_held_by_others(recording.units_held(records, names, now)):
-            self.queue.reservations_dropped()
-        self.reacquire()
-        for other in list(self.time.disputing):
-            if other is not self and other is not self.outermost:
-                other.reacquire()
-        inventory.forget_failures()
-        inventory.revision = graph.revision
-        self.holdings.find_cut()
-        self.announce(self.holdings.next_cut)
-        self.supplies_returned()
-        if self.external_ends:
-            self.announce(self.external_ends[-1] - 1)
-
-    def _is_own(self, name: str) -> bool:
-        return self._own(name) is not None
-
-    def _own(self, name: str) -> Job | None:
-        """The active job that has this id in the graph."""
-        try:
-            number = fluid.decode(name)
-        except InputError:
-            return None
-        return self._jobs.get(number) if fluid.encode(number) == name else None
-
-    def _facts_of(self, name: str) -> JobFacts | None:
-        """The user and the name of a job, for the graph in which it gets its first pools."""
-        job = self._own(name)
-        if job is None or (job.user is None and job.name is None):
-            return None
-        return JobFacts(_label(job.user), _label(job.name), self.time.now)
-
-    def reacquire(self) -> None:
-        """Let late jobs hold again what others have freed of their resources (rule T1)."""
-        if self.is_closed or not self.holdings.disputed:
-            self.time.disputing.pop(self, None)
-            return
-        self.now = self.time.now
-        self.holdings.reacquire()
+        due, lifetime = self.due, self.lifetime
+        if not lifetime.is_closed:
+            due.advance_to(self.time.read_clock())
+        if lifetime.is_closed:
+            lifetime.require_open()  # called only to refuse: simulations enter millions of times
+        return due.now
 
     # -- the machine -------------------------------------------------------------------------------------------------
 
@@ -1395,8 +681,8 @@ class Instance(Tabular):
     @writing
     def graph(self) -> ResourceGraph:
         """The resource graph with everything that running jobs hold, after handling what is due."""
-        if not self.is_closed:
-            self._advance_to(self.time.read_clock())
+        if not self.lifetime.is_closed:
+            self.due.advance_to(self.time.read_clock())
         self.holdings.record_jobs()
         return self._graph
 
@@ -1416,11 +702,11 @@ class Instance(Tabular):
         if self.parent is not None:
             pool_states.require_in_service_above(self, where, state)
         for one in self.walk():
-            one._advance_to(one.time.now)
+            one.due.advance_to(one.time.now)
         vertices = targets.pools(self._graph, where, "state and no tags")
         with self.time.one_event():  # one pass follows, however many jobs are stopped
             pool_states.set_state(self, vertices, state, requeue=requeue)
-        self._follow_up()
+        self.due.follow_up()
 
     def drain(self, where: Targets) -> None:
         """Start no new jobs on pools; running jobs continue."""
@@ -1438,16 +724,15 @@ class Instance(Tabular):
     def measure_in(self, type_name: str | None) -> None:
         """Measure the size of jobs in units of a type; default: in cores, or in what the inventory allocates."""
         arguments.texts_or_none(type_name=type_name)
-        self.measure = type_name
-        self.inventory.measure_in(type_name)
+        self.choice.measure_in(type_name)
 
     @writing
     def check(self) -> list[Problem]:
         """Audit this instance, its children and their graphs; returns an empty list if all rules hold."""
         now = self.time.read_clock()
         for one in list(self.walk()):
-            if not one.is_closed:
-                one._advance_to(now)
+            if not one.lifetime.is_closed:
+                one.due.advance_to(now)
         return audit.check(self)
 
     # -- the tree ----------------------------------------------------------------------------------------------------
@@ -1500,7 +785,7 @@ class Instance(Tabular):
                 one.name,
                 one.policy.name,
                 one.match_policy,
-                len(one._graph),
+                len(one.holdings.graph),
                 one.pending,
                 one.running,
             )
@@ -1551,6 +836,8 @@ class Instance(Tabular):
         found = self._active(job)
         if found.state is not State.RUN:
             raise UsageError(f"job {found.id} is not running, it is {found.state.name}", where=self.address)
+        if found.is_requeued:
+            raise UsageError(f"job {found.id} is being stopped, to wait again", where=self.address)
         if found.child is not None:
             raise UsageError(f"job {found.id} has a child already", where=self.address, hint=f"find('{found.id}') gives it")
         if self.depth + 1 >= limits.INSTANCE_DEPTH_MAX:
@@ -1571,96 +858,41 @@ class Instance(Tabular):
         graph.lock = self.lock  # a change in one instance may affect all above it
         upstream = graph.records.upstream = ParentSupply(found, graph)
         upstream.refresh()
-        options = self._for_child(given)
+        options = self._options.for_child(given, self.inventory, self.runner)
         child = type(self)(graph, clock=self.clock, name=str(found.id) if name is None else name, **options._asdict())
         child.write_lock = self.write_lock
-        child.measure_in(self.measure)
-        upstream.on_change = child._note_elsewhere
+        child.measure_in(self.choice.measure)
+        upstream.on_change = child.others.note_drawn_elsewhere
         is_first = not self._children
         found.child = self._children[found.number] = child
         self.holdings.suppliers[found.number] = upstream
         child._join(self, found)
-        child._note_suppliers()
+        child.holdings.note_suppliers()
         if is_first:
             pool_states.remember(self.holdings)
         return child
 
-    def resume(
-        self, jobs: Iterable[tuple[Job, Hold | None, list[tuple[str, int]], list[Dependency]]], expires: int = FOREVER
-    ) -> None:
+    def resume(self, jobs: Iterable[Resumed], expires: int = FOREVER) -> None:
         """Take over the jobs of an earlier instance on this graph, in their states, before anything else is done.
 
         Args:
             jobs: each with its claim and what it holds if it runs or is reserved ahead, and the dependencies that it waits for.
             expires: what `set_expiration` set, in ticks.
         """
-        known = sorted(jobs, key=lambda one: (one[0].state is not State.INACTIVE, one[0].number))
-        for job, hold, pools, _ in known:
-            if job.name is not None:
-                self.dependencies.register(job)
-            if job.state is State.INACTIVE:
-                self.dependencies.ended(job, job.result == "completed", job.started >= 0)
-                self._finished.add(job)
-                continue
-            self._jobs[job.number], job.ask = job, job.request
-            if hold is not None:
-                assert isinstance(self.inventory, GraphInventory)
-                is_running = job.state in states.RUNNING
-                claim = self.inventory.adopt(job.number, hold, pools, is_disputed=False, is_running=is_running)
-                claim.count = hold.count
-                if is_running:
-                    job.claim = claim
-                else:
-                    self.inventory.ahead[job.number] = claim
-                    self._wait_until(hold.start, job)
-            if self.ledger is not None and not job.is_booking:
-                self.ledger.submitted(job)
-                if job.claim is not None:
-                    self.ledger.started(job)
-        for job, _, _, waits_for in known:
-            for dependency in waits_for:
-                self.dependencies.add(job, dependency, self._jobs, self.time.now)
-                if dependency.scheme == BEGIN:
-                    self._wait_until(dependency.value, job)
-            if job.state is State.SCHED:
-                self._drop_record(job)
-                if job.urgency != URGENCY_HELD:
-                    self.queue.add(job)
-        self.now = self.time.now
-        self.expires_given = expires
-        self._expire_at(min(expires, self.expires))
-        self._refresh()
-        self.announce(self.next_event())
-        self.owe_pass()
-
-    def _drop_record(self, job: Job) -> None:
-        """Drop what was reserved for a job that waits: the next pass reserves it again."""
-        name = fluid.encode(job.number)
-        if self._graph.records.is_holder(name):
-            with recording.own_changes(self.inventory):
-                self._graph.free(name)
-
-    @property
-    def queue_policy(self) -> str:
-        """The queue policy as it was given by name."""
-        given = self._options.queue_policy
-        return given if isinstance(given, str) else self.policy.name
+        self.lifecycle.resume(jobs)
+        self.due.now = self.time.now
+        self.lifetime.expires_given = expires
+        self.lifetime.expire_at(min(expires, self.lifetime.expires))
+        self.others.refresh()
+        self.due.announce(self.due.next_event())
+        self.due.owe_pass()
 
     def _join(self, parent: Instance, job: Job) -> None:
         """Become the child of an instance, on what one of its jobs holds."""
         self.parent, self.job_in_parent = parent, job
         self.time = parent.time
-        self.now = self.ids.epoch = self.time.now
-        self._expire_at(job.limit)
-
-    def _for_child(self, given: InstanceOptions) -> InstanceOptions:
-        """The options of a child: those given to it, else those of this instance."""
-        own = self._options
-        if given.queue_policy is None and isinstance(own.queue_policy, QueuePolicy):
-            given = given._replace(queue_policy=_another(own.queue_policy))
-        if isinstance(self.inventory, InterchangeableInventory) and own.inventory == self.inventory.kind:
-            own = own._replace(inventory=f"{own.inventory}:{self.inventory.type}")  # the child may have one unit of it
-        return given.or_else(own._replace(runner=self.runner))
+        self.due.now = self.ids.epoch = self.time.now
+        self.lifetime.expire_at(job.limit)
 
     @writing
     def grow(self, wanted: Targets | Wanted) -> list[str]:
@@ -1673,42 +905,17 @@ class Instance(Tabular):
         """
         parent, upstream = self._require_parent()
         self.enter()
-        self._require_not_ending()
-        parent._advance_to(self.now)
-        parent._ask_of_growth(wanted)
-        self._make_owed_passes()  # the parent renews its reservations before anything is taken
-        self._require_open()
-        self._require_not_ending()
-        if isinstance(self.inventory, NamedInventory) and self.inventory.has_parts_of(upstream.above.structure):
-            self.use_graph()  # its pool of one unit may get more of them
+        self.lifetime.require_not_ending()
+        parent.due.advance_to(self.due.now)
+        parts.ask_of(parent, wanted)
+        self.due.make_owed_passes()  # the parent renews its reservations before anything is taken
+        self.lifetime.require_open()
+        self.lifetime.require_not_ending()
+        parts.prepare(self, upstream)
         try:
-            ask = parent._ask_of_growth(wanted)
-            if ask is not None:
-                given = parts.grow_interchangeably(self, upstream, parent, ask)
-            else:
-                given = parts.grow(self, upstream, wanted, parent.match_policy)
-            parent._child_resized(upstream.job)
-            return given
+            return parts.grow(self, upstream, parent, wanted)
         finally:
-            self._note_suppliers()
-            self._follow_up()
-
-    def _child_resized(self, job: Job) -> None:
-        """The child of a job has grown or shrunk: the job holds other units, also for the accounting and the policy."""
-        if isinstance(self.inventory, GraphInventory):
-            self.inventory.recount(job.claim)
-        if self.ledger is not None and not job.is_booking:
-            self.ledger.resized(job)
-        if self._log:
-            self._log_event(job, "resource-update", size=job.size, expiration=seconds(job.limit))
-        if "resized" in self.hooks:
-            with Guard(self.policy):
-                self.policy.resized(job, seconds(self.now))
-
-    def _note_suppliers(self) -> None:
-        """Note that a child draws from suppliers that it shares with others."""
-        linked = self._graph.structure.accounts.linked
-        self.time.has_suppliers = self.time.has_suppliers or (linked is not None and bool(linked.any()))
+            self.due.follow_up()
 
     @writing
     def shrink(self, wanted: Targets) -> list[str]:
@@ -1722,17 +929,11 @@ class Instance(Tabular):
         """
         parent, upstream = self._require_parent()
         self.enter()
-        parent._advance_to(self.now)
+        parent.due.advance_to(self.due.now)
         try:
-            given = parts.shrink(self, upstream, parent, wanted)
-            parent._child_resized(upstream.job)
-            parent.supply_changed()
-            parent.supplies_returned()
-            for one in (parent, self):
-                one.owe_pass()
-            return given
+            return parts.shrink(self, upstream, parent, wanted)
         finally:
-            self._follow_up()  # renews the dropped reservations
+            self.due.follow_up()  # renews the dropped reservations
 
     @writing
     def shrink_idle(self, units: int) -> int:
@@ -1745,76 +946,17 @@ class Instance(Tabular):
         self.enter()
         self.queue.unreserve()
         running = self.inventory.running
-        is_at_limit = bool(running.lapsed or running.ending_by(self.now))
-        pools = self.inventory.idle(units, self.now) if units > 0 and not is_at_limit else []
+        is_at_limit = bool(running.lapsed or running.ending_by(self.due.now))
+        pools = self.inventory.idle(units, self.due.now) if units > 0 and not is_at_limit else []
         if pools:
             self.shrink(dict(pools))
         return sum(amount for _, amount in pools)
-
-    def _ask_of_growth(self, wanted: Targets | Wanted) -> Ask | None:
-        """What a child wants in the form of an inventory of interchangeable units; None if the resource graph is used for it."""
-        if self.inventory.kind != "graph" and targets.is_request(wanted, self._graph):
-            with suppress(NotUniform):
-                return self.inventory.ask(as_request(wanted))
-        self.use_graph()
-        return None
-
-    def use_graph(self) -> None:
-        """Have the records of the graph hold everything that jobs hold, which a change of its shape requires.
-
-        Errors: UsageError for a fixed inventory other than the graph.
-        """
-        if self.inventory.kind != "graph":
-            if not self.is_adaptive:
-                raise UsageError(
-                    f"an instance on inventory {self.inventory.kind} can give and take only whole interchangeable pools",
-                    where=self.address,
-                    hint="use inventory='graph' or 'auto'",
-                )
-            self._adapt(None)
 
     def _require_parent(self) -> tuple[Instance, ParentSupply]:
         upstream = self.holdings.upstream
         if self.parent is None or upstream is None:
             raise UsageError("this instance has no parent", where=self.address)
         return self.parent, upstream
-
-    def _require_not_ending(self) -> None:
-        if self.is_ending:
-            raise StaleHandle("this instance is ending", where=self.address)
-
-    def supply_changed(self) -> None:
-        """Let the next pass consider all jobs again, because more may be free than before."""
-        self.inventory.forget_failures()
-        self.queue.changed = True
-
-    def take_offer(self) -> None:
-        """Get a pass, or another round of the current one, since something was freed that waiting jobs may use."""
-        if len(self.queue) and not self.is_closed:
-            self.supply_changed()
-            if self.queue.is_running:
-                self.queue.request_round()
-            else:
-                self.owe_pass()
-
-    def drop_reservations(self) -> bool:
-        """Drop the reservations, so that others get what was reserved; returns whether there were any."""
-        if not self.queue.reserved:
-            return False
-        self.queue.unreserve()
-        self.supply_changed()
-        return True
-
-    def supplies_returned(self) -> None:
-        """Note that something may have been freed that other instances can use: all of them get a pass."""
-        self.queue.changed = True
-        self.time.note_return()
-
-    def _note_elsewhere(self) -> None:
-        """Note that the graph now shows what other instances draw, which is not a change for `refresh_if_changed`."""
-        if self.inventory.revision == self._graph.revision - 1:
-            self.inventory.revision = self._graph.revision
-        self.supply_changed()
 
     # -- the end of an instance --------------------------------------------------------------------------------------
 
@@ -1825,22 +967,31 @@ class Instance(Tabular):
         It is closed when the last of its jobs has ended: immediately, unless their runner needs time to stop them.  Then its
         parent gets back everything that it had (rule T1).  Closing a closed instance does nothing.
         """
-        if not self.is_closed:
-            self._advance_to(self.time.read_clock())
-        self.shut("the instance is closed")
+        if not self.lifetime.is_closed:
+            self.due.advance_to(self.time.read_clock())
+        self.lifetime.end_jobs("the instance is closed")
         parent, job = self.parent, self.job_in_parent
-        if parent is not None and job is not None and job.state in states.RUNNING and not self._job_has_finished:
-            parent._advance_to(parent.time.now)
-            parent._finish(job, status)
-            parent._follow_up()
+        if parent is not None and job is not None and job.state in states.RUNNING and not self.lifetime.job_has_finished:
+            parent.due.advance_to(parent.time.now)
+            parent.lifecycle.finish(job, status)
+            parent.due.follow_up()
 
     @writing
     def fail(self, note: str = "") -> None:
         """End this instance and its job in the parent as failed."""
-        parent, upstream = self._require_parent()
+        self._require_parent()
         self.enter()
-        self.shut(note or "the instance failed")
-        parent._raise_from_child(upstream.job, states.EXEC, note)
+        self.lifetime.end_jobs(note or "the instance failed")
+        self.lifetime.fail_job(states.EXEC, note)
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it closes as soon as the jobs that were asked to stop have ended."""
+        return self.lifetime.is_ending
+
+    @property
+    def is_closed(self) -> bool:
+        return self.lifetime.is_closed
 
     @writing
     def shut(self, why: str, kind: str = "cancel") -> None:
@@ -1849,52 +1000,11 @@ class Instance(Tabular):
         Args:
             kind: of the exception that ends them.
         """
-        if self.is_closed or self.is_ending:
-            return
-        self.now = self.time.now
-        self.is_ending, self.policy, self.hooks, self.expires = True, _Ended(), frozenset(), FOREVER
-        for job in list(self._jobs.values()):
-            if job.number in self._jobs and job.state is not State.CLEANUP:
-                self.raise_exception(job, kind, states.FATAL, why)
-        if not self._jobs:
-            self._end()
+        self.lifetime.end_jobs(why, kind)
 
-    def _end(self) -> None:
-        """Close the instance, in which no job is active any more."""
-        if self.is_closed:
-            return
-        self.is_closed = True
-        self.ids.release()
-        if (upstream := self.holdings.upstream) is not None:
-            upstream.close()
-        if self.parent is not None and self.job_in_parent is not None:
-            self.parent._child_closed(self.job_in_parent, has_finished=self._job_has_finished)
-
-    def _child_closed(self, job: Job, *, has_finished: bool) -> None:
+    def drop_child(self, job: Job) -> None:
+        """Remove the child of a job, which is closed."""
         del self._children[job.number]
-        if has_finished:
-            self.now = self.time.now
-            self._clean(job)
-            if self.time.still:
-                self._follow_up()
-            else:
-                self.owe_pass()  # events that are due here may not have been handled yet
-
-    def _end_child(self, job: Job) -> bool:
-        """End the child of a finished job; returns True if it was closed already, and the caller has to clean up the job."""
-        child = self._children.get(job.number)
-        if child is None:
-            return True
-        child._job_has_finished = True  # a runner that stops jobs there may close it, or report the end of this job again
-        child.shut("the job that held its resources has ended")
-        return False  # the child calls `_child_closed`, or has done so
-
-    def _raise_from_child(self, job: Job, kind: str, note: str) -> None:
-        """End a running job by an exception; the caller has advanced time."""
-        if job.state is State.RUN:
-            self._advance_to(self.time.now)
-            self.raise_exception(job, kind, states.FATAL, note)
-            self._follow_up()
 
     @writing
     def set_expiration(self, at_s: Time | None) -> None:
@@ -1904,58 +1014,26 @@ class Instance(Tabular):
         """
         moment = FOREVER if at_s is None else ticks(at_s, "expiration", self.time.now)
         self.enter()
-        self._require_not_ending()
+        self.lifetime.require_not_ending()
         most = FOREVER if self.job_in_parent is None else self.job_in_parent.limit
         if at_s is not None and moment > most:
             raise UsageError(f"its job in the parent ends at {seconds(most)}", where=self.address, hint="extend that job first")
-        self.expires_given = moment
-        self._expire_at(min(moment, most))
-        self._advance_to(self.time.read_clock())
+        self.lifetime.expires_given = moment
+        self.lifetime.expire_at(min(moment, most))
+        self.due.advance_to(self.time.read_clock())
 
     @property
     @writing
     def expires_at(self) -> float | None:
         """When this instance expires, in seconds; None for never."""
-        return None if self.expires >= FOREVER else seconds(self.expires)
-
-    def _expire_at(self, moment: int) -> None:
-        if self.expires <= self.now < moment:
-            self.owe_pass()  # no job was started at the moment of the former expiration
-        self.expires = moment
-        self.announce(moment)
-
-    def _expire(self) -> None:
-        """End this instance at its expiration: its jobs, and its job in the parent."""
-        self.shut("the instance expires", "timelimit")
-        if self.parent is not None and self.job_in_parent is not None:
-            self.parent._raise_from_child(self.job_in_parent, "timelimit", "the instance expires")
-
-
-class _Ended(QueuePolicy):
-    """The policy of an instance that is ending: no job starts."""
-
-    name = "over"
-
-    def schedule(self, queue: Queue) -> None:
-        pass
+        expires = self.lifetime.expires
+        return None if expires >= FOREVER else seconds(expires)
 
 
 def _keep_event(job: Job, event: JobEvent) -> None:
     if job.events is None:
         job.events = []
     job.events.append(event)
-
-
-def _another(policy: QueuePolicy) -> QueuePolicy:
-    """A policy of the same class for a child.
-
-    Errors: UsageError if that takes arguments.
-    """
-    try:
-        return type(policy)()
-    except TypeError:
-        message = f"a child needs a policy of its own, and {policy.name} cannot be made without arguments"
-        raise UsageError(message, hint="give queue_policy") from None
 
 
 def _duration(length_s: Length | None) -> int:

@@ -134,9 +134,14 @@ class Scheduler(Protocol):
 
     clock: Clock
     inventory: Inventory
-    is_closed: bool
-    now: int
-    """In ticks; it does not change while due events are handled, nor during a pass."""
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    @property
+    def now(self) -> int:
+        """In ticks; it does not change while due events are handled, nor during a pass."""
+        ...
 
     @property
     def limiter(self) -> Limiter | None: ...

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from fluxres.errors import UsageError
+from fluxres.instance.interchangeable import InterchangeableInventory
+from fluxres.instance.inventory import Inventory
 from fluxres.instance.job import Job, JobEvent
 from fluxres.instance.queue import QueuePolicy
 from fluxres.instance.runner import Runner
@@ -27,6 +30,33 @@ class InstanceOptions(NamedTuple):
     events: Listener | bool | None = None
     passes: str | None = None
 
+    def for_child(self, given: InstanceOptions, inventory: Inventory, runner: Runner) -> InstanceOptions:
+        """The options of a child: those given to it, else these, which are those of its parent.
+
+        Args:
+            inventory, runner: of the parent.
+
+        Errors: UsageError if a queue policy cannot be made again for the child.
+        """
+        own = self
+        if given.queue_policy is None and isinstance(own.queue_policy, QueuePolicy):
+            given = given._replace(queue_policy=_another(own.queue_policy))
+        if isinstance(inventory, InterchangeableInventory) and own.inventory == inventory.kind:
+            own = own._replace(inventory=f"{own.inventory}:{inventory.type}")  # the child may have one unit of it
+        return given.or_else(own._replace(runner=runner))
+
     def or_else(self, others: InstanceOptions) -> InstanceOptions:
         """These, and the others for what is not given here."""
         return others._replace(**{name: option for name, option in self._asdict().items() if option is not None})
+
+
+def _another(policy: QueuePolicy) -> QueuePolicy:
+    """A policy of the same class for a child.
+
+    Errors: UsageError if that takes arguments.
+    """
+    try:
+        return type(policy)()
+    except TypeError:
+        message = f"a child needs a policy of its own, and {policy.name} cannot be made without arguments"
+        raise UsageError(message, hint="give queue_policy") from None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -22,12 +22,15 @@ from fluxres.instance.counted import CountedInventory
 from fluxres.instance.graph_inventory import GraphInventory
 from fluxres.instance.holding import HoldingsOwner
 from fluxres.instance.interchangeable import InterchangeableInventory
-from fluxres.instance.inventory import Ask, Hold
+from fluxres.instance.inventory import Ask, Hold, NotUniform
 from fluxres.instance.job import Job
+from fluxres.instance.lifecycle import Lifecycle, LifecycleOwner
+from fluxres.instance.named import NamedInventory
 from fluxres.instance.queue import Queue
 from fluxres.instance.upstream import ParentSupply, in_service
 from fluxres.model import changes, giving_back, joining, targets
 from fluxres.syntax import fluid
+from fluxres.syntax.jobspec import as_request
 
 if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
@@ -39,15 +42,50 @@ _GROWTH: Final = -1
 """The key of what a child is about to get, in an inventory."""
 
 
-def grow(child: HoldingsOwner, upstream: ParentSupply, wanted: Targets | Wanted, policy: str) -> list[str]:
-    """Give a child more of its parent, whose inventory is the resource graph; see Instance.grow.
+class PartOwner(LifecycleOwner, Protocol):
+    """What growing and shrinking use of an instance, the child and its parent alike."""
+
+    lifecycle: Lifecycle
+
+
+def ask_of(parent: PartOwner, wanted: Targets | Wanted) -> Ask | None:
+    """What a child wants in the form of an inventory of interchangeable units; None if the resource graph is used for it."""
+    if parent.inventory.kind != "graph" and targets.is_request(wanted, parent.holdings.graph):
+        with suppress(NotUniform):
+            return parent.inventory.ask(as_request(wanted))
+    parent.choice.use_graph()
+    return None
+
+
+def prepare(child: PartOwner, upstream: ParentSupply) -> None:
+    """Have a child on an inventory that can get more of what it has."""
+    if isinstance(child.inventory, NamedInventory) and child.inventory.has_parts_of(upstream.above.structure):
+        child.choice.use_graph()  # its pool of one unit may get more of them
+
+
+def grow(child: PartOwner, upstream: ParentSupply, parent: PartOwner, wanted: Targets | Wanted) -> list[str]:
+    """Give a child that is prepared more of its parent; see Instance.grow."""
+    try:
+        ask = ask_of(parent, wanted)
+        if ask is not None:
+            given = _grow_interchangeably(child, upstream, parent, ask)
+        else:
+            given = _grow_on_graph(child, upstream, wanted, parent.match_policy)
+        parent.lifecycle.child_resized(upstream.job)
+    finally:
+        child.holdings.note_suppliers()
+    return given
+
+
+def _grow_on_graph(child: HoldingsOwner, upstream: ParentSupply, wanted: Targets | Wanted, policy: str) -> list[str]:
+    """Give a child more of its parent, whose inventory is the resource graph.
 
     Args:
         policy: the match policy of the parent.
     """
     graph, now, job = upstream.above, child.time.now, upstream.job
     end, inventory = None if job.limit >= FOREVER else seconds(job.limit), job.instance.inventory
-    assert isinstance(inventory, GraphInventory)  # `Instance.grow` has seen to that
+    assert isinstance(inventory, GraphInventory)  # `ask_of` has seen to that
 
     def allocate(growth: str) -> int:
         try:
@@ -59,8 +97,8 @@ def grow(child: HoldingsOwner, upstream: ParentSupply, wanted: Targets | Wanted,
     return _grow_by(child, upstream, allocate)
 
 
-def grow_interchangeably(child: HoldingsOwner, upstream: ParentSupply, parent: HoldingsOwner, ask: Ask) -> list[str]:
-    """Give a child more of its parent, whose inventory of interchangeable units chooses; see Instance.grow.
+def _grow_interchangeably(child: HoldingsOwner, upstream: ParentSupply, parent: HoldingsOwner, ask: Ask) -> list[str]:
+    """Give a child more of its parent, whose inventory of interchangeable units chooses.
 
     Args:
         ask: in the form of that inventory.
@@ -138,8 +176,18 @@ def _require_allowed(job: Job, more: int) -> None:
         raise InsufficientResources(message, where=job.instance.address, hint="grow by fewer, or once other jobs have ended")
 
 
-def shrink(child: HoldingsOwner, upstream: ParentSupply, parent: HoldingsOwner, wanted: Targets) -> list[str]:
+def shrink(child: PartOwner, upstream: ParentSupply, parent: PartOwner, wanted: Targets) -> list[str]:
     """Return pools of a child to its parent; see Instance.shrink."""
+    given = _shrink(child, upstream, parent, wanted)
+    parent.lifecycle.child_resized(upstream.job)
+    parent.queue.supply_changed()
+    parent.queue.supplies_returned()
+    for one in (parent, child):
+        one.due.owe_pass()
+    return given
+
+
+def _shrink(child: PartOwner, upstream: ParentSupply, parent: PartOwner, wanted: Targets) -> list[str]:
     job, holder, now, mine = upstream.job, upstream.holder, child.time.now, upstream.graph
     if job.limit <= now:
         hint = "close the instance to return everything"
@@ -151,13 +199,13 @@ def shrink(child: HoldingsOwner, upstream: ParentSupply, parent: HoldingsOwner, 
     if len(named) == 1 and _is_part(mine.structure, *named[0]):
         return _shrink_units(child, upstream, parent, named[0][0], named[0][1] or 0)
     if child.inventory.kind == "counted":
-        child.use_graph()  # the counted pool may be among those that are returned
+        child.choice.use_graph()  # the counted pool may be among those that are returned
     tops = _topmost(mine.structure, named, child.address)
     _require_idle(child, tops)
     paths = [mine.structure.path(v) for v in tops]
-    part = _part(parent, job, [(path, 1) for path in paths])
+    part = _part(parent, job, list(zip(paths, mine.structure.size[tops].tolist(), strict=True)))
     if part is None:
-        parent.use_graph()
+        parent.choice.use_graph()
     graph = upstream.above
     given = [_require_returnable(parent, job, path) for path in paths]
     below = [one for one in child.walk() if one is not child]
@@ -215,11 +263,11 @@ def _is_part(structure: Structure, v: int, amount: int | None) -> bool:
     return 0 < amount < structure.size.item(v)
 
 
-def _shrink_units(child: HoldingsOwner, upstream: ParentSupply, parent: HoldingsOwner, v: int, units: int) -> list[str]:
+def _shrink_units(child: PartOwner, upstream: ParentSupply, parent: PartOwner, v: int, units: int) -> list[str]:
     """Return some units of a pool of a child."""
     inventory, job, mine, now = child.inventory, upstream.job, upstream.graph, child.time.now
     if inventory.kind == "named":
-        child.use_graph()
+        child.choice.use_graph()
     path, size = mine.structure.path(v), mine.structure.size.item(v)
     if inventory.kind == "graph":
         child.queue.unreserve()
@@ -231,7 +279,7 @@ def _shrink_units(child: HoldingsOwner, upstream: ParentSupply, parent: Holdings
         raise StillHeld(message, where=f"{child.address} {path}", hint="jobs must end first")
     part = _part(parent, job, [(path, units)])
     if part is None:
-        parent.use_graph()
+        parent.choice.use_graph()
     graph = upstream.above
     p = _require_returnable(parent, job, path)
     with recording.own_changes(child.inventory, parent.inventory), in_service(graph):

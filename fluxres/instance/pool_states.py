@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fluxres.arrays import UInt8
 from fluxres.errors import UnknownPool, UsageError
 from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES
 from fluxres.instance import recording, states
@@ -47,10 +47,10 @@ def set_state(instance: HoldingsOwner, vertices: list[int], state: str, *, reque
     No pass is made before all instances have the state: a child could start a job on what is out of service in its parent.
     """
     for one, known in reversed(list(_set(instance, vertices, state))):
-        if state == "down" and not one.is_closed:
+        if state == "down" and not one.lifetime.is_closed:
             _stop_jobs_on(one, known, requeue=requeue)
         if one is not instance:
-            one.owe_pass()
+            one.due.owe_pass()
 
 
 def _set(instance: HoldingsOwner, vertices: list[int], state: str) -> Iterator[tuple[HoldingsOwner, list[int]]]:
@@ -134,10 +134,10 @@ def graph_changed(instance: HoldingsOwner) -> None:
     """Drop what was computed for the old graph and its reservations; a pass follows."""
     instance.inventory.refresh()
     instance.queue.reservations_dropped()
-    instance.owe_pass()
+    instance.due.owe_pass()
 
 
-def _changed_states(before: tuple[Structure, NDArray[np.uint8]], structure: Structure) -> Iterator[tuple[str, int]]:
+def _changed_states(before: tuple[Structure, UInt8], structure: Structure) -> Iterator[tuple[str, int]]:
     """Pools whose state differs from before, with the code of the new one."""
     if structure is before[0]:
         changed = np.flatnonzero(structure.state != before[1]).tolist()
@@ -171,9 +171,9 @@ def _stop_jobs_on(instance: HoldingsOwner, vertices: list[int], *, requeue: bool
             continue
         note = f"lost {structure.where(lost)}"
         if requeue:
-            instance.requeue_job(job, states.EXEC, note)
+            instance.lifecycle.requeue(job, states.EXEC, note)
         else:
-            instance.raise_exception(job, states.EXEC, states.FATAL, note)
+            instance.lifecycle.raise_exception(job, states.EXEC, states.FATAL, note)
 
 
 def _holds_inside(instance: HoldingsOwner, job: Job, u: int, v: int) -> bool:

@@ -16,10 +16,11 @@ from fluxres.clock import FOREVER, ticks
 from fluxres.instance import states
 from fluxres.instance.accounting import CANCEL, OFF, REQUEUE, Accounting
 from fluxres.instance.job import Job, Scheduler
+from fluxres.instance.roles import JobStates, Moments
 from fluxres.instance.states import State
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 PREEMPT: Final = "preempt"
 """Type of the exception of a preempted job."""
@@ -29,13 +30,10 @@ class Owner(Scheduler, Protocol):
     """What preemption uses of its instance."""
 
     @property
-    def running_jobs(self) -> Mapping[int, Job]: ...
+    def due(self) -> Moments: ...
 
-    def wake_at(self, moment: int) -> None: ...
-
-    def raise_exception(self, job: Job, kind: str, severity: int, note: str) -> None: ...
-
-    def requeue_job(self, job: Job, kind: str, note: str) -> None: ...
+    @property
+    def lifecycle(self) -> JobStates: ...
 
 
 class Preempted(NamedTuple):
@@ -93,24 +91,24 @@ class Preemption:
 
     def state(self) -> tuple[Preempted, ...]:
         """What a later instance has to know."""
-        numbers = [number for number in {**self._taken, **self._for} if number in self._instance.running_jobs]
+        numbers = [number for number in {**self._taken, **self._for} if number in self._instance.lifecycle.jobs]
         found = []
         for number in sorted(numbers):
             taken, cause = self._taken.get(number), self._for.get(number)
             if taken is None or not taken.is_there:
-                taken = Taken(self._instance.running_jobs[number], -1, 0, "", "")
+                taken = Taken(self._instance.lifecycle.jobs[number], -1, 0, "", "")
             found.append(Preempted(number, *taken[1:], 0 if cause is None else cause.number))
         return tuple(found)
 
     def resume(self, state: Sequence[Preempted]) -> None:
         """Go on with what an earlier instance began."""
-        jobs = self._instance.running_jobs
+        jobs = self._instance.lifecycle.jobs
         for number, started, due, mode, note, cause in state:
             if cause in jobs:
                 self._for[number] = jobs[cause]
             if started >= 0 and number in jobs:
                 self._taken[number] = Taken(jobs[number], started, due, mode, note)
-                self._instance.wake_at(due)
+                self._instance.due.wake_at(due)
 
     def obstacle(self, job: Job) -> str | None:
         """Why a job that was preempted does not start yet."""
@@ -121,7 +119,7 @@ class Preemption:
 
     def begin_pass(self) -> bool:
         """Forget what is over, and end the jobs whose grace time is; returns whether jobs wait no longer for another one."""
-        now = self._instance.now
+        now = self._instance.due.now
         released = [number for number, cause in self._for.items() if cause.state is not State.SCHED]
         for number in released:
             del self._for[number]
@@ -152,7 +150,7 @@ class Preemption:
 
         Cost: one question to the inventory for each job taken, and one for each spared, besides O(jobs that run).
         """
-        now = self._instance.now
+        now = self._instance.due.now
         going = [taken.job for taken in self._taken.values() if taken.is_there]
         candidates = self._candidates(head)
         eligible = [job for job in candidates if self._exempt_until(job) <= now]
@@ -167,11 +165,11 @@ class Preemption:
 
     def _candidates(self, head: Job) -> list[Job]:
         """The running jobs that a job may preempt, in the order in which they are taken."""
-        qos, now = self._rules.qos, self._instance.now
+        qos, now = self._rules.qos, self._instance.due.now
         allowed = {name for name in qos[head.qos or ""].preempt if self._rules.preempt_mode_of(name) != OFF}
         found = [
             job
-            for job in self._instance.running_jobs.values()
+            for job in self._instance.lifecycle.jobs.values()
             if job.claim is not None
             and job.qos in allowed
             and job.state is State.RUN
@@ -214,13 +212,13 @@ class Preemption:
             trial.put_all_back()
 
     def _take(self, job: Job, head: Job) -> None:
-        name, now = job.qos or "", self._instance.now
+        name, now = job.qos or "", self._instance.due.now
         due = now + ticks(self._rules.qos[name].grace_time_s)
         note = f"preempted by job {head.id} of qos {head.qos}"
         taken = self._taken[job.number] = Taken(job, job.started, due, self._rules.preempt_mode_of(name), note)
         self._for[job.number] = head
         if due > now:
-            self._instance.wake_at(due)
+            self._instance.due.wake_at(due)
         else:
             self._end(taken)
 
@@ -232,22 +230,22 @@ class Preemption:
             del self._taken[job.number]  # it became an instance meanwhile, and these are not preempted
             return
         if mode == REQUEUE:
-            self._instance.requeue_job(job, PREEMPT, note)
+            self._instance.lifecycle.requeue(job, PREEMPT, note)
         else:
             assert mode == CANCEL
-            self._instance.raise_exception(job, PREEMPT, states.FATAL, note)
+            self._instance.lifecycle.raise_exception(job, PREEMPT, states.FATAL, note)
 
     def _wake(self, moment: int) -> None:
         if moment < FOREVER and moment != self._wakeup:
             self._wakeup = moment
-            self._instance.wake_at(moment)
+            self._instance.due.wake_at(moment)
 
 
 class _Trial:
     """Whether a waiting job would fit if some holds ended at once."""
 
     def __init__(self, instance: Owner, head: Job) -> None:
-        self._inventory, self._head, self._now = instance.inventory, head, instance.now
+        self._inventory, self._head, self._now = instance.inventory, head, instance.due.now
         self._left_out: list[Job] = []
 
     def fits(self) -> bool:

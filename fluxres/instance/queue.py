@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import insort
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from pathlib import PurePath
 from traceback import extract_tb
@@ -29,9 +29,10 @@ from fluxres.instance.inventory import Ask, ReservedPlace
 from fluxres.instance.job import PRIORITY_MAX, PRIORITY_MIN, Job, Scheduler, fixed_priority
 from fluxres.instance.lanes import Lanes
 from fluxres.instance.preemption import Preemption
+from fluxres.instance.roles import Ending, JobStates, Moments
 from fluxres.instance.sizes import Option, SizePolicy
 from fluxres.instance.states import State
-from fluxres.instance.timekeeper import Member, Timekeeper
+from fluxres.instance.timekeeper import Timekeeper
 
 if TYPE_CHECKING:
     from fluxres.match import Placement
@@ -147,34 +148,22 @@ def _line(policy: QueuePolicy, error: BaseException) -> str:
     return f" ({PurePath(found[-1].filename).name}, line {found[-1].lineno})" if found else ""
 
 
-class QueueOwner(Scheduler, Member, Protocol):
+class QueueOwner(Scheduler, Protocol):
     """What a queue uses of its instance."""
 
-    expires: int
-    hooks: frozenset[str]
-    is_ending: bool
     passes: str
-    policy: QueuePolicy
     preemption: Preemption | None
     size_policy: SizePolicy
     time: Timekeeper
 
     @property
-    def running_jobs(self) -> Mapping[int, Job]: ...
+    def due(self) -> Moments: ...
 
-    def is_behind(self) -> bool: ...
+    @property
+    def lifecycle(self) -> JobStates: ...
 
-    def owe_pass(self, *, is_promised: bool = False) -> None: ...
-
-    def wake_at(self, moment: int) -> None: ...
-
-    def running_job(self, number: int) -> Job: ...
-
-    def start_job(self, job: Job, claim: Any, limit: int) -> None: ...
-
-    def raise_exception(self, job: Job, kind: str, severity: int, note: str) -> None: ...
-
-    def requeue_job(self, job: Job, kind: str, note: str) -> None: ...
+    @property
+    def lifetime(self) -> Ending: ...
 
 
 def _sort_key(job: Job) -> tuple[int, int]:
@@ -192,9 +181,11 @@ class Queue:
     `graph`, `instance`, `wake_at`.
     """
 
-    def __init__(self, instance: QueueOwner) -> None:
+    def __init__(self, instance: QueueOwner, policy: QueuePolicy) -> None:
         self._instance = instance
-        policy = instance.policy
+        self.policy = policy
+        self.hooks = hooks_of(policy)
+        """The methods of the policy that are called for each job."""
         #: from the beginning for a policy that names lanes, so that no pass has to divide all jobs
         self._lanes = Lanes(policy.lane, policy.place) if type(policy).lane is not QueuePolicy.lane else None
         self._jobs: list[Job] = []
@@ -226,7 +217,7 @@ class Queue:
         """The number of rounds begun; a pass has one or more."""
         self._again = False
         """Whether something has changed that the current round may have missed."""
-        self._recalculated = instance.now
+        self._recalculated = instance.due.now
         self._promised: dict[int, tuple[Job, tuple[int, int, bytes]]] = {}
         """By job, what was reserved at the end of the last pass; only used if instances share suppliers."""
 
@@ -234,7 +225,7 @@ class Queue:
 
     @property
     def now_s(self) -> float:
-        return seconds(self._instance.now)
+        return seconds(self._instance.due.now)
 
     @property
     def instance(self) -> Scheduler:
@@ -244,15 +235,14 @@ class Queue:
     def lanes(self) -> Lanes:
         """The waiting jobs by lane, as `QueuePolicy.lane` names them, each lane in the order of `QueuePolicy.place`."""
         if self._lanes is None:
-            policy = self._instance.policy
-            self._lanes = Lanes(policy.lane, policy.place)
+            self._lanes = Lanes(self.policy.lane, self.policy.place)
             self._lanes.sort(self.waiting())
         return self._lanes
 
     def running(self) -> Iterator[Job]:
         """The jobs that hold resources, those that are being stopped included.  Cost O(jobs that run)."""
-        running, job = self._instance.inventory.running, self._instance.running_job
-        return (job(hold.key) for hold in (*running.holds, *running.lapsed.values()))
+        running, jobs = self._instance.inventory.running, self._instance.lifecycle.jobs
+        return (jobs[hold.key] for hold in (*running.holds, *running.lapsed.values()))
 
     @property
     def free(self) -> int:
@@ -268,7 +258,7 @@ class Queue:
         Cost O(jobs that run).
         """
         moment = ticks(moment_s)
-        return self.free + sum(job.size for job in self.running() if self._instance.now < job.limit <= moment)
+        return self.free + sum(job.size for job in self.running() if self._instance.due.now < job.limit <= moment)
 
     def earliest(self, job: Job) -> float | None:
         """The earliest start of a waiting job beside everything held and reserved, in seconds (the shadow time of EASY's head).
@@ -278,7 +268,7 @@ class Queue:
         self._require_waiting(job, "asked for its earliest start")
         if job.reserved >= 0:
             return seconds(job.reserved)
-        inventory, now = self._instance.inventory, self._instance.now
+        inventory, now = self._instance.inventory, self._instance.due.now
         self._count_action(job)
         found = self._attempt(job, inventory.reserve, job.number, job.ask, job.planned, now)
         inventory.unreserve(job.number)
@@ -286,12 +276,12 @@ class Queue:
 
     def wake_at(self, moment_s: float) -> None:
         """Make a pass at this time, in seconds, even if nothing happens until then."""
-        self._instance.wake_at(ticks(moment_s))
+        self._instance.due.wake_at(ticks(moment_s))
 
     @property
     def now(self) -> int:
         """Now in ticks."""
-        return self._instance.now
+        return self._instance.due.now
 
     @property
     def graph(self) -> ResourceGraph:
@@ -368,7 +358,7 @@ class Queue:
         if self.changed or not self.elapsed or self._instance.time.has_suppliers:
             return False  # other instances could take meanwhile what is reserved of shared suppliers
         self.unreserve()  # the next pass considers all jobs, and makes them again
-        inventory, now = self._instance.inventory, self._instance.now
+        inventory, now = self._instance.inventory, self._instance.due.now
         self._is_postponed = not any(self._attempt(job, inventory.has_room, self._least(job), now) for job in self.fresh)
         return self._is_postponed
 
@@ -408,7 +398,7 @@ class Queue:
             choose: finds the pools for the window, in place of the match policy; only with the inventory `graph`.
         """
         instance = self._instance
-        if job.state is not State.SCHED or job.instance is not instance or instance.is_ending:
+        if job.state is not State.SCHED or job.instance is not instance or instance.lifetime.is_ending:
             self._require_waiting(job, "started")  # called only to refuse: simulations start millions of jobs
         if self._starts_left == 0:
             raise PassEnded
@@ -431,7 +421,7 @@ class Queue:
         self._count_action(job)
         if self._is_barred(job):
             return None
-        reserve, now = self._instance.inventory.reserve, self._instance.now
+        reserve, now = self._instance.inventory.reserve, self._instance.due.now
         if job.sizes is not None and not self._take_size_to_reserve(job, reserve):
             return None
         return self._add_reservation(job, self._attempt(job, reserve, job.number, job.ask, job.planned, now))
@@ -452,7 +442,7 @@ class Queue:
         self._forget_reservations()
         if job.sizes is not None and not self._take_size_to_reserve(job, _by_count(inventory.reserve_count)):
             return None
-        return self._add_reservation(job, inventory.reserve_count(job.number, job.ask, self._instance.now))
+        return self._add_reservation(job, inventory.reserve_count(job.number, job.ask, self._instance.due.now))
 
     # -- jobs of several sizes ---------------------------------------------------------------------------------------
 
@@ -462,15 +452,15 @@ class Queue:
         policy, sizes = self._instance.size_policy, job.sizes
         was_reserved = job.reserved >= 0
         if was_reserved:
-            keeps = policy.is_fixed or (policy.keeps_reserved_size and job.reserved <= self._instance.now)
+            keeps = policy.is_fixed or (policy.keeps_reserved_size and job.reserved <= self._instance.due.now)
             if keeps and sizes.pinned is None:
                 return self._try_start(job, choose)
             self._unreserve_one(job)
         if sizes.pinned is not None:
-            wanted: Iterable[Option] = (sizes.pinned,)
+            options: Iterable[Option] = (sizes.pinned,)
         else:
-            wanted = policy.to_start(sizes, lambda option: self._wait(job, option, self._instance.inventory.reserve))
-        for option in wanted:
+            options = policy.to_start(sizes, lambda option: self._wait(job, option, self._instance.inventory.reserve))
+        for option in options:
             job.take(option)
             limiter = self._instance.limiter
             if (limiter is None or limiter.obstacle(job) is None) and self._try_start(job, choose):
@@ -499,7 +489,7 @@ class Queue:
         job.take(option)
         if self._instance.limiter is not None and self._instance.limiter.obstacle(job) is not None:
             return None
-        now, inventory = self._instance.now, self._instance.inventory
+        now, inventory = self._instance.due.now, self._instance.inventory
         start = self._attempt(job, reserve, job.number, job.ask, job.duration, now)
         inventory.unreserve(job.number)
         return None if start is None else start - now
@@ -510,7 +500,7 @@ class Queue:
             return None
         if job.reserved != start:
             job.reserved = start
-            if self._instance.policy.keeps_reservations:
+            if self.policy.keeps_reservations:
                 heappush(self._due, (start, job.number, job))
         self._reserved[job.number] = job
         return seconds(start)
@@ -521,14 +511,14 @@ class Queue:
             return
         inventory, time = self._instance.inventory, self._instance.time
         if self.is_running and not time.has_suppliers:  # others could take meanwhile what is reserved of shared suppliers
-            inventory.suspend(self._instance.now)
+            inventory.suspend(self._instance.due.now)
         else:
             inventory.clear()
         self._forget_reservations()
 
     def places(self) -> list[tuple[int, Job, ReservedPlace]]:
         """The reservations in the order of their starts, for `restore`; empty unless the policy keeps reservations."""
-        if not self._reserved or not self._instance.policy.keeps_reservations:
+        if not self._reserved or not self.policy.keeps_reservations:
             return []
         known = self._instance.inventory.places()
         jobs = ((self._original_start(job), job) for job in self._reserved.values())
@@ -544,7 +534,7 @@ class Queue:
 
         If they were computed again, a job could get the pools reserved for another one, and delay it.
         """
-        now = self._instance.now
+        now = self._instance.due.now
         for reserved, job, place in places:
             if job.state is not State.SCHED or job.reserved >= 0:
                 continue
@@ -554,7 +544,7 @@ class Queue:
 
     def _restore(self, job: Job, place: ReservedPlace, start: int) -> bool:
         instance = self._instance
-        found = instance.inventory.restore(job.number, place, job.planned, start, instance.now)
+        found = instance.inventory.restore(job.number, place, job.planned, start, instance.due.now)
         if found:
             self._add_reservation(job, start)
         return found
@@ -562,7 +552,7 @@ class Queue:
     def _restore_delayed(self) -> None:
         """Move reservations that `restore` made later back to their original start, if their pools are free then."""
         delayed, self._delayed = self._delayed, {}
-        places, now = self._instance.inventory.places(), self._instance.now
+        places, now = self._instance.inventory.places(), self._instance.due.now
         for number, (job, promised, start) in delayed.items():
             first = max(promised, now)
             if job.state is not State.SCHED or job.reserved != start or first >= start or number not in places:
@@ -578,7 +568,7 @@ class Queue:
 
     def due(self) -> Iterator[Job]:
         """The jobs whose reservation begins now or has begun."""
-        now = self._instance.now
+        now = self._instance.due.now
         while self._due and self._due[0][0] <= now:
             start, _, job = heappop(self._due)
             if job.state is State.SCHED and job.reserved == start:
@@ -586,9 +576,39 @@ class Queue:
 
     # -- for the instance --------------------------------------------------------------------------------------------
 
+    def tell(self, event: str, job: Job, now: int) -> None:
+        """Call the method of the policy that is named like an event of a job, if it has one of its own.
+
+        Callers check that there are `hooks` at all: simulations have millions of such events, and most policies want none.
+        """
+        if event in self.hooks:
+            with Guard(self.policy):
+                getattr(self.policy, event)(job, seconds(now))
+
+    def take_in(self, job: Job) -> Job:
+        """The job that waits for a new one: itself, unless the policy lets another one do for both."""
+        if "take_in" not in self.hooks:
+            return job
+        with Guard(self.policy):
+            return self.policy.take_in(job)
+
+    def end(self) -> None:
+        """Start no more jobs, since the instance is ending: the policy is asked nothing from now on."""
+        self.policy, self.hooks = _Ended(), frozenset()
+
+    def supply_changed(self) -> None:
+        """Let the next pass consider all jobs again, because more may be free than before."""
+        self._instance.inventory.forget_failures()
+        self.changed = True
+
+    def supplies_returned(self) -> None:
+        """Note that something may have been freed that other instances can use: all of them get a pass."""
+        self.changed = True
+        self._instance.time.note_return()
+
     @property
     def _where(self) -> str:
-        return f"queue policy {self._instance.policy.name}"
+        return f"queue policy {self.policy.name}"
 
     def _require_waiting(self, job: Job, done: str) -> None:
         """Refuse a job that does not wait in this queue.
@@ -598,7 +618,7 @@ class Queue:
 
         Errors: PolicyError; PassEnded if the runner of a job closed the instance in this pass.
         """
-        if self._instance.is_ending:
+        if self._instance.lifetime.is_ending:
             raise PassEnded
         if job.instance is not self._instance:
             raise PolicyError(f"job {job.id} is of another instance and cannot be {done}", where=self._where)
@@ -642,8 +662,8 @@ class Queue:
     def _forget_reservations(self) -> None:
         instance = self._instance
         if self._reserved and not self.is_running:
-            instance.owe_pass(is_promised=True)
-        if instance.policy.keeps_reservations:
+            instance.due.owe_pass(is_promised=True)
+        if self.policy.keeps_reservations:
             self._lost.update((job.number, (job.reserved, job)) for job in self._reserved.values())
         for job in self._reserved.values():
             job.reserved = -1
@@ -713,30 +733,29 @@ class Queue:
 
         Returns: the number of jobs started.
         """
-        instance, time = self._instance, self._instance.time
-        if instance.is_ending or instance.expires <= instance.now:  # everything in it ends at this moment
+        instance, time, lifetime = self._instance, self._instance.time, self._instance.lifetime
+        if lifetime.is_ending or lifetime.expires <= instance.due.now:  # everything in it ends at this moment
             return 0
         if self.is_running:
             self._again = True
             return 0
-        if time.is_moving or (time.passes_open and (time.has_suppliers or instance.is_behind())):
-            time.owe(instance)
+        if time.is_moving or (time.passes_open and (time.has_suppliers or instance.due.is_behind())):
+            time.owe(instance.due)
             return 0
-        policy = instance.policy
-        if policy.recalculate_s is not None:
-            self._recalculate(policy.recalculate_s)
+        if self.policy.recalculate_s is not None:
+            self._recalculate(self.policy.recalculate_s)
         self._starts_left, self._started = starts, 0
         self.is_running = True
         time.still += 1
         time.passes_open += 1
         try:
             self._again = True
-            while self._again and not instance.is_ending:  # a runner may close the instance
+            while self._again and not lifetime.is_ending:  # a runner may close the instance
                 self._again = False
                 self._begin_round()
                 if instance.preemption is not None:
                     self._preempt()
-                policy = instance.policy
+                policy = self.policy
                 try:
                     policy.schedule(self)
                 except BaseException as error:
@@ -795,7 +814,7 @@ class Queue:
     def _try_start(self, job: Job, choose: Choose | None = None) -> bool:
         """Start a waiting job if its resources are free now."""
         instance = self._instance
-        now, inventory, number = instance.now, instance.inventory, job.number
+        now, inventory, number = instance.due.now, instance.inventory, job.number
         end = min(now + job.planned, FOREVER)
         if choose is not None and isinstance(inventory, GraphInventory):
             if job.reserved >= 0:
@@ -823,7 +842,7 @@ class Queue:
                 self.reserve(job)
         if claim is None:
             return False
-        instance.start_job(job, claim, end)
+        instance.lifecycle.start(job, claim, end)
         return True
 
     def _attempt(self, job: Job, question: Callable[..., Any], *args: Any) -> Any | None:
@@ -846,25 +865,25 @@ class Queue:
             raise error
         if not any(failure.type == UNDECIDED for failure in job.exceptions):
             note = f"it waits as if there were no room for it: {error}"
-            self._instance.raise_exception(job, UNDECIDED, states.WARNING, note)
+            self._instance.lifecycle.raise_exception(job, UNDECIDED, states.WARNING, note)
 
     def prioritize(self, job: Job) -> None:
         """Give a job the priority of the policy, or a fixed one if it is held or expedited.
 
         Errors: PolicyError outside the range of RFC 30.
         """
-        fixed, policy = fixed_priority(job.urgency), self._instance.policy
-        if fixed is not None or "priority" not in self._instance.hooks:
+        fixed, policy = fixed_priority(job.urgency), self.policy
+        if fixed is not None or "priority" not in self.hooks:
             job.priority = job.urgency if fixed is None else fixed
             return
         with Guard(policy):
-            found = int(policy.priority(job, seconds(self._instance.now)))
+            found = int(policy.priority(job, seconds(self._instance.due.now)))
         if not PRIORITY_MIN <= found <= PRIORITY_MAX:
             raise PolicyError(f"priority {found} is not in 0 to {PRIORITY_MAX}", where=f"queue policy {policy.name}")
         job.priority = found
 
     def _recalculate(self, period_s: float) -> None:
-        now = self._instance.now
+        now = self._instance.due.now
         if now - self._recalculated < ticks(period_s):
             return
         self._recalculated = now
@@ -885,6 +904,15 @@ class Queue:
             if kept != slot:
                 self._instance.time.note_return()
                 break
+
+
+class _Ended(QueuePolicy):
+    """The policy of an instance that is ending: no job starts."""
+
+    name = "over"
+
+    def schedule(self, queue: Queue) -> None:
+        pass
 
 
 def _by_count(reserve: Callable[[int, Ask, int], int | None]) -> Callable[..., int | None]:

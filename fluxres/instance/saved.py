@@ -183,8 +183,8 @@ def instance(one: Instance) -> SavedInstance:
         number,
         _supplies(one),
         _states(one),
-        one.measure,
-        -1 if one.expires_given >= FOREVER else one.expires_given,
+        one.choice.measure,
+        -1 if one.lifetime.expires_given >= FOREVER else one.lifetime.expires_given,
         () if one.preemption is None else one.preemption.state(),
         below,
     )
@@ -261,7 +261,7 @@ def _resume(
     if made.preemption is not None:
         made.preemption.resume(kept.preempted)
     for child in kept.children:
-        job = made.running_job(child.job)
+        job = made.lifecycle.jobs[child.job]
         _return_draws(made, job, child.supplies)
         given = InstanceOptions(child.queue_policy, child.match_policy)
         below = made.make_child(job, kept.now, given, child.name, is_again=True)

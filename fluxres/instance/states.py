@@ -1,4 +1,4 @@
-"""The states of a job, and the events that change them (Flux RFC 21); `Instance` uses this table."""
+"""The states of a job, and the events that change them (Flux RFC 21); `Lifecycle` uses this table."""
 
 from __future__ import annotations
 

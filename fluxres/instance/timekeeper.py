@@ -1,6 +1,6 @@
 """Time in a tree of instances (rule T1): the clock is read here, and events that were due before now are handled first.
 
-Every call of an instance begins with `Instance._advance_to`, which uses this module.  Therefore it makes no difference whether
+Every call of an instance begins with `DueEvents.advance_to`, which uses this module.  Therefore it makes no difference whether
 `advance` is called as soon as a limit has passed, or only when the next job is submitted.
 
 What is freed of suppliers that instances share, such as PDUs and switches (rule N1), is offered to late jobs first (rule T1), and
@@ -21,11 +21,13 @@ from fluxres.clock import FOREVER, Clock, now_ticks
 
 
 class Member(Protocol):
-    """An instance of a tree, as the Timekeeper sees it."""
+    """An instance of a tree, as the Timekeeper sees it; it is a `due.DueEvents`."""
 
     announced: int
     """When its next event is due, as announced to the Timekeeper; FOREVER if none is announced."""
-    is_closed: bool
+
+    @property
+    def is_closed(self) -> bool: ...
 
     @property
     def depth(self) -> int: ...

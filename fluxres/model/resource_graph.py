@@ -37,8 +37,7 @@ from fluxres.graph.state_notes import StateNote
 from fluxres.graph.structure import Problem, Structure
 from fluxres.model import audit, changes, edges, events, extending, joining, matching, targets, totals, walking
 from fluxres.model.attachment import Attachment
-from fluxres.model.locking import locked, locks_of
-from fluxres.model.locking import writing as writing  # noqa: PLC0414 - instance.py takes it from here
+from fluxres.model.locking import locked, locks_of, writing
 from fluxres.model.pool import Pool
 from fluxres.model.selection import Selection
 from fluxres.model.tables import Spans, Totals

@@ -123,7 +123,7 @@ class Instances:
         return [
             name
             for name, one in list(self._running.items())
-            if one.kept is None or (one.due is not None and one.due <= now_s) or one.top.has_unseen_changes
+            if one.kept is None or (one.due is not None and one.due <= now_s) or one.top.others.have_changed
         ] + [name for name in list(self._whole.changed_instances) if name not in self._running]
 
     def next_due(self) -> float | None:
@@ -173,7 +173,7 @@ class Instances:
             if not what:
                 one.top.advance()
             found = operation(one.top.find(address))
-            if len(one.top.running_jobs) > limits.SERVICE_INSTANCE_JOBS_MAX:
+            if len(one.top.lifecycle.jobs) > limits.SERVICE_INSTANCE_JOBS_MAX:
                 raise LimitExceeded(f"an instance has at most {limits.SERVICE_INSTANCE_JOBS_MAX} jobs that have not ended")
             self._save(graph, one, name, what)
         except BaseException:

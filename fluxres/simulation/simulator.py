@@ -581,11 +581,11 @@ class Simulator:
         if self.prediction is not None and not given.jobs:
             planned = self.checkpoint.limit(self.prediction.predict(given))
             planned += 0 if self.fleet is None else self.fleet.longest_wait
-        wanted = list(self._resolved(site, given)) if given.dependencies else ()
+        waits_for = list(self._resolved(site, given)) if given.dependencies else ()
         charged = self._charged(given) if given.user is not None or self.accounting is not None else None
         sizes = None if given.adaptive is None else site.sizes(given, given.adaptive, self._extended)
         urgency, name, user = given.urgency, given.name, given.user
-        return instance.submit_request(request, limit, now, urgency, name, user, wanted, given, charged, planned, sizes)
+        return instance.submit_request(request, limit, now, urgency, name, user, waits_for, given, charged, planned, sizes)
 
     def _extended(self, limit: int) -> int:
         """A limit with the time for saves, a restart and waiting for nodes."""
@@ -772,7 +772,7 @@ class Simulator:
         if self._to_follow:
             return True
         for site in self._sites.values():
-            active = site.instance.running_jobs.values()
+            active = site.instance.lifecycle.jobs.values()
             if (
                 site.upcoming is not None
                 or site.children_left
@@ -790,7 +790,7 @@ class Simulator:
         for site in self._sites.values():
             number = site.names.get(str(job))
             if number is not None:
-                found: Job | None = site.instance.running_jobs.get(number)
+                found: Job | None = site.instance.lifecycle.jobs.get(number)
                 return found
         return None
 
@@ -802,14 +802,14 @@ class Simulator:
         site.timer = FOREVER
         if site.instance.is_closed:
             return
-        if site.instance.next_wakeup() > self.clock.now:
+        if site.instance.due.next_wakeup() > self.clock.now:
             self._plan_timer(site)
             return
         site.instance.advance()
         self._settle(site)
 
     def _plan_timer(self, site: Site) -> None:
-        due = site.instance.next_wakeup()
+        due = site.instance.due.next_wakeup()
         # A reservation that is due while the instance is busy waits for its next decision anyway and needs no timer.
         if due < site.timer and (due > self.clock.now or site.pass_at == FOREVER):
             site.timer = max(due, self.clock.now)
@@ -846,7 +846,7 @@ class Simulator:
             where = f"job {given.id}" if isinstance(given, Submission) else "hierarchy"
             hint = "request what it shall divide exclusively, such as node{x}"
             raise InputError("holds nothing that jobs of its own could get", where=where, hint=hint) from None
-        self._site(child, Machine(child._graph, self.machine.unit), what, job, feed)
+        self._site(child, Machine(child.inventory.graph, self.machine.unit), what, job, feed)
 
     def _on_end(self, event: EndEvent) -> None:
         job = event.job
@@ -999,7 +999,7 @@ class Simulator:
             self._supplies_seen = time.returned
             for other in list(self._sites.values()):
                 if other is not site and not other.instance.is_closed:
-                    other.instance.supply_changed()
+                    other.instance.queue.supply_changed()
                     self.settle_one(other, passed=False)
         if self.families.by_parent:
             if self.families.balance.is_needed:

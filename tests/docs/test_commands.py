@@ -26,11 +26,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.forks import write_program
 from tests.store.servers import find_etcd, free_port, has_postgresql, postgresql
 from tests.traceability import ROOT
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 COMMAND_SECONDS_MAX = 900
+PROCESSES = ("experiment", "graphs", "hierarchy", "run", "serve", "shell", "simulate")
+"""Commands that run in an interpreter of their own: those that start processes, receive signals or take long, and a short one."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +96,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path / "home"
     programs = home / "bin"
     programs.mkdir(parents=True)
-    fluxres = programs / "fluxres"
-    start = "import sys; from fluxres.cli.main import main; sys.exit(main())"
-    fluxres.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c "{start}" "$@"\n', encoding="utf-8")
-    fluxres.chmod(0o755)
+    write_program(programs / "fluxres", alone=PROCESSES)
     python = programs / "python"
     python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n', encoding="utf-8")
     python.chmod(0o755)

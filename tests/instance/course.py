@@ -401,7 +401,7 @@ class Course:
             self.attempt(one.fail, "broken", refuses=True)
         elif how == 6:
             self.attempt(one.set_expiration, self.clock.now_s + self.random.randint(0, 9), refuses=True)
-        elif self.top.inventory.kind == "graph" or self.top.is_adaptive:
+        elif self.top.inventory.kind == "graph" or self.top.choice.is_adaptive:
             nodes = [pool.path for pool in one._graph.find("type=node")]
             if self.random.random() < 0.5:
                 self.attempt(one.grow, "slot=1/node", refuses=True)

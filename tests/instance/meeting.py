@@ -356,7 +356,7 @@ class Oracle:
 def _limit(job: Job) -> int:
     """The latest end of a job, including the limits of the jobs and instances above it."""
     above = job.instance.job_in_parent
-    return job.limit if above is None else min(job.limit, job.instance.expires, _limit(above))
+    return job.limit if above is None else min(job.limit, job.instance.lifetime.expires, _limit(above))
 
 
 def _name(job: Job) -> str:

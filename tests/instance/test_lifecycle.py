@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from fluxres import InfeasibleRequest, InputError, UnknownJob, UsageError, limit
 from fluxres.errors import StaleHandle
 from fluxres.instance import Instance, Job, JobId, Runner, State
 from fluxres.instance import states as table
-from fluxres.instance.job import Failure
+from fluxres.instance.job import Failure, JobEvent
 from fluxres.instance.runner import NOT_STARTED
 from fluxres.instance.states import LEADS_TO
 from fluxres.store import open_store
@@ -434,3 +435,104 @@ def test_the_records_of_a_job_are_found_by_its_id_as_text() -> None:
             graph.allocation(wrong)
         with pytest.raises(UsageError, match=r"pass it as text"):
             graph.allocate("slot/node", job=wrong)
+
+
+# -- what is called while a job ends or is stopped ---------------------------------------------------------------------------
+
+
+class Late:
+    """A runner whose jobs end when the test says so."""
+
+    def start(self, job: Job) -> None:
+        pass
+
+    def stop(self, job: Job, why: str) -> None:
+        pass
+
+
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+def test_a_job_that_is_being_requeued_gets_no_child(inventory: str) -> None:
+    top = Instance(nodes(2), inventory=inventory, runner=Late())
+    job, urgent = top.submit("slot=1/node"), top.submit("slot=2/node", urgency=31)
+    top.requeue(job)
+    with pytest.raises(UsageError, match="is being stopped, to wait again"):
+        top.spawn(job)
+    top.finish(job)
+    assert (job.state, urgent.state, top.check()) == (State.SCHED, State.RUN, [])
+
+
+def test_a_job_that_is_ending_is_not_requeued() -> None:
+    top = Instance(nodes(2), runner=Late())
+    job = top.submit("slot=1/node")
+    top.cancel(job)
+    with pytest.raises(UsageError, match="is ending"):
+        top.requeue(job)
+    top.finish(job)
+    assert (job.state, job.result, top.check()) == (State.INACTIVE, "canceled", [])
+
+
+Call = Callable[[Instance, Job], object]
+CALLS: dict[str, Call] = {
+    "set_duration": lambda top, job: top.set_duration(job, 50),
+    "set_urgency": lambda top, job: top.set_urgency(job, 3),
+    "finish": lambda top, job: top.finish(job),
+    "cancel": lambda top, job: top.cancel(job),
+    "requeue": lambda top, job: top.requeue(job),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("event", ["exception", "release", "free", "requeue", "priority"])
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+def test_a_listener_may_change_a_job_that_is_requeued(inventory: str, event: str, call: Call) -> None:
+    clock, awaited = ManualClock(), list[str]()
+
+    def listener(job: Job, posted: JobEvent) -> None:
+        if posted.name in awaited:
+            awaited.clear()
+            with suppress(UsageError):
+                call(top, job)
+
+    top = Instance(nodes(2), inventory=inventory, events=listener, clock=clock)
+    job, other = top.submit("slot=1/node", duration_s=60), top.submit("slot=2/node", duration_s=10)
+    awaited.append(event)
+    top.requeue(job)
+    assert (awaited, top.check()) == ([], [])
+    for now_s in (55.0, 100.0, 200.0):
+        clock.now_s = now_s
+        top.advance()
+        assert top.check() == []
+    assert (job.state, other.state) == (State.INACTIVE, State.INACTIVE)
+
+
+@pytest.mark.parametrize("event", ["finish", "release", "free", "clean"])
+@pytest.mark.parametrize("has_child", [False, True])
+def test_a_listener_may_report_the_end_of_a_job_that_ends(event: str, *, has_child: bool) -> None:
+    def listener(job: Job, posted: JobEvent) -> None:
+        if posted.name == event:
+            with suppress(UsageError):
+                job.instance.finish(job)
+
+    top = Instance(nodes(2), events=listener)
+    job, other = top.submit("slot=1/node"), top.submit("slot=2/node")
+    if has_child:
+        top.spawn(job).submit("slot=1/node")
+    top.finish(job)
+    assert (job.result, other.state, top.check()) == ("completed", State.RUN, [])
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_listener_may_close_the_child_of_a_job_that_ends(*, is_late: bool) -> None:
+    def listener(job: Job, posted: JobEvent) -> None:
+        if posted.name == "finish" and job.child is not None:
+            job.child.close()
+
+    top = Instance(nodes(2), events=listener, **({"runner": Late()} if is_late else {}))
+    job, other = top.submit("slot=1/node"), top.submit("slot=2/node")
+    child = top.spawn(job)
+    inner = child.submit("slot=1/node")
+    top.finish(job)
+    if is_late:
+        assert (job.state, child.is_closed, top.check()) == (State.CLEANUP, False, [])
+        child.finish(inner)
+    assert (job.result, child.is_closed, other.state, top.check()) == ("completed", True, State.RUN, [])

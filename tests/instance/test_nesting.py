@@ -259,6 +259,17 @@ def test_units_that_a_job_holds_are_not_returned() -> None:
     assert top.check() == []
 
 
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+def test_all_units_of_a_counted_pool_are_returned_by_its_name(inventory: str) -> None:
+    top = Instance(of_number(8), inventory="auto")
+    job = top.submit("slot=1/core=3", duration_s=100)
+    assert top.inventory.kind == "counted"
+    child = top.spawn(job, inventory=inventory)
+    assert child.shrink("/processors/core") == ["/processors/core"]
+    assert (job.pools, top.check()) == ([], [])
+    assert top.submit("slot=1/core=8").state is State.RUN
+
+
 def test_part_of_an_exclusive_pool_is_returned() -> None:
     top, _ = top_of("auto")
     job = top.submit("slot=1/rack", duration_s=100)

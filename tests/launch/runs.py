@@ -11,14 +11,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import fluxres
 from fluxres.store import Ticket, open_store
+from tests.forks import Fork
 
 PATIENCE_S = 60.0
 """How long something may take on a busy machine before a test gives up."""
 FLUXRES = (sys.executable, "-m", "fluxres")
+Started: TypeAlias = "subprocess.Popen[str] | Fork"
 
 
 def wait_until(what: Callable[[], Any], patience_s: float = PATIENCE_S) -> Any:
@@ -44,17 +46,21 @@ class Workstation:
 
     folder: Path
     store: Path
-    started: list[subprocess.Popen[str]] = field(default_factory=list)
+    started: list[Started] = field(default_factory=list)
 
     @property
     def environment(self) -> dict[str, str]:
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("FLUXRES_", "CUDA_", "OMP_"))}
         return {**kept, "FLUXRES_STORE": str(self.store)}
 
-    def popen(self, *words: str, **settings: Any) -> subprocess.Popen[str]:
-        """A command of fluxres in the background."""
-        given: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL, "text": True}
-        process = subprocess.Popen([*FLUXRES, *words], env=self.environment, cwd=self.folder, **{**given, **settings})
+    def popen(self, *words: str, **settings: Any) -> Started:
+        """A command of fluxres in the background: a fork, or with settings of `subprocess.Popen`, one in a new interpreter."""
+        process: Started
+        if settings:
+            given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL, "text": True, **settings}
+            process = subprocess.Popen([*FLUXRES, *words], env=self.environment, cwd=self.folder, **given)
+        else:
+            process = Fork(*words, environment=self.environment, folder=self.folder)
         self.started.append(process)
         return process
 
@@ -65,7 +71,7 @@ class Workstation:
         assert process.returncode == status, f"{words}: status {process.returncode}\n{out}{err}"
         return (out or "") + (err or "")
 
-    def program(self, *request: str, script: str = "", **settings: Any) -> tuple[subprocess.Popen[str], int]:
+    def program(self, *request: str, script: str = "", **settings: Any) -> tuple[Started, int]:
         """A run whose program writes its process id to a file, and then runs a script of sh, or sleeps; with that id."""
         file = self.folder / f"program{len(self.started)}"
         shell = f"echo $$ > {file}.new; mv {file}.new {file}; {script or 'exec sleep 1000'}"
@@ -85,7 +91,7 @@ class Workstation:
         launcher, guardian, program = (pid for pid, _ in launch.processes)
         return launcher, guardian, program
 
-    def job_of(self, launcher: subprocess.Popen[str]) -> str:
+    def job_of(self, launcher: Started) -> str:
         facts = self.graph().records.facts
         return next(job for job, one in facts.items() if one.launch is not None and one.launch.processes[0][0] == launcher.pid)
 

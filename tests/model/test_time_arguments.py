@@ -204,8 +204,6 @@ def time_arguments() -> dict[str, str]:
 OTHERS = {
     **dict.fromkeys(("IDset.next after", "IDset.prev before", "ResourceGraph.log after"), "a number"),
     "Request.__init__ duration_s": "the result of Request.parse",
-    "Instance.do_next before": "ticks, for drivers of a tree of instances",
-    "Instance.resize_job end": "ticks, for drivers of malleable jobs",
 }
 RESULTS = {"Span", "Match", "Allocation", "Problem"}
 """Values that the package makes: their times are seconds or ticks already."""

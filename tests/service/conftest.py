@@ -21,7 +21,7 @@ import pytest
 import fluxres
 from fluxres.service.client.addresses import address
 from fluxres.service.client.connection import Connection
-from tests.service.forks import Fork
+from tests.forks import Fork
 from tests.store.servers import Etcd, Postgresql, etcd, postgresql
 
 DEMO = {
@@ -88,23 +88,28 @@ class Server:
 
 @contextmanager
 def running(
-    store: str, *options: str, environment: dict[str, str] | None = None, bounds: Mapping[str, float] = {}
+    store: str,
+    *options: str,
+    environment: Mapping[str, str] = {},
+    bounds: Mapping[str, float] = {},
+    command: bool = False,
 ) -> Iterator[Server]:
     """A server on a free port, which is killed at the end if it has not ended.
 
-    One with an environment of its own is started as a command, each other one by a fork, which can have other `bounds`.
+    Args:
+        environment: variables that it has besides those of this process.
+        command: whether it is a command in a new interpreter, and not a fork, which can have other `bounds`.
     """
     create = ["--create"] if store.startswith("sqlite") else []
     words = ["serve", "--store", store, "--port", "0", *create, *options]
     process: subprocess.Popen[str] | Fork
-    if environment is None:
-        process = Fork(*words, bounds=bounds)
-    else:
+    variables = {**os.environ, **environment}
+    if command:
         assert not bounds
-        command = [sys.executable, "-m", "fluxres", *words]
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
-        )
+        line = [sys.executable, "-m", "fluxres", *words]
+        process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables)
+    else:
+        process = Fork(*words, bounds=bounds, environment=variables)
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
@@ -174,7 +179,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Server]]:
     url = demo_store(tmp_path)
     with ExitStack() as stack:
 
-        def begin(*options: str, environment: dict[str, str] | None = None) -> Server:
+        def begin(*options: str, environment: Mapping[str, str] = {}) -> Server:
             return stack.enter_context(running(url, *options, environment=environment))
 
         yield begin

@@ -164,7 +164,7 @@ def install(folder: Path) -> Installed:
         [
             f"rm -rf {_PLACE}",
             f"/usr/bin/python3 -m venv {_PLACE}",
-            f"export PATH={_PLACE}/bin:$PATH",
+            f"export PATH={_PLACE}/bin:$PATH PIP_NO_COMPILE=1",  # of thousands of modules, a service imports hundreds
             *steps,
             "rm -rf /src /wheels",
         ]

@@ -251,7 +251,9 @@ def main() -> int:
             store = f"sqlite://{folder}/{len(measured)}.db"
             fluxres.save(graph, store)
             environment = {"PYTHONPATH": str(checkout), "PYTHONSAFEPATH": "1"}
-            measured.append(Measured(name, stack.enter_context(running(store, environment=environment)), graph.name))
+            measured.append(
+                Measured(name, stack.enter_context(running(store, environment=environment, command=True)), graph.name)
+            )
         for one in measured:
             asyncio.run(drive(one.server.url, graph.name, asked.clients, 1.0))  # opens the graph, and warms up
         for _ in range(asked.rounds):

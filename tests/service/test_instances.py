@@ -337,14 +337,12 @@ LOCAL = frozenset(
         "next_due",
         "schedule",
         "resize",
-        "resize_job",
         "replan",
         "shrink_idle",
         "can_hold",
         "has_room",
         "submit_request",
         "finish_running",
-        "do_next",
         "show",
         "to_arrow",
         "to_pandas",
@@ -353,42 +351,7 @@ LOCAL = frozenset(
 )
 """Methods that only a local instance has; specs/service.md says why."""
 INSIDE = frozenset(
-    [
-        "announce",
-        "announce_late",
-        "announced",
-        "drop_reservations",
-        "enter",
-        "expires",
-        "expires_given",
-        "external_jobs",
-        "has_unseen_changes",
-        "is_active",
-        "is_behind",
-        "is_ending",
-        "jobs_kept",
-        "make_child",
-        "make_owed_pass",
-        "measure",
-        "next_event",
-        "next_wakeup",
-        "owe_pass",
-        "raise_exception",
-        "reacquire",
-        "refresh_if_changed",
-        "requeue_job",
-        "resume",
-        "running_job",
-        "running_jobs",
-        "settle_moment",
-        "shut",
-        "start_job",
-        "supplies_returned",
-        "supply_changed",
-        "take_offer",
-        "use_graph",
-        "wake_at",
-    ]
+    ["drop_child", "enter", "is_active", "is_ending", "jobs_kept", "make_child", "now", "policy", "resume", "shut"]
 )
 """What the parts of an instance use of each other."""
 
@@ -404,7 +367,7 @@ def test_a_remote_instance_has_the_methods_of_a_local_one() -> None:
             given = set(inspect.signature(ours).parameters) - {"instance", "idempotency_key"}
             known = set(inspect.signature(theirs).parameters)
             assert given - known <= {"job", "self", "state"}, named  # `jobs(state)` names one of them
-            assert known - given <= {"self", "kind", "wanted"}, named
+            assert known - given <= {"self", "kind", "in_states"}, named
 
 
 @pytest.mark.parametrize("given", [{"sizes": {1: "2h", 2: "1h"}}, {"is_malleable": True}])

@@ -34,7 +34,7 @@ LEASE = ("--lease", "1h")
 @pytest.fixture
 def led_store(tmp_path: Path) -> Iterator[Server]:
     """A command, for which this process waits."""
-    with running(demo_store(tmp_path), *LEASE, environment={}) as found:
+    with running(demo_store(tmp_path), *LEASE, command=True) as found:
         yield found
 
 

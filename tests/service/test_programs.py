@@ -33,7 +33,7 @@ from fluxres.store import open_store
 from fluxres.store.mailbox import News
 from fluxres.syntax import jobspec
 from tests.launch import runs
-from tests.launch.runs import Workstation, is_running, wait_until
+from tests.launch.runs import Started, Workstation, is_running, wait_until
 from tests.service.conftest import Server, running
 
 MARK = "0123456789abcdef01234567"
@@ -59,13 +59,13 @@ class Shared:
         self.server.process.kill()
         self.server.process.wait()
 
-    def popen(self, *words: str, **settings: Any) -> subprocess.Popen[str]:
+    def popen(self, *words: str, **settings: Any) -> Started:
         return self.place.popen(words[0], "--store", self.server.url, *words[1:], **settings)
 
     def command(self, *words: str, status: int = 0) -> str:
         return self.place.command(words[0], "--store", self.server.url, *words[1:], status=status)
 
-    def program(self, *request: str, script: str = "") -> tuple[subprocess.Popen[str], int]:
+    def program(self, *request: str, script: str = "") -> tuple[Started, int]:
         return self.place.program("--store", self.server.url, "--no-bind", *request, script=script)
 
     def waiting(self, number: int = 1) -> None:

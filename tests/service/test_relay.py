@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ RACK0 = [f"/demo/rack0/node{i}" for i in range(4)]
 
 
 @contextmanager
-def serving_rack0(parent: str, *options: str, environment: dict[str, str] | None = None) -> Iterator[Server]:
+def serving_rack0(parent: str, *options: str, environment: Mapping[str, str] = {}) -> Iterator[Server]:
     """A server that has `rack0` by the job `a`, as the graph `part`."""
     given = ("--graph", "demo", "--job", "a", "--as", "part", "--lease", str(LEASE_S), *options)
     with running(parent, *given, environment=environment) as found:

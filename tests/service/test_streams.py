@@ -426,7 +426,7 @@ def test_a_server_takes_more_files_than_it_was_started_with(tmp_path: Path) -> N
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
     try:
-        with running(demo_store(tmp_path), environment={}) as server:
+        with running(demo_store(tmp_path), command=True) as server:
             found = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -314,7 +314,7 @@ class MalleableJobs:
     def _change(self, instance: Instance, job: Job, option: Option, now: int) -> None:
         progress = self.running[job]
         limit = progress.limit_at(option.speedup, now)
-        if instance.resize_job(job, option, limit):
+        if instance.lifecycle.resize(job, option, limit):
             progress.change(option.speedup, now, limit, job.size)
             self._moved(job, progress.ends)
 

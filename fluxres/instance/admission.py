@@ -1,0 +1,75 @@
+"""Which new jobs an instance lets in: by its accounting, by their partition, and by what its inventory can ever give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from fluxres.clock import FOREVER
+from fluxres.instance import dependencies as deps
+from fluxres.instance.charged import NOBODY, Charged
+from fluxres.instance.choice import ChoiceOwner, InventoryChoice
+from fluxres.instance.dependencies import AnyDependency, Dependencies
+from fluxres.instance.inventory import Ask
+from fluxres.instance.job import Dependency
+from fluxres.model import matching
+
+if TYPE_CHECKING:
+    from fluxres.instance.ledger import Ledger
+    from fluxres.instance.sizes import Sizes
+    from fluxres.syntax.jobspec import Request
+
+
+class AdmissionOwner(ChoiceOwner, Protocol):
+    """What `Admission` uses of its instance."""
+
+    choice: InventoryChoice
+    dependencies: Dependencies
+    ledger: Ledger | None
+
+
+class Admission:
+    """What one instance requires of new jobs; everything that may be refused is checked before there is a job.
+
+    Errors: InfeasibleRequest for what is never allowed; InsufficientResources for what is not allowed now; UsageError.
+    """
+
+    def __init__(self, instance: AdmissionOwner) -> None:
+        self._instance = instance
+
+    def of_sizes(self, charged: Charged | None, sizes: Sizes) -> Charged | None:
+        """As `of_request`, for each of the sizes of a moldable job."""
+        before = self._instance.inventory
+        charged = sizes.admit(partial(self.of_request, charged))
+        if self._instance.inventory is not before:
+            sizes.use(self._instance.inventory)
+        return charged
+
+    def of_request(self, charged: Charged | None, request: Request, duration: int) -> tuple[Charged | None, Request, int, Ask]:
+        """To whom a new job is charged, its request and limit by the rules of the accounting and its partition, and its ask."""
+        instance, ledger = self._instance, self._instance.ledger
+        graph = instance.holdings.graph
+        if ledger is not None:
+            size = instance.inventory.requested(request)
+            charged, duration = ledger.admit(charged or NOBODY, size, duration)
+        if graph.structure.partitions:
+            if charged is not None and charged.partition is not None:
+                request = matching.in_partition(graph, request, charged.partition)
+            if ledger is not None and duration >= FOREVER:
+                found = matching.length(graph, request)
+                duration = found if found >= FOREVER else found + ledger.lead
+            matching.require_accepted(graph, request, duration)
+        return charged, request, duration, instance.choice.ask(request)
+
+    def of_dependencies(self, request: Request, given: Iterable[AnyDependency], name: str | None) -> tuple[Dependency, ...]:
+        """The dependencies that are given to a new job, and those of its request.
+
+        Args:
+            name: of the job.
+        """
+        instance = self._instance
+        found = tuple(deps.parse(one) for one in (*given, *deps.listed(request.system.get("dependencies"))))
+        for dependency in found:
+            instance.dependencies.require(dependency, name, instance.holdings.jobs)
+        return found

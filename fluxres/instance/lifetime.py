@@ -1,0 +1,123 @@
+"""Until when an instance is there: its expiration, and its end together with its jobs, its children and its job in the parent.
+
+An instance that ends accepts no more jobs, and is closed when the last of its jobs has ended; only then does its parent get its
+resources back (rule T1).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from fluxres.clock import FOREVER
+from fluxres.errors import StaleHandle
+from fluxres.instance import states
+from fluxres.instance.due import DueEvents, DueOwner
+from fluxres.instance.job import Job
+from fluxres.instance.states import State
+
+
+class LifetimeOwner(DueOwner, Protocol):
+    """What `Lifetime` uses of its instance."""
+
+    due: DueEvents
+    job_in_parent: Job | None
+
+    @property
+    def parent(self) -> LifetimeOwner | None: ...
+
+    def drop_child(self, job: Job) -> None: ...
+
+
+class Lifetime:
+    """The end of one instance."""
+
+    def __init__(self, instance: LifetimeOwner) -> None:
+        self._instance = instance
+        self.is_closed = False
+        self.is_ending = False
+        """Whether it closes as soon as the jobs that were asked to stop have ended."""
+        self.expires = FOREVER
+        """When it expires, in ticks."""
+        self.expires_given = FOREVER
+        """The expiration set by `Instance.set_expiration`; the limit of the job in the parent may be earlier."""
+        self.job_has_finished = False
+        """Whether the job in the parent has finished, and only waits for this instance to close."""
+
+    def require_open(self) -> None:
+        """Errors: StaleHandle if the instance is closed."""
+        if self.is_closed:
+            raise StaleHandle("this instance is closed")
+
+    def require_not_ending(self) -> None:
+        """Errors: StaleHandle if the instance is ending."""
+        if self.is_ending:
+            raise StaleHandle("this instance is ending", where=self._instance.address)
+
+    # -- expiration --------------------------------------------------------------------------------------------------
+
+    def expire_at(self, moment: int) -> None:
+        """Expire at a moment in ticks."""
+        due = self._instance.due
+        if self.expires <= due.now < moment:
+            due.owe_pass()  # no job was started at the moment of the former expiration
+        self.expires = moment
+        due.announce(moment)
+
+    def expire(self) -> None:
+        """End the instance at its expiration: its jobs, and its job in the parent."""
+        self.end_jobs("the instance expires", "timelimit")
+        self.fail_job("timelimit", "the instance expires")
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def end_jobs(self, why: str, kind: str = "cancel") -> None:
+        """End all jobs here and below, but not the job in the parent; the instance closes when the last of them has ended.
+
+        Args:
+            kind: of the exception that ends them.
+        """
+        if self.is_closed or self.is_ending:
+            return
+        instance, lifecycle = self._instance, self._instance.lifecycle
+        instance.due.now = instance.time.now
+        self.is_ending, self.expires = True, FOREVER
+        instance.queue.end()
+        for job in list(lifecycle.jobs.values()):
+            if job.number in lifecycle.jobs and job.state is not State.CLEANUP:
+                lifecycle.raise_exception(job, kind, states.FATAL, why)
+        if not lifecycle.jobs:
+            self.close()
+
+    def end_with_job(self) -> None:
+        """End all jobs here and below, because the job in the parent has finished."""
+        self.job_has_finished = True  # a runner that stops jobs here may close the instance, or report the end of that job again
+        self.end_jobs("the job that held its resources has ended")
+
+    def close(self) -> None:
+        """Close the instance, in which no job is active any more."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        instance = self._instance
+        instance.ids.release()
+        if (upstream := instance.holdings.upstream) is not None:
+            upstream.close()
+        parent, job = instance.parent, instance.job_in_parent
+        if parent is None or job is None:
+            return
+        parent.drop_child(job)
+        if self.job_has_finished:
+            parent.due.now = parent.time.now
+            parent.lifecycle.clean(job)
+            if parent.time.still:
+                parent.due.follow_up()
+            else:
+                parent.due.owe_pass()  # events that are due there may not have been handled yet
+
+    def fail_job(self, kind: str, note: str) -> None:
+        """End the job in the parent by an exception, if it runs; the caller has advanced time."""
+        parent, job = self._instance.parent, self._instance.job_in_parent
+        if parent is not None and job is not None and job.state is State.RUN:
+            parent.due.advance_to(parent.time.now)
+            parent.lifecycle.raise_exception(job, kind, states.FATAL, note)
+            parent.due.follow_up()
