@@ -257,7 +257,7 @@ def _main(listener: int, lifeline: int) -> int:
 
 def _exit(status: int) -> None:
     """As the interpreter ends, but without freeing everything, which would copy the memory of the process that forks."""
-    threading._shutdown()  # type: ignore[attr-defined]
+    threading._shutdown()  # type: ignore[attr-defined]  # typeshed has only what is documented
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         try:
