@@ -105,7 +105,10 @@ def _check_late(instance: HoldingsOwner, graph: ResourceGraph) -> list[Problem]:
         pools = [(v, amount) for v, amount in _expected(instance, graph, job, is_disputed=is_disputed) if v not in on_request]
         until = now + 1 if is_disputed else max(job.limit, now + 1)  # later others may free or take some of it
         name = fluid.encode(job.number)
+        ahead = {fluid.encode(number) for number in instance.inventory.ahead}
         for v, amount, at, others in _not_held(graph, name, pools, now, until):
+            if is_disputed and others and ahead.issuperset(others):
+                continue  # the records have it for an advance reservation, which begins when the late job has ended
             left = steps.amount_at(graph.records.steps_of(v, name), at)
             what = f"holds {left} of {amount} units" if left else "no longer holds it"
             later = f" from {seconds(at):g} s on" if at > now else ""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 from msgspec import structs
@@ -35,6 +35,10 @@ from fluxres.syntax.jobspec import Request
 if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
     from fluxres.planner.planner import Planner
+
+
+Name = TypeVar("Name", int, str)
+"""A pool or an edge: its number or its path."""
 
 
 class Reserved(NamedTuple):
@@ -374,10 +378,26 @@ class GraphInventory:
         return key in self.ahead
 
     def begin_ahead(self, key: int) -> Hold | None:
+        hold = self.ahead[key]
+        if self._disputed and self._is_used_by_late_job(hold):
+            return None
         self.clear()
-        hold = self.ahead.pop(key)
+        del self.ahead[key]
         self.running.add(hold)
         return hold
+
+    def _is_used_by_late_job(self, ahead: Hold) -> bool:
+        """Whether a job that has not ended in time still uses some of an advance reservation, which the records have already."""
+        end, reserved = self.graph.structure.accounts.end.item, self.vertices(ahead)
+        for claim in (*self.running.holds, *self.running.lapsed.values()):
+            given = self.disputed(claim)
+            if given is None:
+                continue
+            recorded = dict(self._recorded_at_end(claim, int))
+            lost = [v for v, amount in given if recorded.get(v, 0) < amount]
+            if any(u < end(v) and v < end(u) for v in lost for u in reserved):
+                return True
+        return False
 
     def drop_ahead(self, key: int) -> None:
         if self.ahead.pop(key, None) is not None:
@@ -434,7 +454,7 @@ class GraphInventory:
             if hold.end <= before and (pools := self._recorded_at_end(hold, self.graph.structure.accounts.by_uuid)):
                 self._expired[hold.key] = pools  # by uuid, since the same change may move them
 
-    def _recorded_at_end(self, claim: Hold, name: Callable[[int], str]) -> list[tuple[str, int]]:
+    def _recorded_at_end(self, claim: Hold, name: Callable[[int], Name]) -> list[tuple[Name, int]]:
         job, records = fluid.encode(claim.key), self.graph.records
         held = ((v, steps.amount_at(records.given(v, job), claim.end - 1)) for v in records.pools_with_implied(job))
         return [(name(v), amount) for v, amount in held if amount]

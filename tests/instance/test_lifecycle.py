@@ -536,3 +536,20 @@ def test_a_listener_may_close_the_child_of_a_job_that_ends(*, is_late: bool) -> 
         assert (job.state, child.is_closed, top.check()) == (State.CLEANUP, False, [])
         child.finish(inner)
     assert (job.result, child.is_closed, other.state, top.check()) == ("completed", True, State.RUN, [])
+
+
+@pytest.mark.parametrize("late_s", [0.0, 0.5])
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+def test_rule_t1_an_advance_reservation_begins_when_a_late_job_has_ended(inventory: str, late_s: float) -> None:
+    clock = ManualClock()
+    top = Instance(nodes(2), inventory=inventory, runner=Late(), clock=clock)
+    late = top.submit("slot=2/node", duration_s=12)
+    reserved = top.reserve("slot=1/node", start_s=12, duration_s=100)
+    clock.now_s = 12.0 + late_s
+    top.advance()
+    assert (late.state, reserved.state, top.check()) == (State.CLEANUP, State.DEPEND, [])
+    assert late.pools == [("/cluster/node0", 1), ("/cluster/node1", 1)]
+    top.finish(late)
+    clock.now_s = 30.0
+    top.advance()
+    assert (late.result, reserved.state, len(reserved.pools), top.check()) == ("timeout", State.RUN, 1, [])
