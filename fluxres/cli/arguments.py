@@ -300,6 +300,15 @@ class Asked:
             self.require_options_used()
         return self
 
+    def document(self, graph: ResourceGraph) -> dict[str, Any]:
+        """The request as a document, or the pools by path with their amounts, as a server gets what is asked for."""
+        request = self.on(graph).request
+        if request is None:
+            return named(graph, targets(graph, self.pools))
+        from fluxres.syntax.jobspec import to_document
+
+        return to_document(request)
+
     def require_options_used(self) -> None:
         """Refuse options of a request if there is none. Errors: UsageError."""
         if self.request is None and self._option is not None:

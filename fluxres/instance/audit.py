@@ -93,6 +93,7 @@ def _check_late(instance: HoldingsOwner, graph: ResourceGraph) -> list[Problem]:
     """Rule T1, as far as it can be checked at one moment: jobs past their limit were asked to stop, and jobs that have not ended
     hold what they have, now and until their limit."""
     found, now = [], instance.time.now
+    ahead = {fluid.encode(number) for number in instance.inventory.ahead}
     for job in instance.holdings.jobs_in(states.RUNNING):
         if job.state is State.RUN and job.limit < now:
             found.append(Problem("error", instance.address, f"rule T1: {job.id} is past its limit and was not asked to stop"))
@@ -105,7 +106,6 @@ def _check_late(instance: HoldingsOwner, graph: ResourceGraph) -> list[Problem]:
         pools = [(v, amount) for v, amount in _expected(instance, graph, job, is_disputed=is_disputed) if v not in on_request]
         until = now + 1 if is_disputed else max(job.limit, now + 1)  # later others may free or take some of it
         name = fluid.encode(job.number)
-        ahead = {fluid.encode(number) for number in instance.inventory.ahead}
         for v, amount, at, others in _not_held(graph, name, pools, now, until):
             if is_disputed and others and ahead.issuperset(others):
                 continue  # the records have it for an advance reservation, which begins when the late job has ended

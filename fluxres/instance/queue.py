@@ -586,14 +586,14 @@ class Queue:
                 getattr(self.policy, event)(job, seconds(now))
 
     def take_in(self, job: Job) -> Job:
-        """The job that waits for a new one: itself, unless the policy lets another one do for both."""
+        """The job that waits: the new one, unless the policy lets an earlier job stand in for it."""
         if "take_in" not in self.hooks:
             return job
         with Guard(self.policy):
             return self.policy.take_in(job)
 
     def end(self) -> None:
-        """Start no more jobs, since the instance is ending: the policy is asked nothing from now on."""
+        """Start no more jobs, since the instance is ending; the policy is not called any more."""
         self.policy, self.hooks = _Ended(), frozenset()
 
     def supply_changed(self) -> None:

@@ -147,12 +147,8 @@ def held_already(graph: ResourceGraph, job: str, wanted: targets.Targets | Wante
         return None
     held = {v: units for v in records.pools_of[job] if (units := steps.amount_at(records.steps_of(v, job), moment))}
     around = {u for v in held if v < structure.n for u in structure.ancestors(v)}
-    already, rest, named = (
-        list[tuple[str, str]](),
-        list[tuple[str, str]](),
-        targets.resolve(graph, cast("targets.Targets", wanted)),
-    )
-    todo = [(v, amount) for v, amount in reversed(named)]
+    named = targets.resolve(graph, cast("targets.Targets", wanted))
+    already, rest, todo = list[tuple[str, str]](), list[tuple[str, str]](), named[::-1]
     while todo:
         v, amount = todo.pop()
         units, size, where = held.get(v, 0), structure.accounts.size.item(v), structure.accounts.where(v)

@@ -257,7 +257,7 @@ def _fitting(kept: list[Cells], most: int, ellipsis: str, *, has_head: bool) -> 
         ]
         _narrow(widths, least, most)
     folded = [
-        [[_cut(text, own, ellipsis)] if column.cut else _folded(text, own) for text in texts]
+        [[cut(text, own, ellipsis)] if column.cut else _folded(text, own) for text in texts]
         for (column, texts), own in zip(kept, widths, strict=True)
     ]
     heights = [max(map(len, row)) for row in zip(*folded, strict=True)]
@@ -282,10 +282,10 @@ def _parts(texts: Iterable[str]) -> set[str]:
     return {part.rstrip() for text in texts for part in _PART.findall(text)}
 
 
-def _cut(text: str, columns: int, ellipsis: str = "…") -> str:
+def cut(text: str, columns: int, ellipsis: str = "…") -> str:
     """The beginning of a text, with an ellipsis if something is missing.
 
-    >>> _cut("class=3 ssd", 8), _cut("ssd", 8)
+    >>> cut("class=3 ssd", 8), cut("ssd", 8)
     ('class=3…', 'ssd')
     """
     if width(text) <= columns:

@@ -17,7 +17,7 @@ from fluxres.model import ResourceGraph, holdings
 from fluxres.model.holdings import Holding
 from fluxres.model.node_states import NODE_STATES, nodes_of
 from fluxres.render.folding import hosts
-from fluxres.render.text import PLAIN, Style, pad, printable, seconds_or_none, width
+from fluxres.render.text import PLAIN, Style, cut, pad, printable, seconds_or_none, width
 from fluxres.syntax.moment import EPOCH_FROM_S
 
 RUNNING, PLANNED, MAINTENANCE, OUT = "running", "planned", "maint", "out"
@@ -263,7 +263,7 @@ def draw(timeline: Timeline, columns: int, *, heading: str = "HOSTS", style: Sty
         columns: width of the lines.
         heading: of the labels.
     """
-    labels = [_shortened(style.encoded(printable(row.label)), style) for row in timeline.rows]
+    labels = [cut(style.encoded(printable(row.label)), _LABEL_MAX, style.encoded("…")) for row in timeline.rows]
     room = max([width(heading), *map(width, labels)])
     chart = max(columns - room - 2, 10)
     lines = _axis(timeline, heading, room, chart, style) if style.header else []
@@ -281,15 +281,6 @@ def _legend(kinds: set[str], columns: int) -> list[str]:
             found.append("")
         found[-1] += ("  " if found[-1] else "") + text
     return found
-
-
-def _shortened(label: str, style: Style) -> str:
-    if width(label) <= _LABEL_MAX:
-        return label
-    ellipsis = style.encoded("…")
-    while width(label) > _LABEL_MAX - len(ellipsis):
-        label = label[:-1]
-    return label + ellipsis
 
 
 def _axis(timeline: Timeline, heading: str, room: int, chart: int, style: Style) -> list[str]:

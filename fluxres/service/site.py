@@ -143,22 +143,23 @@ class Site:
     def open_graphs(self) -> list[Served]:
         return list(self._open.values())
 
-    def forget(self, name: str) -> None:
-        """Close a graph; the next request opens it again, if it is still there."""
+    def forget(self, name: str, only: Served | None = None) -> None:
+        """Close a graph; the next request opens it again, if it is still there.
+
+        Args:
+            only: not if a request has opened another one of its name since this one.
+        """
         with self._lock:
-            found = self._open.pop(name, None)
-        if found is not None:
-            found.close()
+            found = self._open.get(name)
+            if found is None or (only is not None and only is not found):
+                return
+            del self._open[name]
+        found.close()
 
     def let_go(self, served: Served) -> None:
         """Close a graph that another process dropped, unless a request has opened one of its name again."""
         if self.child is None:
-            with self._lock:
-                is_open = self._open.get(served.name) is served
-                if is_open:
-                    del self._open[served.name]
-            if is_open:
-                served.close()
+            self.forget(served.name, served)
 
     def close(self) -> None:
         """Wait for the requests that have begun, and close all graphs."""

@@ -185,7 +185,8 @@ def test_the_end_of_a_server_is_not_the_end_of_a_wait(server: Server, monkeypatc
         iter([[b": following 4-ab"], [b": following 4-ab", b"id: 5-ab", b'data: {"event": "free"}'], None]),
     )
 
-    def stream(path: str) -> Iterator[bytes]:
+    def stream(path: str, until_s: float | None = None) -> Iterator[bytes]:
+        assert until_s is None
         asked.append(path)
         lines = next(streams)
         if lines is None:

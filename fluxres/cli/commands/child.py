@@ -40,17 +40,13 @@ def grow(settings: Settings, name: str, asked: Asked) -> None:
     """Get more from the parent: pools by name, or what a REQUEST asks for there, until the job ends."""
     if (remote := server(settings)) is not None:
         above = remote.parent(name)
-        from fluxres.syntax.jobspec import to_document
-
         try:
             graph = remote.load(above)
         except UnknownGraph:  # a server for what the job holds has no other graph: it passes requests on
             graph = remote.load(name)
             if asked.on(graph).request is None:
                 raise
-        request = asked.on(graph).request
-        wanted = named(graph, targets(graph, asked.pools)) if request is None else to_document(request)
-        paths = remote.run(remote.child(name, settings.command).grow(wanted, policy=asked.policy))
+        paths = remote.run(remote.child(name, settings.command).grow(asked.document(graph), policy=asked.policy))
     else:
         from fluxres.store import child
 

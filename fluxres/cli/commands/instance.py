@@ -24,7 +24,6 @@ from fluxres.syntax import duration
 
 if TYPE_CHECKING:
     from fluxres.launch.session import Ran
-    from fluxres.syntax.jobspec import Request
 
 _instance: Final = click.option(
     "-i", "--instance", "name", metavar="NAME", help="The instance, or main/JOB for one below. Default: the only one."
@@ -106,11 +105,11 @@ def submit(
     """Submit a job, and print its id. It starts at once or waits in the queue."""
     with keeper(settings) as kept:
         address = one_of(kept, name)
-        request = asked.on(kept.graph()).request
-        if request is None:
+        graph = kept.graph()
+        if asked.on(graph).request is None:
             raise UsageError("an instance needs a request", hint="such as slot=4/node, or -N4")
         about = {**given, "dependencies": list(given["dependencies"]), "name": job_name}
-        made = kept.submit(address, _document(request), {**about, "duration_s": duration})
+        made = kept.submit(address, asked.document(graph), {**about, "duration_s": duration})
     answer(settings, document=lambda: made, lines=lambda _style: [made["id"]])
 
 
@@ -131,10 +130,10 @@ def reserve(
     """
     with keeper(settings) as kept:
         address, graph = one_of(kept, name), kept.graph()
-        request = asked.on(graph).request
-        pools = None if request is not None else _complete(named(graph, targets(graph, asked.pools)))
+        document = asked.document(graph)
+        wanted, pools = (None, _complete(document)) if asked.request is None else (document, None)
         about = {"start_s": start, "duration_s": duration, "name": job_name, "user": user, "pools": pools}
-        made = kept.reserve(address, _document(request), about)
+        made = kept.reserve(address, wanted, about)
     answer(settings, document=lambda: made, lines=lambda _style: [made["id"]])
 
 
@@ -144,12 +143,6 @@ def _complete(pools: dict[str, int | None]) -> list[str]:
         if amount is not None:
             raise UsageError("named pools are reserved with everything below them", where=path, hint="leave out the amount")
     return list(pools)
-
-
-def _document(request: Request | None) -> dict[str, Any] | None:
-    from fluxres.syntax.jobspec import to_document
-
-    return None if request is None else to_document(request)
 
 
 @instance_command.command("queue", outputs=TABLE_OUTPUTS)
@@ -298,9 +291,7 @@ def spawn(
 def grow(settings: Settings, /, child: str, asked: Asked) -> None:
     """Get more for a child from its parent: pools by name, or what a REQUEST asks for there. CHILD is an address: main/JOB."""
     with keeper(settings) as kept:
-        graph = kept.graph()
-        request = asked.on(graph).request
-        paths = kept.grow(child, _document(request) or named(graph, targets(graph, asked.pools)))
+        paths = kept.grow(child, asked.document(kept.graph()))
     _answer_paths(settings, child, paths)
 
 

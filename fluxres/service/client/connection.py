@@ -13,8 +13,9 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any, Final, TypeVar
 
 from fluxres import clock
-from fluxres.errors import FluxresError, Unavailable
+from fluxres.errors import FluxresError, StoreError, Unavailable
 from fluxres.service.client.addresses import Address
+from fluxres.service.client.following import RESUME_S, Following
 from fluxres.service.client.requests import Call, Reply, Request, common_headers, error_of, get, post, stream_of
 from fluxres.service.client.servers import Attempts, Servers, unreachable
 
@@ -136,6 +137,22 @@ class Connection:
             finally:
                 opened.close()
             clock.sleep(pause_s if until_s is None else max(0.0, min(pause_s, until_s - clock.stopwatch())))
+
+    def follow(self, following: Following, until_s: float | None = None) -> Iterator[bytes]:
+        """The lines of one stream of events after the other, each where the last one ended, also at another server.
+
+        Args:
+            following: gets each line from the caller.
+            until_s: as for `stream`.
+
+        Errors: StoreError if no server goes on for `SERVICE_RESUME_SECONDS`; those of the server.
+        """
+        while until_s is None or clock.stopwatch() < until_s:
+            try:
+                yield from self.stream(following.path, until_s)
+            except StoreError as error:
+                following.broke(error)
+            clock.sleep(RESUME_S if until_s is None else max(0.0, min(RESUME_S, until_s - clock.stopwatch())))
 
     def _line(self, opened: HTTPConnection, answer: HTTPResponse, until_s: float | None) -> bytes:
         if until_s is not None and opened.sock is not None:

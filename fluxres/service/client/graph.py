@@ -13,13 +13,13 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from fluxres import clock
-from fluxres.errors import FluxresError, StoreError, UnknownJob
+from fluxres.errors import FluxresError, UnknownJob
 from fluxres.instance.states import State
 from fluxres.model.values import Span
 from fluxres.service.client.addresses import addresses
 from fluxres.service.client.calls import Calls, chosen
 from fluxres.service.client.connection import Connection
-from fluxres.service.client.following import RESUME_S, Following
+from fluxres.service.client.following import Following
 from fluxres.service.client.instance_calls import AnyJob, InstanceCalls, concerns
 from fluxres.service.client.job import RemoteJob
 from fluxres.service.client.requests import Call
@@ -192,15 +192,10 @@ class RemoteGraph:
             until_s: when it ends, by the stopwatch.
         """
         following = Following(self.connection.servers, self.name, after)
-        while until_s is None or clock.stopwatch() < until_s:
-            try:
-                for line in self.connection.stream(following.path, until_s):
-                    event = following.event(line)
-                    if event is not None or following.is_begin(line):
-                        yield event
-            except StoreError as error:
-                following.broke(error)
-            clock.sleep(RESUME_S if until_s is None else max(0.0, min(RESUME_S, until_s - clock.stopwatch())))
+        for line in self.connection.follow(following, until_s):
+            event = following.event(line)
+            if event is not None or following.is_begin(line):
+                yield event
 
     def _fetch(self, where: str) -> dict[str, Any]:
         return self.connection.run(self.calls.document(where))

@@ -34,7 +34,7 @@ from fluxres.model.changes import expire_stages
 from fluxres.service.client.addresses import Address, addresses
 from fluxres.service.client.child_calls import ChildCalls
 from fluxres.service.client.connection import Connection
-from fluxres.service.client.following import RESUME_S, Following
+from fluxres.service.client.following import Following
 from fluxres.service.client.requests import Call, Reply, Request, of_graph, post, send
 from fluxres.store import Entry, GraphRow, Held, Ticket, encoding, journal, records
 from fluxres.store.claims import Standing
@@ -132,15 +132,10 @@ class RemoteStore:
         Errors: StoreError if no server goes on for `SERVICE_RESUME_SECONDS`; UnknownGraph.
         """
         following = Following(self.connection.servers, self.name_of(name), None)
-        while True:
-            try:
-                for line in self.connection.stream(following.path):
-                    following.event(line)
-                    if line.startswith((b"data: ", b":")):
-                        yield
-            except StoreError as error:
-                following.broke(error)
-            clocks.sleep(RESUME_S)
+        for line in self.connection.follow(following):
+            following.event(line)
+            if line.startswith((b"data: ", b":")):
+                yield
 
     def _queue(self, name: str | None) -> dict[str, Any]:
         found: dict[str, Any] = self.connection.get(of_graph(self.name_of(name), "queue")).document()
