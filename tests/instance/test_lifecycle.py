@@ -346,6 +346,18 @@ def test_wrong_arguments_change_nothing() -> None:
     assert instance.submit("slot=1/node").state is State.RUN
 
 
+@pytest.mark.parametrize("inventory", ["graph", "auto", "named"])
+def test_a_closed_instance_does_not_report_what_others_hold_later(inventory: str) -> None:
+    machine = nodes(4)
+    top = Instance(machine, queue_policy="easy", inventory=inventory)
+    top.submit("slot=1/node", duration_s=10)
+    top.close()
+    machine.allocate("slot=1/node", job="later")
+    following = Instance(machine, inventory=inventory)
+    assert following.submit("slot=1/node").state is State.RUN
+    assert (top.check(), following.check()) == ([], [])
+
+
 def test_a_closed_instance_refuses_all_calls() -> None:
     instance, _ = on_nodes(1)
     job = instance.submit("slot=1/node")
