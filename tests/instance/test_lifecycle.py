@@ -561,7 +561,9 @@ def test_rule_t1_an_advance_reservation_begins_when_a_late_job_has_ended(invento
     top.advance()
     assert (late.state, reserved.state, top.check()) == (State.CLEANUP, State.DEPEND, [])
     assert late.pools == [("/cluster/node0", 1), ("/cluster/node1", 1)]
+    clock.now_s = 14.0
     top.finish(late)
-    clock.now_s = 30.0
+    assert top.next_due() == 14.0
     top.advance()
     assert (late.result, reserved.state, len(reserved.pools), top.check()) == ("timeout", State.RUN, 1, [])
+    assert (reserved.started_at, reserved.ends_at) == (14.0, 112.0)
