@@ -10,7 +10,7 @@ import pytest
 
 from fluxres import InsufficientResources, StaleHandle, UsageError
 from fluxres.errors import NotHeld, StillHeld, UnknownJob
-from fluxres.instance import Instance
+from fluxres.instance import Instance, Job
 from tests import sites
 from tests.model.test_threads import together
 
@@ -58,7 +58,15 @@ def asks(instance: Instance, source: Random) -> None:
     instance.tree()
 
 
-@pytest.mark.parametrize("others", [[outside], [nests, outside], [asks, works]])
+def reads(instance: Instance, source: Random) -> None:
+    """Everything that jobs have, without a call of the instance for each."""
+    for job in instance.jobs():
+        for name, member in vars(Job).items():
+            if isinstance(member, property):
+                getattr(job, name)
+
+
+@pytest.mark.parametrize("others", [[outside], [nests, outside], [asks, works], [reads, works]])
 def test_threads_share_a_tree_of_instances(others: list[Callable[[Instance, Random], None]]) -> None:
     top = Instance(sites.graph(sites.TWO_PDUS))
 
