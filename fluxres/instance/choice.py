@@ -3,12 +3,13 @@ not support."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
 from fluxres.documents import arguments
-from fluxres.errors import UsageError
+from fluxres.errors import InsufficientResources, UsageError
 from fluxres.instance.counted import CountedInventory
 from fluxres.instance.graph_inventory import GraphInventory
 from fluxres.instance.holding import HoldingsOwner
@@ -136,7 +137,8 @@ class InventoryChoice:
                 is_disputed = job.number in holdings.disputed
                 job.claim = made.adopt(job.number, job.claim, before.pools(job.claim), is_disputed=is_disputed)
         for number, hold in before.ahead.items():
-            made.reserve_pools_ahead(number, before.vertices(hold), hold.start, hold.end, instance.due.now)
+            with suppress(InsufficientResources):  # a late job holds some of it
+                made.reserve_pools_ahead(number, before.vertices(hold), hold.start, hold.end, instance.due.now)
         instance.inventory = made
         holdings.recorded.clear()
 
@@ -156,15 +158,15 @@ class InventoryChoice:
             )
         self.adapt(None)
 
-    def reserve_pools(self, number: int, vertices: list[int], start: int, end: int) -> bool:
+    def reserve_pools(self, number: int, vertices: list[int], start: int, end: int) -> None:
         """Reserve pools ahead for a job; see `Inventory.reserve_pools_ahead`."""
         instance = self._instance
         if not vertices:
             raise UsageError("no pools named", where=instance.address, hint="name at least one pool")
         try:
-            return instance.inventory.reserve_pools_ahead(number, vertices, start, end, instance.due.now)
+            instance.inventory.reserve_pools_ahead(number, vertices, start, end, instance.due.now)
         except NotUniform as error:
             if not self.is_adaptive:
                 raise UsageError(str(error), where=instance.address, hint="use inventory='graph' or 'auto'") from None
-        self.adapt(None)
-        return instance.inventory.reserve_pools_ahead(number, vertices, start, end, instance.due.now)
+            self.adapt(None)
+            instance.inventory.reserve_pools_ahead(number, vertices, start, end, instance.due.now)

@@ -213,18 +213,18 @@ class CountedInventory(InterchangeableInventory):
 
     # -- advance reservations ----------------------------------------------------------------------------------------
 
-    def reserve_ahead(self, key: int, ask: int, start: int, end: int, now: int) -> bool:
+    def reserve_ahead(self, key: int, ask: int, start: int, end: int, now: int) -> None:
         self.clear()
         is_free = self._all_rows(now).fits(ask, start, end)
         self._rows = None
-        if is_free:
-            self.ahead[key] = Hold(key, start, end, ask)
-        return is_free
+        if not is_free:
+            raise self.no_room(start, end)
+        self.ahead[key] = Hold(key, start, end, ask)
 
-    def reserve_pools_ahead(self, key: int, vertices: list[int], start: int, end: int, now: int) -> bool:
+    def reserve_pools_ahead(self, key: int, vertices: list[int], start: int, end: int, now: int) -> None:
         if any(self.vertex not in range(v, self.structure.end.item(v)) for v in vertices):
             raise NotUniform(f"this inventory only has units of {self.type}")
-        return self.reserve_ahead(key, self.size, start, end, now)
+        self.reserve_ahead(key, self.size, start, end, now)
 
     def begin_ahead(self, key: int) -> Hold | None:
         hold = self.ahead[key]

@@ -358,24 +358,22 @@ class GraphInventory:
 
     # -- advance reservations ----------------------------------------------------------------------------------------
 
-    def reserve_ahead(self, key: int, ask: Request, start: int, end: int, now: int) -> bool:
+    def reserve_ahead(self, key: int, ask: Request, start: int, end: int, now: int) -> None:
         self.clear()
-        with suppress(InfeasibleRequest, InsufficientResources):
-            found = self._matcher().match(ask, start, end, self.match_policy, is_queued=True)
-            if found is not None:
-                self.ahead[key] = self._commit(key, found)
         self.forget_failures()
-        return key in self.ahead
+        found = self._matcher().match(ask, start, end, self.match_policy, is_queued=True)
+        if found is None:
+            raise matching.error(self.graph, ask, (start, end), self.match_policy)
+        self.ahead[key] = self._commit(key, found)
 
-    def reserve_pools_ahead(self, key: int, vertices: list[int], start: int, end: int, now: int) -> bool:
+    def reserve_pools_ahead(self, key: int, vertices: list[int], start: int, end: int, now: int) -> None:
         self.clear()
+        self.forget_failures()
         structure = self.graph.structure
         pools = [(structure.where(v), structure.size.item(v)) for v in vertices]
-        with suppress(InsufficientResources), recording.own_changes(self):
+        with recording.own_changes(self):
             recording.record(self.graph, fluid.encode(key), pools, start, end)
             self.ahead[key] = self.adopt(key, Hold(key, start, end, 0), pools, is_disputed=False, is_running=False)
-        self.forget_failures()
-        return key in self.ahead
 
     def begin_ahead(self, key: int) -> Hold | None:
         hold = self.ahead[key]

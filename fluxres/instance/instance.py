@@ -21,13 +21,13 @@ from weakref import WeakMethod
 from fluxres import limits
 from fluxres.clock import FOREVER, Clock, Length, Time, length_ticks, seconds, ticks
 from fluxres.documents import arguments
+from fluxres.documents.suggestion import choose_from
 from fluxres.errors import (
     FluxresError,
     InfeasibleRequest,
     InputError,
     InsufficientResources,
     LimitExceeded,
-    StaleHandle,
     UnknownJob,
     UsageError,
 )
@@ -73,6 +73,7 @@ from fluxres.model.targets import Targets
 from fluxres.shown import Tabular
 from fluxres.syntax import fluid
 from fluxres.syntax.jobspec import Request, Wanted, as_request, parse_shape
+from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:
     from fluxres.instance.accounting import Accounting
@@ -353,8 +354,7 @@ class Instance(Tabular):
             planned: the length that policies plan with, in ticks; at most the duration. Only with a runner that keeps limits:
                 another one is asked to stop the job when it is over.
         """
-        if self.lifetime.is_ending:
-            raise StaleHandle("this instance is ending")
+        self.lifetime.require_not_ending()
         if charged is None and self.ledger is not None:
             charged = Charged(user)
         if sizes is not None:
@@ -405,16 +405,16 @@ class Instance(Tabular):
             wanted: a request; or else
             pools: these pools with everything below them, in service or not.
 
-        Errors: InsufficientResources if jobs hold too much at that time, or their limits allow them to; UsageError for a start in
-        the past; those of `submit`.
+        Errors: InsufficientResources if jobs hold too much at that time, or their limits allow them to, or if this instance ends
+        before; UsageError for a start in the past; those of `submit`.
         """
         now = self.enter()
         arguments.texts_or_none(name=name, user=user)
         start, length = ticks(start_s, "start_s", now), _duration(duration_s)
         if start <= now:
-            raise UsageError(f"start_s: expected a time after {seconds(now)}, got {seconds(start)}", where=self.address)
-        if self.lifetime.is_ending:
-            raise StaleHandle("this instance is ending")
+            message = f"expected a start after now, got {in_message(seconds(start))}"
+            raise UsageError(message, where=self.address, hint=f"now is {in_message(seconds(now))}")
+        self.lifetime.require_not_ending()
         if (wanted is None) == (pools is None):
             raise UsageError("expected a request or pools", where=self.address)
         one = Request(parse_shape(f"slot=1/{self.choice.measure or 'node'}")) if wanted is None else as_request(wanted)
@@ -425,17 +425,20 @@ class Instance(Tabular):
         job = Job(self, self._new_id(now), one, length, now, URGENCY_DEFAULT, name, user, payload)
         job.is_booking = True
         end = min(start + length, FOREVER)
+        self.lifetime.require_open_until(end)
+        vertices = [] if pools is None else targets.pools(self._graph, pools, "no tags")
         self.queue.unreserve()
-        if pools is None:
-            job.ask = ask
-            is_reserved = self.inventory.reserve_ahead(job.number, ask, start, end, now)
-        else:
-            is_reserved = self.choice.reserve_pools(job.number, targets.pools(self._graph, pools, "no tags"), start, end)
-        self.queue.reservations_dropped()
-        if not is_reserved:
+        try:
+            if pools is None:
+                job.ask = ask
+                self.inventory.reserve_ahead(job.number, ask, start, end, now)
+            else:
+                self.choice.reserve_pools(job.number, vertices, start, end)
+        except FluxresError:
+            self.queue.reservations_dropped()
             self.due.follow_up()
-            what = "jobs hold some of it at that time, or their limits allow them to"
-            raise InsufficientResources(f"cannot be reserved from {seconds(start)} s on: {what}", where=self.address)
+            raise
+        self.queue.reservations_dropped()
         self.lifecycle.submit_ahead(job, start)
         self.due.follow_up()
         return job
@@ -794,21 +797,35 @@ class Instance(Tabular):
 
     @writing
     def find(self, address: str) -> Instance:
-        """An instance by its address, which may be complete or relative to this instance.
+        """An instance by its address, which may be complete or relative to this instance; a name stands for its job.
 
-        Errors: UnknownJob for the first part of the address that does not exist.
+        Errors: UnknownJob for the first part of the address that does not exist; UsageError for an empty part.
         """
         found = self
-        words = [word for word in arguments.text(address, "address").split("/") if word]
-        own = self.address.split("/")
+        words, own = arguments.text(address, "address").split("/"), self.address.split("/")
+        if "" in words:
+            hint = f"write it without empty parts, such as {self.name} or {self.name}/JOB"
+            raise UsageError(f"an empty part in the address {address!r:.80}", hint=hint)
         if words[: len(own)] == own:
             words = words[len(own) :]
         for word in words:
-            child = found.job(word).child
-            if not isinstance(child, Instance):
-                raise UnknownJob(f"job {word} has no instance", where=found.address)
-            found = child
+            found = found._child(word)
         return found
+
+    def _child(self, word: str) -> Instance:
+        """The child on a job, or of a name that no other child has. Errors: UnknownJob."""
+        try:
+            job = self.job(word)
+        except UnknownJob:
+            named = [child for child in self._children.values() if child.name == word]
+            if len(named) == 1:
+                return named[0]
+            hint = choose_from((child.address for child in named or self._children.values()), otherwise="it has none below it")
+            message = f"{len(named)} instances have the name '{word:.80}'" if named else f"no job or instance '{word:.80}'"
+            raise UnknownJob(message, where=self.address, hint=hint) from None
+        if not isinstance(job.child, Instance):
+            raise UnknownJob(f"job {job.id} has no instance", where=self.address, hint=_why_childless(job))
+        return job.child
 
     # -- children ----------------------------------------------------------------------------------------------------
 
@@ -835,11 +852,12 @@ class Instance(Tabular):
         now = self.enter()
         found = self._active(job)
         if found.state is not State.RUN:
-            raise UsageError(f"job {found.id} is not running, it is {found.state.name}", where=self.address)
+            hint = "an instance begins on what a running job holds" if found.state in states.PENDING else "it is ending"
+            raise UsageError(f"job {found.id} is not running, it is {found.state.name}", where=self.address, hint=hint)
         if found.is_requeued:
             raise UsageError(f"job {found.id} is being stopped, to wait again", where=self.address)
         if found.child is not None:
-            raise UsageError(f"job {found.id} has a child already", where=self.address, hint=f"find('{found.id}') gives it")
+            raise UsageError(f"job {found.id} has a child already", where=self.address, hint=f"it is {found.child.address}")
         if self.depth + 1 >= limits.INSTANCE_DEPTH_MAX:
             raise LimitExceeded(f"expected at most {limits.INSTANCE_DEPTH_MAX} levels of instances", where=self.address)
         given = InstanceOptions(queue_policy, match_policy, None, inventory, runner, sink, events, passes)
@@ -955,7 +973,8 @@ class Instance(Tabular):
     def _require_parent(self) -> tuple[Instance, ParentSupply]:
         upstream = self.holdings.upstream
         if self.parent is None or upstream is None:
-            raise UsageError("this instance has no parent", where=self.address)
+            hint = f"expected an instance on one of its jobs, such as {self.address}/JOB"
+            raise UsageError("this instance has no parent", where=self.address, hint=hint)
         return self.parent, upstream
 
     # -- the end of an instance --------------------------------------------------------------------------------------
@@ -1017,7 +1036,8 @@ class Instance(Tabular):
         self.lifetime.require_not_ending()
         most = FOREVER if self.job_in_parent is None else self.job_in_parent.limit
         if at_s is not None and moment > most:
-            raise UsageError(f"its job in the parent ends at {seconds(most)}", where=self.address, hint="extend that job first")
+            message = f"its job in the parent ends at {in_message(seconds(most))}"
+            raise UsageError(message, where=self.address, hint="extend that job first")
         self.lifetime.expires_given = moment
         self.lifetime.expire_at(min(moment, most))
         self.due.advance_to(self.time.read_clock())
@@ -1028,6 +1048,15 @@ class Instance(Tabular):
         """When this instance expires, in seconds; None for never."""
         expires = self.lifetime.expires
         return None if expires >= FOREVER else seconds(expires)
+
+
+def _why_childless(job: Job) -> str:
+    """The way out for those who ask for the instance on a job."""
+    if job.state is State.INACTIVE:
+        return f"the job has ended: {job.result}"
+    if job.state is State.RUN:
+        return "`fluxres instance spawn`, or spawn() in Python, begins one"
+    return f"the job is {job.state.name}; an instance begins on what a running job holds"
 
 
 def _keep_event(job: Job, event: JobEvent) -> None:

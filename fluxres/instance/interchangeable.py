@@ -8,8 +8,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from fluxres.clock import seconds
+from fluxres.documents.document import listed
+from fluxres.errors import InsufficientResources
 from fluxres.instance.inventory import Hold, Running
 from fluxres.instance.uniform import UniformRequest, uniform_request
+from fluxres.syntax import fluid
+from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:
     from fluxres.graph.structure import Structure
@@ -89,6 +94,14 @@ class InterchangeableInventory(ABC):
     def _drop_rows(self) -> None:
         if not self._reserved:
             self._rows = None
+
+    def no_room(self, start: int, end: int) -> InsufficientResources:
+        """The error for what cannot be reserved ahead over [start, end)."""
+        claims = (*self.running.holds, *self.running.lapsed.values(), *self.ahead.values())
+        keys = sorted({hold.key for hold in claims if hold.start < end and (hold.end > start or hold.key in self.running.lapsed)})
+        why = f": {listed(list(map(fluid.encode, keys)))} may hold some of it then" if keys else ""
+        hint = "start later, ask for less, or let such a job end earlier" if keys else "ask for less, or put pools in service"
+        return InsufficientResources(f"cannot be reserved from {in_message(seconds(start))} on{why}", hint=hint)
 
     # -- claims ------------------------------------------------------------------------------------------------------
 

@@ -102,16 +102,16 @@ class Inventory(Protocol):
     def reserved_starts(self) -> dict[int, int]:
         """By key, the starts of reservations."""
 
-    def reserve_ahead(self, key: int, ask: Ask, start: int, end: int, now: int) -> bool:
+    def reserve_ahead(self, key: int, ask: Ask, start: int, end: int, now: int) -> None:
         """Reserve a request over [start, end), which no other job gets; drops all reservations of the policy.
 
-        Returns: whether there is room beside what is held and reserved ahead.
+        Errors: InsufficientResources if there is no room beside what is held and reserved ahead.
         """
 
-    def reserve_pools_ahead(self, key: int, vertices: list[int], start: int, end: int, now: int) -> bool:
+    def reserve_pools_ahead(self, key: int, vertices: list[int], start: int, end: int, now: int) -> None:
         """As `reserve_ahead`, for these pools with everything below them, in service or not.
 
-        Errors: NotUniform if this inventory does not allocate such pools.
+        Errors: InsufficientResources; NotUniform if this inventory does not allocate such pools.
         """
 
     def begin_ahead(self, key: int) -> Claim | None:

@@ -144,6 +144,9 @@ class Scheduler(Protocol):
         ...
 
     @property
+    def expires_at(self) -> float | None: ...
+
+    @property
     def limiter(self) -> Limiter | None: ...
 
     @property
@@ -316,8 +319,9 @@ class Job:
 
     @property
     def reserved_at(self) -> float | None:
-        """The start that is reserved for the job while it is pending."""
-        return _known(self.reserved)
+        """The start that is reserved for the job while it is pending; None if its instance ends before."""
+        start, last = _known(self.reserved), self.instance.expires_at
+        return None if start is None or (last is not None and start >= last) else start
 
     @property
     def started_at(self) -> float | None:
@@ -325,8 +329,11 @@ class Job:
 
     @property
     def ends_at(self) -> float | None:
-        """The limit of a started job; infinity for none."""
-        return None if self.started < 0 else seconds(self.last_end)
+        """When a started job ends at the latest: at its limit, or with its instance; infinity for neither."""
+        if self.started < 0:
+            return None
+        end, last = seconds(self.last_end), self.instance.expires_at
+        return end if last is None else min(end, last)
 
     @property
     def finished_at(self) -> float | None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from fluxres.clock import FOREVER
-from fluxres.errors import StaleHandle
+from fluxres.clock import FOREVER, seconds
+from fluxres.errors import InsufficientResources, StaleHandle
 from fluxres.instance import states
 from fluxres.instance.due import DueEvents, DueOwner
 from fluxres.instance.job import Job
 from fluxres.instance.states import State
+from fluxres.syntax.moment import in_message
 
 
 class LifetimeOwner(DueOwner, Protocol):
@@ -46,12 +47,22 @@ class Lifetime:
     def require_open(self) -> None:
         """Errors: StaleHandle if the instance is closed."""
         if self.is_closed:
-            raise StaleHandle("this instance is closed")
+            job = self._instance.job_in_parent
+            hint = "" if job is None else f"its job has ended: {job.result}"
+            raise StaleHandle("this instance is closed", where=self._instance.address, hint=hint)
 
     def require_not_ending(self) -> None:
         """Errors: StaleHandle if the instance is ending."""
         if self.is_ending:
             raise StaleHandle("this instance is ending", where=self._instance.address)
+
+    def require_open_until(self, moment: int) -> None:
+        """Errors: InsufficientResources if the instance expires before."""
+        if moment > self.expires:
+            job = self._instance.job_in_parent
+            hint = "end before" + ("" if job is None else f", or extend job {job.id} of {job.instance.address} first")
+            message = f"this instance ends at {in_message(seconds(self.expires))}"
+            raise InsufficientResources(message, where=self._instance.address, hint=hint)
 
     # -- expiration --------------------------------------------------------------------------------------------------
 

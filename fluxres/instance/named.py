@@ -289,17 +289,16 @@ class NamedInventory(InterchangeableInventory):
                 found |= hold.units
         return found
 
-    def reserve_ahead(self, key: int, ask: int, start: int, end: int, now: int) -> bool:
+    def reserve_ahead(self, key: int, ask: int, start: int, end: int, now: int) -> None:
         self.clear()
         rows = self._all_rows(now)
         free = rows.free_in(start, end) & self._usable
         self._rows = None
         if free.bit_count() < ask:
-            return False
+            raise self.no_room(start, end)
         self.ahead[key] = Hold(key, start, end, ask, self._choose(free, ask))
-        return True
 
-    def reserve_pools_ahead(self, key: int, vertices: list[int], start: int, end: int, now: int) -> bool:
+    def reserve_pools_ahead(self, key: int, vertices: list[int], start: int, end: int, now: int) -> None:
         self.clear()
         units, stops = 0, self.structure.end
         for v in vertices:
@@ -309,9 +308,9 @@ class NamedInventory(InterchangeableInventory):
             units |= (1 << stop) - (1 << first)
         is_free = self._all_rows(now).fits(units, start, end)
         self._rows = None
-        if is_free:
-            self.ahead[key] = Hold(key, start, end, units.bit_count(), units)
-        return is_free
+        if not is_free:
+            raise self.no_room(start, end)
+        self.ahead[key] = Hold(key, start, end, units.bit_count(), units)
 
     def begin_ahead(self, key: int) -> Hold | None:
         hold = self.ahead[key]

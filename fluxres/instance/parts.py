@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 import numpy as np
 
 from fluxres.clock import FOREVER, seconds
+from fluxres.documents.document import listed
 from fluxres.errors import FluxresError, InsufficientResources, NotHeld, StaleHandle, StillHeld, UnknownPool, UsageError
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
@@ -92,6 +93,8 @@ def _grow_on_graph(child: HoldingsOwner, upstream: ParentSupply, wanted: Targets
             graph.allocate(wanted, job=growth, start=seconds(now), end=end, policy=policy)
         except InsufficientResources as error:
             raise joining.held_already(graph, upstream.holder, wanted, now) or error from None
+        except UnknownPool as error:
+            raise _not_held(job.instance.address, graph, wanted, f"grow {job.instance.address} first") or error from None
         return inventory.size_of(growth)
 
     return _grow_by(child, upstream, allocate)
@@ -195,7 +198,10 @@ def _shrink(child: PartOwner, upstream: ParentSupply, parent: PartOwner, wanted:
     if targets.is_request(wanted, mine):
         hint = f"name them, such as {giving_back.IDLE_NODES}"
         raise UsageError(f"expected pools to return, got a request: {wanted!r:.80}", where=child.address, hint=hint)
-    named = targets.resolve(mine, wanted)
+    try:
+        named = targets.resolve(mine, wanted)
+    except UnknownPool as error:
+        raise _not_held(child.address, mine, wanted, "name pools that it holds") or error from None
     if len(named) == 1 and _is_part(mine.structure, *named[0]):
         return _shrink_units(child, upstream, parent, named[0][0], named[0][1] or 0)
     if child.inventory.kind == "counted":
@@ -234,6 +240,24 @@ def _shrink(child: PartOwner, upstream: ParentSupply, parent: PartOwner, wanted:
         part.free(now)
     _propagate_sizes(child)
     return paths
+
+
+def _not_held(address: str, graph: ResourceGraph, wanted: Targets | Wanted, way_out: str) -> NotHeld | None:
+    """The refusal of pools that the whole machine has, and this instance has not.
+
+    Args:
+        graph: of the instance.
+
+    Returns: None for an outermost instance. Errors: UnknownPool for pools that the machine does not have either.
+    """
+    whole = graph
+    while isinstance(whole.records.upstream, ParentSupply):
+        whole = whole.records.upstream.above
+    if whole is graph:
+        return None
+    paths = [whole.structure.accounts.where(v) for v, _ in targets.resolve(whole, cast("Targets", wanted))]
+    missing = [path for path in paths if not recording.existing(graph, [(path, 1)])]
+    return NotHeld("the instance does not hold it", where=f"{address} {listed(missing)}", hint=way_out)
 
 
 class _Part(NamedTuple):

@@ -199,15 +199,97 @@ def test_a_child_is_spawned_grows_shrinks_and_ends_with_its_job(keeper: Invoke) 
 
 def test_what_a_child_cannot_do_is_explained(keeper: Invoke) -> None:
     job = keeper("instance", "submit", "slot=2/node", "--duration", "2h").stdout.strip()
-    assert "has no parent" in keeper("instance", "grow", "main", "slot=1/node", status=2).stderr
+    assert "such as main/JOB" in keeper("instance", "grow", "main", "slot=1/node", status=2).stderr
+    waiting = keeper("instance", "submit", "slot=8/node").stdout.strip()
+    assert "what a running job holds" in keeper("instance", "spawn", waiting, status=2).stderr
+    keeper("instance", "cancel", waiting)
     child = keeper("instance", "spawn", job).stdout.strip()
-    assert "has a child already" in keeper("instance", "spawn", job, status=2).stderr
+    assert f"has a child already (it is {child})" in keeper("instance", "spawn", job, status=2).stderr
     assert "nonesuch" in keeper("instance", "spawn", job, "-Q", "nonesuch", status=2).stderr
     keeper("instance", "submit", "slot=2/node", "-i", child)
     (path,) = [pool["path"] for pool in document(keeper, job)["pools"]][:1]
     assert "holds" in keeper("instance", "shrink", child, path, status=1).stderr
     assert keeper("instance", "grow", child, "slot=9/node", status=3).stderr.startswith("fluxres: ERROR")
     assert listed_instances(keeper) == {"main": (1, 0), child: (1, 0)}
+
+
+def test_a_child_has_a_name_and_an_address(keeper: Invoke) -> None:
+    job = keeper("instance", "submit", "slot=2/node", "--duration", "2h").stdout.strip()
+    child = keeper("instance", "spawn", job, "--name", "kid").stdout.strip()
+    assert listed_instances(keeper) == {"main": (1, 0), child: (0, 0)}
+    heads, _, row = keeper("instance", "list").stdout.splitlines()
+    assert (heads.split()[1], row.split()[:2]) == ("NAME", [child, "kid"])
+    inner = keeper("instance", "submit", "slot=1/node", "-i", "main/kid").stdout.strip()
+    assert inner in keeper("instance", "queue", child).stdout
+    told = keeper("instance", "queue", "main/kit", status=2).stderr
+    assert told == f"fluxres: ERROR main: no job or instance 'kit' (choose from {child})\n"
+    second = keeper("instance", "submit", "slot=1/node").stdout.strip()
+    keeper("instance", "spawn", second, "--name", "kid")
+    told = keeper("instance", "queue", "main/kid", status=2).stderr
+    assert told == f"fluxres: ERROR main: 2 instances have the name 'kid' (choose from {child}, main/{second})\n"
+    keeper("instance", "drop", child)
+    told = keeper("instance", "submit", "slot=1/node", "-i", child, status=2).stderr
+    assert told in {
+        f"fluxres: ERROR main: job {job} has no instance (the job has ended: completed)\n",  # read from the store again
+        f"fluxres: ERROR {child}: this instance is closed (its job has ended: completed)\n",
+    }
+
+
+@pytest.mark.parametrize("address", ["main/", "main//", "/main", "main/{job}/", ""])
+def test_an_empty_part_of_an_address_is_no_instance(keeper: Invoke, address: str) -> None:
+    job = keeper("instance", "submit", "slot=2/node").stdout.strip()
+    child = keeper("instance", "spawn", job).stdout.strip()
+    for words in (("drop",), ("queue",), ("submit", "slot=1/node", "-i"), ("grow", "slot=1/node"), ("shrink", "node0")):
+        at = 1 if words[0] in {"grow", "shrink"} else len(words)
+        keeper("instance", *words[:at], address.format(job=job), *words[at:], status=2)
+    assert listed_instances(keeper) == {"main": (1, 0), child: (0, 0)}
+
+
+def test_nothing_is_promised_after_the_end_of_a_child(keeper: Invoke) -> None:
+    job = keeper("instance", "submit", "slot=2/node", "--duration", "1h").stdout.strip()
+    child = keeper("instance", "spawn", job).stdout.strip()
+    (end,) = (one["expires"] for one in json.loads(keeper("instance", "list", "--json").stdout)["instances"] if one["expires"])
+    long = json.loads(keeper("instance", "submit", "slot=2/node", "-i", child, "--duration", "2h", "--json").stdout)
+    assert (long["ends"], long["duration"]) == (end, 7200)
+    waiting = json.loads(keeper("instance", "submit", "slot=1/node", "-i", child, "--duration", "1m", "--json").stdout)
+    assert (waiting["state"], waiting["reserved"]) == ("SCHED", None)
+    told = keeper("instance", "reserve", "slot=1/node", "-i", child, "--start", "+30m", "--duration", "1h", status=1).stderr
+    assert re.fullmatch(
+        rf"fluxres: ERROR {child}: this instance ends at \d{{4}}-\S+ \(end before, or extend job {job} of main first\)\n", told
+    )
+
+
+def test_a_begin_time_is_a_time(keeper: Invoke) -> None:
+    job = keeper("instance", "submit", "slot=1/node", "--dependency", "begin-time:+1h").stdout.strip()
+    row = next(line for line in keeper("instance", "queue").stdout.splitlines() if job in line)
+    assert re.search(r" DEPEND .* begin-time:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d$", row)
+    keeper("instance", "submit", "slot=1/node", "--dependency", "begin-time:tomorrow 08:00", "--dependency", f"after:{job}")
+    assert "'soon'" in keeper("instance", "submit", "slot=1/node", "--dependency", "begin-time:soon", status=2).stderr
+
+
+def test_pools_that_a_child_lacks_are_not_unknown(keeper: Invoke) -> None:
+    job = keeper("instance", "submit", "slot=2/node").stdout.strip()
+    child = keeper("instance", "spawn", job).stdout.strip()
+    inner = keeper("instance", "submit", "slot=1/node", "-i", child).stdout.strip()
+    below = keeper("instance", "spawn", inner, "-i", child).stdout.strip()
+    told = keeper("instance", "shrink", child, "node5", status=2).stderr
+    assert re.fullmatch(rf"fluxres: ERROR {child} /\S+/node5: the instance does not hold it \(name pools that it holds\)\n", told)
+    told = keeper("instance", "grow", below, "node5", status=2).stderr
+    assert re.fullmatch(rf"fluxres: ERROR {child} /\S+/node5: the instance does not hold it \(grow {child} first\)\n", told)
+    assert "no pool has this name" in keeper("instance", "shrink", child, "node77", status=2).stderr
+
+
+def test_a_reservation_ahead_that_finds_no_room_names_the_jobs(keeper: Invoke) -> None:
+    job = keeper("instance", "submit", "slot=8/node", "--duration", "1h").stdout.strip()
+    for words in (("slot=1/node",), ("node0",)):
+        told = keeper("instance", "reserve", *words, "--start", "+10m", "--duration", "1h", status=1).stderr
+        assert job in told
+        assert not re.search(r"\d{10}", told)
+
+
+def test_two_names_of_an_instance_are_refused(keeper: Invoke) -> None:
+    assert "main and other" in keeper("instance", "queue", "main", "-i", "other", status=2).stderr
+    assert keeper("instance", "queue", "main", "-i", "main").stdout == ""
 
 
 def test_an_advance_reservation_starts_at_its_time(keeper: Invoke) -> None:
@@ -228,7 +310,7 @@ def test_an_advance_reservation_starts_at_its_time(keeper: Invoke) -> None:
         (("--start", "+1h", "--duration", "10m"), "neither pools nor a request"),
         (("node0=1", "--start", "+1h", "--duration", "10m"), "leave out the amount"),
         (("slot=1/node", "--start", "+1h"), "missing option: --duration"),
-        (("slot=1/node", "--start", "10", "--duration", "1h"), "expected a time after"),
+        (("slot=1/node", "--start", "10", "--duration", "1h"), "expected a start after now, got 10 s (now is 1000 s)"),
     ],
 )
 def test_wrong_advance_reservations_are_refused(tiny: Invoke, words: tuple[str, ...], text: str) -> None:

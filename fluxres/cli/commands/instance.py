@@ -32,6 +32,17 @@ _queue_policy: Final = queue_policy_option("Queue policy: the order in which job
 _match_policy: Final = match_policy_option("Match policy: the pools to prefer.", default="first", show_default=True)
 
 
+class _Dependency(click.ParamType[str]):
+    """A dependency whose begin time may be in any form of a time."""
+
+    name = "dependency"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """`begin-time:+1h` as seconds since 1970; others as they are."""
+        scheme, _, moment = str(value).partition(":")
+        return f"{scheme}:{Moment().convert(moment, param, ctx)!r}" if scheme == "begin-time" else str(value)
+
+
 @click.group("instance", cls=Group, outputs=TABLE_OUTPUTS)
 def instance_command() -> None:
     """Keep schedulers on a graph of the store: submit jobs to their queues. Or run a workload in one.
@@ -70,6 +81,7 @@ def list_instances(settings: Settings) -> None:
         note("no instances")
     columns = [
         Column("INSTANCE"),
+        Column("NAME"),
         Column("POLICY"),
         Column("MATCH"),
         Column("RUNNING", right=True),
@@ -81,7 +93,8 @@ def list_instances(settings: Settings) -> None:
 
 def _instance_cells(one: dict[str, Any]) -> list[str]:
     ends = "" if one["expires"] is None else when(one["expires"])
-    return [one["address"], one["queue_policy"], one["match_policy"], str(one["running"]), str(one["pending"]), ends]
+    name = "" if one["name"] == one["address"].rpartition("/")[2] else one["name"]
+    return [one["address"], name, one["queue_policy"], one["match_policy"], str(one["running"]), str(one["pending"]), ends]
 
 
 def _answer_rows(settings: Settings, columns: list[Column], rows: list[list[str]], document: dict[str, Any]) -> None:
@@ -95,7 +108,14 @@ def _answer_rows(settings: Settings, columns: list[Column], rows: list[list[str]
 @click.option("--name", "job_name", metavar="NAME", help="Name of the job, for lists and singleton.")
 @click.option("--user", metavar="U", help="User of the job. Default: the user who runs the command.")
 @click.option("--urgency", type=click.IntRange(0, 31), metavar="N", default=16, show_default=True, help="0 holds the job.")
-@click.option("--dependency", "dependencies", multiple=True, metavar="D", help="What it waits for: afterok:JOB, begin-time:T, ….")
+@click.option(
+    "--dependency",
+    "dependencies",
+    type=_Dependency(),
+    multiple=True,
+    metavar="D",
+    help="What it waits for: afterok:JOB, begin-time:T, ….",
+)
 @click.option("--account", metavar="A", help="Account to charge, with accounting.")
 @click.option("--qos", metavar="Q", help="QOS of the job, with accounting.")
 @click.pass_obj
@@ -153,7 +173,9 @@ def _complete(pools: dict[str, int | None]) -> list[str]:
 def queue(settings: Settings, address: str | None, name: str | None, has_all: bool) -> None:
     """List the jobs of an instance that run or wait, and what for."""
     with keeper(settings) as kept:
-        found = kept.jobs(one_of(kept, address or name), None if has_all else "active")
+        if address is not None and name is not None and address != name:
+            raise UsageError(f"two instances were given: {address} and {name}", hint="name one of them")
+        found = kept.jobs(one_of(kept, name if address is None else address), None if has_all else "active")
     if not found and settings.has_table:
         note("no jobs")
     columns = [
