@@ -153,8 +153,11 @@ def _in_units_of(accounts: Accounts, v: int, size: str) -> int:
         return unit.exactly(size, accounts.unit(v))
 
 
-def chosen(graph: ResourceGraph, words: Sequence[str], criteria: str | None) -> list[int]:
+def chosen(graph: ResourceGraph, words: Sequence[str], criteria: str | None, *, before: str = "") -> list[int]:
     """Vertices of `PATH …`, or all that meet the criteria.
+
+    Args:
+        before: the argument that follows the paths, for the error if there are none: a sole path was taken for it.
 
     Errors: as :func:`targets`.
     """
@@ -162,7 +165,8 @@ def chosen(graph: ResourceGraph, words: Sequence[str], criteria: str | None) -> 
         selected: list[int] = found(graph, words, criteria).vertices.tolist()
         return selected
     if not words:
-        raise UsageError("no pools named", hint="name pools by path, such as /demo/rack0/node[0-3], or --find CRITERIA")
+        message = f"no pools named before {before}" if before else "no pools named"
+        raise UsageError(message, hint="name pools by path, such as /demo/rack0/node[0-3], or --find CRITERIA")
     return vertices(graph, words)
 
 

@@ -11,9 +11,10 @@ from typing import Any, Final
 import click
 
 from fluxres import clock, limits
+from fluxres.cli.output import note
 from fluxres.cli.settings import Duration, Settings
 from fluxres.documents.document import plural
-from fluxres.errors import FluxresError, UsageError
+from fluxres.errors import FluxresError, StoreError, UsageError
 from fluxres.render.text import printable, when
 
 _EVERY_S: Final = "2"
@@ -60,9 +61,17 @@ def _repeat(settings: Settings, every_s: float, run: Callable[[], None]) -> None
     if sys.stdout.isatty() and settings.has_table:
         _redraw(settings, every_s, run)
         return
+    has_answered = False
     while True:
-        run()
-        sys.stdout.write("\n" if settings.has_table else "")
+        try:
+            run()
+        except StoreError as error:  # it may pass: a server that starts again
+            if not has_answered:
+                raise
+            note(str(error))
+        else:
+            has_answered = True
+            sys.stdout.write("\n" if settings.has_table else "")
         sys.stdout.flush()
         clock.sleep(every_s)
 

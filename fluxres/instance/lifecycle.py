@@ -61,6 +61,8 @@ class Lifecycle:
         self.jobs: dict[int, Job] = {}
         """Active jobs."""
         self.finished = FinishedJobs(sink)
+        self._delayed: dict[int, Job] = {}
+        """The jobs of advance reservations that begin when others have ended, which are late."""
         self._ending: set[int] = set()
         """The jobs of which the listener is just getting an event of their end: what it reports about that is known."""
 
@@ -144,11 +146,12 @@ class Lifecycle:
             self._depend(job)
 
     def _begin_ahead(self, job: Job, moment: int) -> None:
-        """Start the job of an advance reservation, or try again soon if a job that is late holds some of it."""
+        """Start the job of an advance reservation, or try again when a job ends, or soon, if a late job holds some of it."""
         instance = self._instance
         instance.holdings.free_lapsed(moment)
         claim = instance.inventory.begin_ahead(job.number)
         if claim is None:
+            self._delayed[job.number] = job
             instance.due.wait_until(instance.due.now + ticks(OVERTIME_S), job)
             return
         instance.queue.reservations_dropped()
@@ -259,6 +262,8 @@ class Lifecycle:
         instance.holdings.forget(job)
         instance.time.has_returned = True
         instance.queue.changed = True
+        while self._delayed:
+            instance.due.wait_until(instance.due.now, self._delayed.popitem()[1])
 
     def clean(self, job: Job) -> None:
         """Free the resources of a job that ends, and hand it to the sink."""

@@ -272,3 +272,8 @@ def test_a_wrong_word_is_refused_in_one_style_with_what_was_meant(tiny: Invoke, 
 def test_a_wrong_value_of_a_file_is_named_with_the_way_out(fluxres: Invoke, place: Path, entry: str, said: str) -> None:
     (place / "m.yaml").write_text(f"fluxres: 1\nname: c\nresources:\n  - {entry}\n", encoding="utf-8")
     assert said in fluxres("check", "m.yaml", status=2).stderr
+
+
+@pytest.mark.parametrize(("command", "what"), [("tag", "the tag 'node0'"), ("state", "the state 'node0'")])
+def test_a_sole_pool_was_taken_for_the_last_argument(tiny: Invoke, command: str, what: str) -> None:
+    assert f"no pools named before {what}" in tiny(command, "node0", status=2).stderr

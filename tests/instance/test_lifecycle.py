@@ -346,6 +346,18 @@ def test_wrong_arguments_change_nothing() -> None:
     assert instance.submit("slot=1/node").state is State.RUN
 
 
+@pytest.mark.parametrize("inventory", ["graph", "auto", "named"])
+def test_a_closed_instance_does_not_report_what_others_hold_later(inventory: str) -> None:
+    machine = nodes(4)
+    top = Instance(machine, queue_policy="easy", inventory=inventory)
+    top.submit("slot=1/node", duration_s=10)
+    top.close()
+    machine.allocate("slot=1/node", job="later")
+    following = Instance(machine, inventory=inventory)
+    assert following.submit("slot=1/node").state is State.RUN
+    assert (top.check(), following.check()) == ([], [])
+
+
 def test_a_closed_instance_refuses_all_calls() -> None:
     instance, _ = on_nodes(1)
     job = instance.submit("slot=1/node")
@@ -549,7 +561,9 @@ def test_rule_t1_an_advance_reservation_begins_when_a_late_job_has_ended(invento
     top.advance()
     assert (late.state, reserved.state, top.check()) == (State.CLEANUP, State.DEPEND, [])
     assert late.pools == [("/cluster/node0", 1), ("/cluster/node1", 1)]
+    clock.now_s = 14.0
     top.finish(late)
-    clock.now_s = 30.0
+    assert top.next_due() == 14.0
     top.advance()
     assert (late.result, reserved.state, len(reserved.pools), top.check()) == ("timeout", State.RUN, 1, [])
+    assert (reserved.started_at, reserved.ends_at) == (14.0, 112.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from fluxres.errors import RevisionConflict
 from fluxres.service.client.requests import Request
 from fluxres.service.client.store import RemoteStore
 from fluxres.store import journal
+from tests.forks import Fork
 from tests.service.conftest import DEMO, Server, demo_store, running
 
 
@@ -235,3 +237,19 @@ def test_the_journal_has_the_user_of_the_process_whatever_the_environment_says(
     with fluxres.connect(f"{shared.url}?graph=spare") as graph:
         graph.tag("/demo/rack0", "mine")
         assert graph.log()[-1]["by"] == journal.os_user()
+
+
+def test_a_command_that_watches_outlasts_a_server_that_starts_again(tmp_path: Path) -> None:
+    place = demo_store(tmp_path)
+    with running(place) as first:
+        watching = Fork("nodes", "--watch", "0.5", "-o", "csv", "--store", first.url)
+        while not watching.stdout.readline().startswith("name,path,"):
+            pass
+    assert watching.stderr.readline().startswith("fluxres: ")
+    port = first.url.rpartition(":")[2]
+    with running(place, "--port", port):
+        while not watching.stdout.readline().startswith("name,path,"):
+            pass
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(60) == 0
+        watching.communicate()

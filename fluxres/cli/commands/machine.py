@@ -45,7 +45,7 @@ def tag_command(settings: Settings, pools: tuple[str, ...], tag: str, criteria: 
 
     key, value = key_value(tag)
     with changing(settings) as graph:
-        vertices = chosen(graph, pools, criteria)
+        vertices = chosen(graph, pools, criteria, before=f"the tag {tag!r:.80}")
         if remove:
             graph.untag(vertices, key)
         else:
@@ -84,7 +84,7 @@ def state_command(
     from fluxres.render.folding import fold_all
 
     with changing(settings) as graph:
-        vertices = chosen(graph, pools, criteria)
+        vertices = chosen(graph, pools, criteria, before=f"the state {state!r:.80}")
         who = None if state == "up" and reason is None and user is None else user or os_user()
         graph.set_state(vertices, state, reason=reason, user=who)
     there = jobs.views(graph, (graph.now(), FOREVER), on=vertices) if state in UNAVAILABLE_STATES else []
