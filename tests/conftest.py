@@ -20,6 +20,7 @@ from typing import TypeVar
 import pytest
 from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
 
 T = TypeVar("T")
 TESTS = Path(__file__).parent
@@ -67,6 +68,15 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and "not bench" in config.option.markexpr
     return len(os.sched_getaffinity(0)) + 2 if whole else 0
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionstart(session: pytest.Session) -> Generator[None, object, object]:
+    """While its workers collect, the first process makes Hypothesis keep its tables of characters on disk, once for all."""
+    started = yield
+    if session.config.pluginmanager.has_plugin("dsession"):
+        st.text().validate()
+    return started
 
 
 @pytest.hookimpl(wrapper=True)

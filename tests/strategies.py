@@ -18,6 +18,7 @@ from fluxres.graph import uuids
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
+from tests.choices import integers
 
 Integer = Callable[[int, int], int]
 T = TypeVar("T")
@@ -239,4 +240,4 @@ def add_network(integer: Integer, made: Machine) -> None:
 @st.composite
 def machines(draw: st.DrawFn, pools_max: int = 20) -> Machine:
     """Random machines, shrinking to a cluster with one pool."""
-    return machine(lambda low, high: draw(st.integers(low, high)), pools_max)
+    return machine(lambda low, high: draw(integers(low, high)), pools_max)

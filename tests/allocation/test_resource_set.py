@@ -19,6 +19,7 @@ from fluxres.graph.recipe import Recipe, expand
 from fluxres.model import ResourceGraph
 from fluxres.store import encoding, records
 from fluxres.syntax import hostlist, idset
+from tests.choices import integers
 
 
 def machine() -> ResourceGraph:
@@ -71,8 +72,8 @@ def test_pools_on_no_target_are_not_in_r() -> None:
 @given(st.data())
 def test_r_names_exactly_the_cores_and_gpus_that_are_held(data: st.DataObject) -> None:
     g = machine()
-    for _ in range(data.draw(st.integers(1, 6))):
-        pool = g.pool(data.draw(st.integers(1, len(g) - 1)))
+    for _ in range(data.draw(integers(1, 6))):
+        pool = g.pool(data.draw(integers(1, len(g) - 1)))
         if pool.available() == pool.size and not pool.shared:
             g.allocate(pool, job="a")
     if "a" not in g.jobs():

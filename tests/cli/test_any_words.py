@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from fluxres.cli import watching
 from fluxres.cli.program import COMMANDS, program
+from tests.choices import among, integers
 from tests.cli.conftest import MACHINE, Invoke
 
 WORDS = [
@@ -107,24 +108,25 @@ REQUESTS = [
     "-",
 ]
 LIKELY = {name: words.split() for names, words in LIKELY_WORDS.items() for name in names.split()}
+NAMES = st.sampled_from([name for name in ENDING if name not in ("completion", "help")])
+ANY = st.sampled_from([word for word in WORDS if not word.startswith("--")])
 
 
 @st.composite
 def lines(draw: st.DrawFn) -> list[str]:
     """A command with the number of words that it accepts, mostly plausible ones, and with its options."""
-    name = draw(st.sampled_from([name for name in ENDING if name not in ("completion", "help")]))
+    name = draw(NAMES)
     command = program.get_command(click.Context(program), name)
     assert command is not None
     line = [name, *HARMLESS.get(name, [])]
     for param in command.params:
-        likely = st.sampled_from(LIKELY.get(param.name or "", WORDS))
-        word = likely if draw(st.integers(0, 15)) else st.sampled_from([word for word in WORDS if not word.startswith("--")])
+        word = among(*LIKELY.get(param.name or "", WORDS)) if draw(integers(0, 15)) else ANY
         if param.name == "words" and draw(st.booleans()):
-            line.append(draw(st.sampled_from(REQUESTS)))
+            line.append(draw(among(*REQUESTS)))
         elif isinstance(param, click.Argument):
             line += draw(st.lists(word, min_size=param.nargs == 1, max_size=1 if param.nargs == 1 else 3))
-        elif isinstance(param, click.Option) and param.name != "store" and (param.required or not draw(st.integers(0, 14))):
-            line += [draw(st.sampled_from(param.opts))] + ([] if param.is_flag else [draw(word)])
+        elif isinstance(param, click.Option) and param.name != "store" and (param.required or not draw(integers(0, 14))):
+            line += [draw(among(*param.opts))] + ([] if param.is_flag else [draw(word)])
     return line
 
 

@@ -20,6 +20,7 @@ from fluxres.errors import ErrorPlace, InputError, LimitExceeded, Mistake, TextP
 from fluxres.formats.cluster.schema import Cluster, Resource
 from fluxres.render.mistakes import excerpt
 from fluxres.render.text import width
+from tests.choices import integers
 
 
 def refusal(text: str, kind: type[Any] = Cluster) -> InputError:
@@ -242,7 +243,7 @@ def test_an_empty_line_is_not_shown() -> None:
 
 @given(st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\r\n"), max_size=400), st.data())
 def test_any_line_fits_the_terminal_with_its_place_in_it(text: str, data: st.DataObject) -> None:
-    offset = data.draw(st.integers(0, len(text)))
+    offset = data.draw(integers(0, len(text)))
     lines = shown(text, offset)
     if not lines:
         return

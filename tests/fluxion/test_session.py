@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fluxres.fluxion.session import COMMANDS, PROMPT
+from tests.choices import integers
 from tests.fluxion.conftest import Start, Typed, ask, jobspec
 from tests.fluxion.test_changes import started
 
@@ -132,7 +133,7 @@ WORDS = [word for command in COMMANDS for word in (command.name, command.short)]
 @given(st.lists(st.lists(st.sampled_from(WORDS) | st.text(max_size=5), max_size=7).map(" ".join), max_size=12), st.data())
 def test_any_line_succeeds_or_is_refused(tmp_path_factory: pytest.TempPathFactory, lines: list[str], data: st.DataObject) -> None:
     session = _one(tmp_path_factory)
-    file = session.file(jobspec(ask("slot", 1, ask("core", data.draw(st.integers(1, 3))))))
+    file = session.file(jobspec(ask("slot", 1, ask("core", data.draw(integers(1, 3))))))
     for line in [*lines, f"match allocate {file}"]:
         session.session.do(line.replace("jgf", f"jgf {file}"))
 

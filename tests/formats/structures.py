@@ -17,6 +17,7 @@ from fluxres.graph.kinds import DRAW
 from fluxres.graph.recipe import NO_RANK, Recipe, expand, hand_down
 from fluxres.graph.structure import Structure
 from fluxres.graph.uuids import new_origin
+from tests.choices import among, integers
 
 read_cluster = partial(registry.read, format="cluster")
 
@@ -55,20 +56,18 @@ def recipes(draw: Any, depth: int = 3, type_name: str | None = None) -> Recipe:
             child = draw(recipes(depth - 1, kind))
             # Different basenames distinguish siblings whatever their ids are.
             children.append(replaced(child, basename=f"{kind}{'abc'[i]}"))
-    count = draw(st.integers(1, 3))
+    count = draw(integers(1, 3))
     return Recipe(
         type_name or "cluster",
         count if type_name else 1,
-        ids=draw(st.integers(0, 12)) if count > 1 or not type_name else draw(st.one_of(st.none(), st.integers(0, 3))),
-        name=draw(st.sampled_from([None, None, "x${type}-${basename}-${id:03}", "${basename}${id}"]))
-        if count > 1 and type_name
-        else None,
-        size=draw(st.sampled_from([1, 1, 64])),
-        unit=draw(st.sampled_from([None, "GiB"])),
+        ids=draw(integers(0, 12)) if count > 1 or not type_name else draw(st.one_of(st.none(), st.integers(0, 3))),
+        name=draw(among(None, None, "x${type}-${basename}-${id:03}", "${basename}${id}")) if count > 1 and type_name else None,
+        size=draw(among(1, 1, 64)),
+        unit=draw(among(None, "GiB")),
         properties=draw(PROPERTIES),
         tags=draw(st.dictionaries(WORDS, st.one_of(st.none(), WORDS), max_size=1)),
-        state=draw(st.sampled_from(["up", "up", "drain", "null"])),
-        exclusive=draw(st.sampled_from([False, False, True])),
+        state=draw(among("up", "up", "drain", "null")),
+        exclusive=draw(among(False, False, True)),
         children=tuple(children),
     )
 
@@ -93,7 +92,7 @@ def structures(draw: Any) -> Structure:
     more = draw(st.lists(recipes(1, "pdu"), max_size=2))
     more = [replaced(r, basename=f"p{'ab'[i]}") for i, r in enumerate(more)]
     structure = expand(draw(recipes()), more=more, origin=new_origin(bytes(16)))
-    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    rng = np.random.default_rng(draw(integers(0, 2**32)))
     n = structure.n
     parents_first_ids(structure, rng)
     some = st.lists(st.integers(0, n - 1), max_size=4, unique=True)
@@ -123,7 +122,7 @@ def structures(draw: Any) -> Structure:
         structure.origin[n // 2 :] = 1
         structure.serial[:] = rng.permutation(n) if draw(st.booleans()) else np.arange(n) + 5
     for v in draw(some):
-        structure.uuid_texts[v] = draw(st.sampled_from(["x", "00000000-0000-8000-8000-0000000000ff"])) + str(v)
+        structure.uuid_texts[v] = draw(among("x", "00000000-0000-8000-8000-0000000000ff")) + str(v)
     for name in draw(st.lists(st.sampled_from(["power", "net"]), unique=True)):
         structure.subsystems[name] = draw(subsystems(structure, name))
     return structure

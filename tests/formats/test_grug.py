@@ -17,6 +17,7 @@ from fluxres.formats import registry
 from fluxres.formats.flux import grug
 from fluxres.graph.audit import check_structure
 from fluxres.graph.structure import Structure
+from tests.choices import among, integers
 
 Node = tuple[str, dict[str, Any]]
 Edge = tuple[str, str, dict[str, Any]]
@@ -155,23 +156,23 @@ def test_entities_are_not_read() -> None:
 @st.composite
 def recipes(draw: st.DrawFn) -> tuple[list[Node], list[Edge]]:
     """Trees of kinds, then a subsystem that links some of them."""
-    count = draw(st.integers(1, 5))
+    count = draw(integers(1, 5))
     nodes: list[Node] = [ROOT]
     edges: list[Edge] = []
     bounds = {"multi_scale": (0, 3), "id_scope": (0, 3), "id_start": (0, 2), "id_stride": (1, 2)}
     numbers = st.fixed_dictionaries({}, optional={key: st.integers(*ends) for key, ends in bounds.items()})
     for i in range(count):
-        nodes.append((f"k{'abcde'[i]}", {"type": draw(st.sampled_from(["node", "core", "rack"])), "basename": f"b{'abcde'[i]}"}))
+        nodes.append((f"k{'abcde'[i]}", {"type": draw(among("node", "core", "rack")), "basename": f"b{'abcde'[i]}"}))
         edges.append((draw(st.sampled_from(nodes[:-1]))[0], nodes[-1][0], draw(numbers)))
     if draw(st.booleans()):
         nodes.append(("feed", {"root": 1, "subsystem": "p"}))
         above = "feed"
-        for i in range(draw(st.integers(1, 3))):
+        for i in range(draw(integers(1, 3))):
             tied = draw(st.sampled_from(nodes[1 : count + 1]))[1]["type"]
             nodes.append((f"t{i}", {"type": tied, "basename": f"t{'abc'[i]}"}))
-            ups = {"as_tgt_uplvl": draw(st.integers(0, 2)), "as_src_uplvl": draw(st.integers(0, 2))}
-            method = draw(st.sampled_from(["ASSOCIATE_IN", "ASSOCIATE_BY_PATH_IN", "MULTIPLY"]))
-            edges.append((above, f"t{i}", {**IN_POWER, **ups, "gen_method": method, "multi_scale": draw(st.integers(1, 2))}))
+            ups = {"as_tgt_uplvl": draw(integers(0, 2)), "as_src_uplvl": draw(integers(0, 2))}
+            method = draw(among("ASSOCIATE_IN", "ASSOCIATE_BY_PATH_IN", "MULTIPLY"))
+            edges.append((above, f"t{i}", {**IN_POWER, **ups, "gen_method": method, "multi_scale": draw(integers(1, 2))}))
             above = f"t{i}"
     return nodes, draw(st.permutations(edges))
 

@@ -18,6 +18,7 @@ from fluxres.graph.audit import check_structure
 from fluxres.graph.compare import equal
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
+from tests.choices import integers
 from tests.formats.structures import structures
 from tests.formats.tables import Table, Thing, table
 from tests.strategies import Machine, machines
@@ -102,23 +103,23 @@ WORDS = st.text("abcdefgh-_.", min_size=1, max_size=5).filter(lambda word: word 
 @st.composite
 def hosts(draw: Any, number: int, *, sizes: bool, plain: bool, of_jqm: bool) -> Recipe:
     """A node of cores, GPUs with labels of all sorts, and amounts."""
-    parts = [Recipe("core", draw(st.integers(1, 4)))]
+    parts = [Recipe("core", draw(integers(1, 4)))]
     if draw(st.booleans()):
-        size = draw(st.integers(1, 5)) if sizes else 1
-        parts.append(Recipe("gpu", draw(st.integers(1, 3)), ids=draw(st.integers(0, 5)), size=size))
+        size = draw(integers(1, 5)) if sizes else 1
+        parts.append(Recipe("gpu", draw(integers(1, 3)), ids=draw(integers(0, 5)), size=size))
     if draw(st.booleans()):
         names = draw(st.lists(st.sampled_from(["x", "y-1", "a_b", "q"]), min_size=1, max_size=3, unique=True))
         names = [name.replace("-", "_") for name in names] if plain else names
         parts.append(Recipe("fpga", len(names), ids=None, names=names, word_for_word=True))
     if draw(st.booleans()):
-        parts.append(Recipe("mem", ids=None, size=draw(st.integers(1, 1000))))
+        parts.append(Recipe("mem", ids=None, size=draw(integers(1, 1000))))
     # Reading a file of JQM marks each node as one of JQM.
     return Recipe("node", ids=number, children=tuple(parts), properties={"json:file:managers": "{}"} if of_jqm else {})
 
 
 @st.composite
 def sites(draw: Any, *, sizes: bool = False, count: int = 3, plain: bool = False, of_jqm: bool = False) -> Structure:
-    nodes = tuple(draw(hosts(number, sizes=sizes, plain=plain, of_jqm=of_jqm)) for number in range(draw(st.integers(1, count))))
+    nodes = tuple(draw(hosts(number, sizes=sizes, plain=plain, of_jqm=of_jqm)) for number in range(draw(integers(1, count))))
     return expand(Recipe("cluster", children=nodes), origin=ORIGIN)
 
 

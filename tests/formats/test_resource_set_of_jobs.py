@@ -23,6 +23,7 @@ from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
 from fluxres.model import ResourceGraph, joining
 from fluxres.syntax import hostlist, idset
+from tests.choices import integers
 from tests.formats.fluxion_reader import Fluxion, Refused
 from tests.formats.round_trip import ORIGIN, differences, errors, facts_of
 from tests.formats.structures import structures
@@ -352,5 +353,5 @@ def give_some(g: ResourceGraph, job: str, data: st.DataObject) -> bool:
     for v in data.draw(st.lists(st.integers(0, accounts.n - 1), min_size=1, max_size=6, unique=True)):
         target = accounts.where(v) if accounts.is_edge(v) else v
         with suppress(FluxresError):
-            g.allocate([(target, data.draw(st.integers(1, max(accounts.size.item(v), 1))))], job=job, start=0, end=10)
+            g.allocate([(target, data.draw(integers(1, max(accounts.size.item(v), 1))))], job=job, start=0, end=10)
     return job in g.jobs() and len(g.allocation(job).pools) > 0

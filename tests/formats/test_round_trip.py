@@ -12,6 +12,7 @@ from fluxres.formats.format import ALL, FACTS, Fact, Hold
 from fluxres.graph.compare import equal
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
+from tests.choices import among, integers
 from tests.formats.round_trip import differences, errors, facts_of, forget, round_trip
 from tests.formats.structures import structures
 from tests.strategies import Machine, machines
@@ -46,13 +47,13 @@ def holds(draw: st.DrawFn, structure: Structure) -> list[Hold]:
     """What several jobs hold, and what they draw from suppliers for it."""
     accounts = structure.accounts
     found = []
-    for _ in range(draw(st.integers(1, 4))):
+    for _ in range(draw(integers(1, 4))):
         held = draw(st.lists(st.integers(0, accounts.n - 1), min_size=1, max_size=8, unique=True))
-        pools = {v: draw(st.integers(1, accounts.size.item(v))) for v in sorted(held) if accounts.size.item(v)}
+        pools = {v: draw(integers(1, accounts.size.item(v))) for v in sorted(held) if accounts.size.item(v)}
         consumers = draw(st.sets(st.integers(0, structure.n - 1), max_size=3))
-        drawn = [(v, draw(st.integers(0, accounts.n - 1)), draw(st.integers(1, 9))) for v in consumers]
+        drawn = [(v, draw(integers(0, accounts.n - 1)), draw(integers(1, 9))) for v in consumers]
         start, end = draw(st.sampled_from([(0.0, None), (1.5, 3600.0), (1.8e9, 1.8e9 + 60)]))
-        job, slots = draw(st.sampled_from(["j1", "j 2", "é"])), draw(st.integers(0, 3))
+        job, slots = draw(among("j1", "j 2", "é")), draw(integers(0, 3))
         found.append(Hold(job, start, end, pools, slots, tuple(sorted(drawn))))
     return found
 

@@ -16,6 +16,7 @@ from fluxres.graph import uuids
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import STATES, Kind, KindTable, properties_tuple
 from fluxres.graph.structure import Structure
+from tests.choices import among, integers
 
 
 @dataclass
@@ -142,14 +143,14 @@ TYPES = ("rack", "node", "core", "gpu")
 @st.composite
 def nodes(draw: st.DrawFn, depth: int = 3) -> Node:
     """A tree of pools whose siblings differ in name; some named explicitly, some without an id."""
-    node = Node(draw(st.sampled_from(TYPES)), size=draw(st.integers(1, 4)), rank=-1, state=draw(st.sampled_from(STATES)))
-    count = draw(st.integers(0, 4)) if depth else 0
+    node = Node(draw(among(*TYPES)), size=draw(integers(1, 4)), rank=-1, state=draw(among(*STATES)))
+    count = draw(integers(0, 4)) if depth else 0
     for _ in range(count):
         child = draw(nodes(depth - 1))
-        child.id = draw(st.integers(-1, 3))
-        if draw(st.integers(0, 4)) == 0:
-            child.name = draw(st.sampled_from(["a", "b", "node1", "core"]))
-        elif child.id >= 0 and draw(st.integers(0, 3)) == 0:
+        child.id = draw(integers(-1, 3))
+        if draw(integers(0, 4)) == 0:
+            child.name = draw(among("a", "b", "node1", "core"))
+        elif child.id >= 0 and draw(integers(0, 3)) == 0:
             child.template = PADDED
         if child.label() not in {other.label() for other in node.children}:
             node.children.append(child)
@@ -200,13 +201,13 @@ def snapshot(s: Structure) -> Any:
 @st.composite
 def machines_with_graphs(draw: st.DrawFn) -> Structure:
     """Random trees, pools outside them, a hierarchy `power` over both and a graph `network` with doubled and looping edges."""
-    outside = [Node("pdu", k, size=draw(st.integers(1, 3))) for k in range(draw(st.integers(0, 3)))]
+    outside = [Node("pdu", k, size=draw(integers(1, 3))) for k in range(draw(integers(0, 3)))]
     if draw(st.booleans()):
-        outside.append(Node("plant", children=[Node("panel", k) for k in range(draw(st.integers(0, 2)))]))
+        outside.append(Node("plant", children=[Node("panel", k) for k in range(draw(integers(0, 2)))]))
     s = build(draw(trees()), *outside)
     # Parents are drawn from earlier pools in an order that starts outside the tree, so that there are no cycles.
     order = [*range(s.tree_end, s.n), *range(s.tree_end)]
-    forest = [(order[draw(st.integers(0, at - 1))], order[at]) for at in range(1, len(order)) if draw(st.integers(0, 2)) == 0]
+    forest = [(order[draw(integers(0, at - 1))], order[at]) for at in range(1, len(order)) if draw(integers(0, 2)) == 0]
     pairs = draw(st.lists(st.tuples(st.integers(0, s.n - 1), st.integers(0, s.n - 1)), max_size=8))
     for name, found in (("power", forest), ("network", pairs)):
         src, dst = (np.array([pair[i] for pair in found], np.int32) for i in (0, 1))

@@ -18,6 +18,7 @@ from fluxres.graph.audit import check_structure, require_valid
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.identity import NameKeys, texts_needed
 from fluxres.graph.structure import Problem, Structure
+from tests.choices import among, integers
 from tests.graph.builders import ORIGIN, Node, build, demo, machines
 
 
@@ -49,10 +50,10 @@ def is_preorder(parent: list[int], end: list[int], tree_end: int) -> bool:
 
 @given(machines(), st.data())
 def test_shape_faults_are_found_exactly(s: Structure, data: st.DataObject) -> None:
-    for _ in range(data.draw(st.integers(1, 2))):
+    for _ in range(data.draw(integers(1, 2))):
         column = data.draw(st.sampled_from([s.parent, s.end]))
-        v = data.draw(st.integers(0, s.n - 1))
-        column[v] = data.draw(st.integers(-2, s.n + 1))
+        v = data.draw(integers(0, s.n - 1))
+        column[v] = data.draw(integers(-2, s.n + 1))
     s.id[:] = np.arange(s.n)
     s.names.clear()
     problems = [p for p in check_structure(s) if "two pools" not in p.message]
@@ -202,15 +203,15 @@ def siblings(draw: st.DrawFn) -> Node:
     """Pools below one root that are named in every way, including duplicates."""
     children = [
         Node(
-            draw(st.sampled_from(["node", "gpu"])),
-            draw(st.integers(-1, 12)),
-            basename=draw(st.sampled_from(["n", "n1", "p", "a"])),
-            template=draw(st.sampled_from([None, "n${id}", "p${id:02}", "${size}-${id}", "${x}", "n${cluster}${id}"])),
+            draw(among("node", "gpu")),
+            draw(integers(-1, 12)),
+            basename=draw(among("n", "n1", "p", "a")),
+            template=draw(among(None, "n${id}", "p${id:02}", "${size}-${id}", "${x}", "n${cluster}${id}")),
             name=draw(st.none() | NAMES),
-            size=draw(st.integers(1, 2)),
-            properties={"x": draw(st.sampled_from(["n12", "a"]))},
+            size=draw(integers(1, 2)),
+            properties={"x": draw(among("n12", "a"))},
         )
-        for _ in range(draw(st.integers(0, 6)))
+        for _ in range(draw(integers(0, 6)))
     ]
     return Node("cluster", 1, children)
 

@@ -19,6 +19,7 @@ from fluxres.graph.kinds import EXCLUSIVE, STATES, WAY
 from fluxres.graph.recipe import NO_RANK, Recipe, expand, hand_down, regular_names
 from fluxres.graph.structure import Structure
 from fluxres.graph.uuids import new_origin
+from tests.choices import among, integers
 
 ORIGIN = new_origin(bytes(range(16)))
 
@@ -75,22 +76,22 @@ def plain(roots: list[Recipe]) -> list[Row]:
 
 @st.composite
 def trees(draw: Any, depth: int = 3, counts: tuple[int, ...] = ()) -> Recipe:
-    count = draw(st.integers(1, 3)) if counts else 1
+    count = draw(integers(1, 3)) if counts else 1
     counts = (count, *counts)
-    children = [draw(trees(depth - 1, counts)) for _ in range(draw(st.integers(0, 2)))] if depth else []
-    levels = draw(st.integers(1, len(counts)))
+    children = [draw(trees(depth - 1, counts)) for _ in range(draw(integers(0, 2)))] if depth else []
+    levels = draw(integers(1, len(counts)))
     total = int(np.prod(counts[:levels]))
-    ids = draw(st.sampled_from([0, 7, None, "run"]))
+    ids = draw(among(0, 7, None, "run"))
     if ids == "run":
-        ids = np.arange(total) * 3 + draw(st.integers(0, 2))
+        ids = np.arange(total) * 3 + draw(integers(0, 2))
     # Names come from the place in the tree, so that siblings differ whatever their ids are.
     children = [dataclasses.replace(child, basename=f"{child.type}{'xy'[i]}") for i, child in enumerate(children)]
     return Recipe(
-        draw(st.sampled_from(["node", "core", "rack"])),
+        draw(among("node", "core", "rack")),
         count,
         ids=0 if ids is None and count > 1 else ids,
-        size=draw(st.sampled_from([1, 5])),
-        state=draw(st.sampled_from(STATES)),
+        size=draw(among(1, 5)),
+        state=draw(among(*STATES)),
         exclusive=draw(st.booleans()),
         way=draw(st.booleans()),
         children=tuple(children),

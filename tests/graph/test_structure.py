@@ -17,6 +17,7 @@ from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import STATES, UNAVAILABLE_STATES, Kind, KindTable
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
+from tests.choices import among, integers
 from tests.graph.builders import ORIGIN, Node, build, demo, machines, trees
 
 
@@ -102,9 +103,9 @@ def test_types_are_listed_in_order(root: Node) -> None:
 @given(machines(), st.data())
 def test_pool_below_an_unavailable_one_is_unavailable(s: Structure, data: st.DataObject) -> None:
     """Rule A7, after any changes of state."""
-    for _ in range(data.draw(st.integers(0, 3))):
+    for _ in range(data.draw(integers(0, 3))):
         chosen = data.draw(st.lists(st.integers(0, s.n - 1), max_size=4))
-        s.set_state(chosen, data.draw(st.sampled_from(STATES)))
+        s.set_state(chosen, data.draw(among(*STATES)))
     roots = set()
     for v in range(s.n):
         chain = [u for u in [v, *s.ancestors(v)] if s.state_name(u) in UNAVAILABLE_STATES]

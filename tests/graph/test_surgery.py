@@ -16,6 +16,7 @@ from fluxres.graph import surgery, uuids
 from fluxres.graph.audit import check_structure
 from fluxres.graph.kinds import EXCLUSIVE, WAY, KindTable
 from fluxres.graph.structure import Structure
+from tests.choices import among, integers
 from tests.graph.builders import Node, build, demo, edges, machines, machines_with_graphs, rows, snapshot
 
 OTHER_ORIGIN = uuids.new_origin(bytes(range(16, 32)))
@@ -113,10 +114,10 @@ def test_extract_drops_subtrees_and_records_full_sizes() -> None:
 
 @given(machines(), st.data())
 def test_extract_agrees_with_a_walk_over_the_tree(s: Structure, data: st.DataObject) -> None:
-    v = data.draw(st.integers(0, s.n - 1))
+    v = data.draw(integers(0, s.n - 1))
     length = s.end.item(v) - v
     keep = np.array(data.draw(st.lists(st.sampled_from([True, True, False]), min_size=length, max_size=length)))
-    size = np.array([data.draw(st.integers(0, s.size.item(u))) for u in range(v, v + length)])
+    size = np.array([data.draw(integers(0, s.size.item(u))) for u in range(v, v + length)])
     keep[0], size[0] = True, max(1, size[0])
 
     def walk(u: int) -> list[int]:
@@ -223,7 +224,7 @@ def test_extract_refuses_what_cannot_be_copied() -> None:
 @given(machines(), st.data())
 def test_extract_many_takes_the_kept_pools_and_their_ancestors(s: Structure, data: st.DataObject) -> None:
     keep = np.array(data.draw(st.lists(st.booleans(), min_size=s.n, max_size=s.n)))
-    size = np.array([data.draw(st.integers(0, s.size.item(u))) for u in range(s.n)])
+    size = np.array([data.draw(integers(0, s.size.item(u))) for u in range(s.n)])
     kept = {u for u in range(s.n) if keep[u] and size[u]}
     if not kept:
         with pytest.raises(UsageError, match="nothing to copy"):
@@ -294,7 +295,7 @@ def test_unlink_removes_a_subtree_from_the_tree_and_keeps_it_in_other_hierarchie
 def test_unlink_agrees_with_a_walk_over_the_tree(s: Structure, data: st.DataObject) -> None:
     if s.n == 1:
         return
-    v = data.draw(st.integers(1, s.n - 1))
+    v = data.draw(integers(1, s.n - 1))
     cut, old_to_new = surgery.unlink(s, v)
     expected = {place: row for place, row in rows(s).items() if not (place + "/").startswith(s.path(v) + "/")}
     assert rows(cut) == expected
@@ -373,7 +374,7 @@ def test_merge_attaches_at_the_common_ancestor() -> None:
 def test_merge_is_the_inverse_of_unlink(s: Structure, data: st.DataObject) -> None:
     if s.n == 1:
         return
-    v = data.draw(st.integers(1, s.n - 1))
+    v = data.draw(integers(1, s.n - 1))
     part, _ = surgery.extract(s, v)
     rest, _ = surgery.unlink(s, v)
     made, _, _ = surgery.merge(rest, part)
@@ -426,7 +427,7 @@ def test_merge_of_unrelated_machines_agrees_with_merging_their_paths(a: Structur
 @given(machines(), st.data())
 def test_merge_of_two_parts_of_one_machine_adds_both(s: Structure, data: st.DataObject) -> None:
     """Copies of what two jobs hold, merged, equal a copy of what one job with both would hold."""
-    shares = [data.draw(st.integers(0, s.size.item(v))) for v in range(s.n)]
+    shares = [data.draw(integers(0, s.size.item(v))) for v in range(s.n)]
     first = np.array(shares)
     rest = s.size - first
     inner = s.end > np.arange(s.n) + 1
@@ -759,10 +760,10 @@ def climbed(s: Structure, found: set[int]) -> set[int]:
 
 @given(machines_with_graphs(), st.data())
 def test_extract_keeps_edges_between_kept_pools(s: Structure, data: st.DataObject) -> None:
-    v = data.draw(st.integers(0, s.tree_end - 1))
+    v = data.draw(integers(0, s.tree_end - 1))
     length = s.end.item(v) - v
-    keep = np.array([True] + [data.draw(st.integers(0, 3)) > 0 for _ in range(length - 1)])
-    outside = data.draw(st.none() | st.just([data.draw(st.integers(0, s.size.item(u))) for u in range(s.tree_end, s.n)]))
+    keep = np.array([True] + [data.draw(integers(0, 3)) > 0 for _ in range(length - 1)])
+    outside = data.draw(st.none() | st.just([data.draw(integers(0, s.size.item(u))) for u in range(s.tree_end, s.n)]))
     before = snapshot(s)
     made, vertices = surgery.extract(s, v, keep, outside=None if outside is None else np.array(outside, np.int64))
     inside = {u for u in range(v, v + length) if all(keep[w - v] for w in [u, *s.ancestors(u)] if w >= v)}
@@ -804,7 +805,7 @@ def test_extract_many_keeps_edges_between_kept_pools(s: Structure, data: st.Data
 def test_unlink_keeps_pools_in_another_hierarchy(s: Structure, data: st.DataObject) -> None:
     if s.tree_end == 1:
         return
-    v = data.draw(st.integers(1, s.tree_end - 1))
+    v = data.draw(integers(1, s.tree_end - 1))
     before = snapshot(s)
     made, old_to_new = surgery.unlink(s, v)
     members = {u for a, b, _ in s.subsystems["power"].rows() for u in (a, b)}
@@ -856,7 +857,7 @@ def test_merge_is_the_inverse_of_unlink_on_random_graphs(s: Structure, data: st.
     s.subsystems["network"] = s.subsystems["network"].renumber(
         np.arange(s.n, dtype=np.int32), keep_rows=np.arange(len(s.subsystems["network"])) < 1
     )
-    v = data.draw(st.integers(1, s.tree_end - 1))
+    v = data.draw(integers(1, s.tree_end - 1))
     part, _ = surgery.extract(s, v)
     rest, _ = surgery.unlink(s, v)
     made, from_rest, from_part = surgery.merge(rest, part)
@@ -882,8 +883,8 @@ def relatives(draw: st.DrawFn) -> tuple[Structure, Structure]:
     s = draw(machines_with_graphs())
 
     def one() -> Structure:
-        form = draw(st.sampled_from(["whole", "part", "rest", "share", "stranger"]))
-        v = draw(st.integers(0, s.tree_end - 1))
+        form = draw(among("whole", "part", "rest", "share", "stranger"))
+        v = draw(integers(0, s.tree_end - 1))
         if form == "part":
             return surgery.extract(s, v, take_ancestors=draw(st.booleans()))[0]
         if form == "rest" and v:
@@ -906,7 +907,7 @@ def test_any_merge_is_a_valid_structure_or_a_conflict_with_a_place(
     pair: tuple[Structure, Structure], data: st.DataObject
 ) -> None:
     s, other = pair
-    place = s.path(data.draw(st.integers(0, s.tree_end - 1)))
+    place = s.path(data.draw(integers(0, s.tree_end - 1)))
     at = data.draw(st.sampled_from([None, None, place, f"{place}/new", f"{place}/rack7"]))
     before = snapshot(s), snapshot(other)
     try:

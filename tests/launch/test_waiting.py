@@ -28,6 +28,7 @@ from fluxres.launch.waiting import Pass
 from fluxres.store import Ticket, journal, open_store
 from fluxres.store.mailbox import Mailbox, News, send
 from fluxres.syntax import jobspec
+from tests.choices import integers
 from tests.launch import runs
 
 HERE = Launch(identity.host(), identity.boot(), (identity.of(os.getpid()),), "mark")
@@ -94,10 +95,10 @@ def test_requests_that_the_machine_cannot_satisfy_any_more_are_refused() -> None
 @settings(max_examples=60, deadline=None)
 def test_whatever_ends_first_a_start_that_is_not_known_is_not_delayed(data: st.DataObject) -> None:
     """Whichever of the endless allocations end, who could start without those that overtook it starts with them, too."""
-    cores, gpus = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 3))
+    cores, gpus = data.draw(integers(1, 5)), data.draw(integers(1, 3))
     graph, held = machine(cores, gpus), list[tuple[int, int]]()
     pools = data.draw(st.permutations([f"core{i}" for i in range(cores)] + [f"gpu{i}" for i in range(gpus)]))
-    for number, pool in enumerate(pools[: data.draw(st.integers(0, 4))]):
+    for number, pool in enumerate(pools[: data.draw(integers(0, 4))]):
         graph.allocate(f"/ws/ws/{pool}", job=f"j{number}")
         held.append((pool.startswith("core"), pool.startswith("gpu")))
     wanted = [(a, b) for a in range(min(cores, 3) + 1) for b in range(gpus + 1) if a or b]

@@ -11,14 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fluxres.match.group_choice import GroupNeed, Pair, choose
+from tests.choices import integers
 
 
 @st.composite
 def needs(draw: Any) -> GroupNeed:
-    count = draw(st.integers(1, 5))
+    count = draw(integers(1, 5))
     free = draw(st.lists(st.integers(0, 4), min_size=count, max_size=count))
     most_open = draw(st.lists(st.sampled_from([0, 0, 3000, 7000]), min_size=count, max_size=count))
-    return GroupNeed(draw(st.integers(0, 6)), draw(st.sampled_from([0, 0, 2000, 8000])), tuple(free), tuple(most_open))
+    return GroupNeed(draw(integers(0, 6)), draw(st.sampled_from([0, 0, 2000, 8000])), tuple(free), tuple(most_open))
 
 
 def best_of_all(wanted: Sequence[GroupNeed], weights: Mapping[Pair, float]) -> float | None:

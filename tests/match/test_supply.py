@@ -22,6 +22,7 @@ from fluxres.match.typology import Typology
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.planner.planner import Planner
 from tests import sites
+from tests.choices import integers
 from tests.match import cases
 from tests.match.machines import request
 
@@ -220,9 +221,9 @@ def test_undecided_start_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
 @given(st.data())
 def test_laminar_limits_equal_those_node_by_node(data: st.DataObject) -> None:
     """Node by node or group by group: if groups nest, both supply the same nodes, and no order could supply more."""
-    number = data.draw(st.integers(1, 8))
+    number = data.draw(integers(1, 8))
     cuts = sorted(data.draw(st.sets(st.integers(1, number), max_size=3)) | {0, number})
-    groups = [range(a, b) for a, b in pairwise(cuts)] + [range(number)] * data.draw(st.integers(0, 2))
+    groups = [range(a, b) for a, b in pairwise(cuts)] + [range(number)] * data.draw(integers(0, 2))
     more = [Recipe("pdu", len(groups), ids=0, size=9)]
     made = expand(Recipe("cluster", children=(Recipe("node", number),)), more=more, origin=uuids.new_origin())
     nodes, pdus = made.of_type("node"), made.of_type("pdu")

@@ -33,6 +33,7 @@ from fluxres.graph.compare import equal
 from fluxres.graph.kinds import WAY
 from fluxres.match.admission import nodes_of
 from fluxres.syntax.jobspec import Request, as_request
+from tests.choices import among
 
 PARTITIONS: dict[str, Any] = {
     "batch": {"nodes": "node[0-3]", "default": True, "default_time": "1h", "max_time": "24h"},
@@ -268,7 +269,7 @@ def partitions(draw: st.DrawFn) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in draw(st.lists(st.sampled_from("abc"), min_size=1, unique=True)):
         low, high = draw(limits), draw(limits)
-        entry: dict[str, Any] = {"nodes": [f"node{i}" for i in draw(members)], "state": draw(st.sampled_from(STATES))}
+        entry: dict[str, Any] = {"nodes": [f"node{i}" for i in draw(members)], "state": draw(among(*STATES))}
         entry |= {} if low is None or (high is not None and low > high) else {"min_nodes": low}
         entry |= {} if high is None else {"max_nodes": high}
         entry |= draw(st.sampled_from([{}, {"max_time": 10}, {"max_time": 10, "default_time": 5}]))

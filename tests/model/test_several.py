@@ -28,6 +28,7 @@ from fluxres.model.events import Event
 from fluxres.syntax.jobspec import as_request
 from tests import sites
 from tests.allocation.test_records import BUNDLE, CORE, FEATURE, LICENSE, MEMORY, NODE, machine, trace
+from tests.choices import among, integers
 
 
 def rack(nodes: int = 4, *, gpus: int = 1) -> ResourceGraph:
@@ -160,16 +161,16 @@ def test_all_start_together_at_the_earliest_time() -> None:
 @given(st.data())
 def test_earliest_start_is_the_first_at_which_all_match(data: st.DataObject) -> None:
     g = rack(3)
-    for i in range(data.draw(st.integers(0, 5))):
-        start = data.draw(st.integers(0, 12))
+    for i in range(data.draw(integers(0, 5))):
+        start = data.draw(integers(0, 12))
         try:
-            shape, length = data.draw(st.sampled_from(["slot/node", "slot=2/core", "slot/gpu"])), data.draw(st.integers(1, 6))
+            shape, length = data.draw(among("slot/node", "slot=2/core", "slot/gpu")), data.draw(integers(1, 6))
             g.allocate(shape, job=f"h{i}", start=start, duration_s=length)
         except InsufficientResources:
             continue
     shapes = ["slot/node", "slot=2/node", "slot=3/core=2", "slot/[gpu;core]", "slot=2/core=4"]
     wanted = data.draw(st.lists(st.sampled_from(shapes), min_size=1, max_size=3))
-    duration = data.draw(st.integers(1, 7))
+    duration = data.draw(integers(1, 7))
 
     def fits(at: int) -> bool:
         try:
@@ -315,7 +316,7 @@ graphs:
 @given(st.data())
 def test_every_joint_assignment_is_found(data: st.DataObject) -> None:
     """Compared with all assignments of nodes: slots of an exclusive node, of any kind or with a gpu."""
-    nodes, gpus = data.draw(st.integers(2, 5)), data.draw(st.integers(1, 3))
+    nodes, gpus = data.draw(integers(2, 5)), data.draw(integers(1, 3))
     g = rack(max(nodes, gpus), gpus=gpus)
     for v in data.draw(st.sets(st.sampled_from(g.find("type=node").vertices.tolist()), max_size=2)):
         g.allocate(v, job=f"h{v}")

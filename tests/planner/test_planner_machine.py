@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from fluxres.clock import FOREVER
 from fluxres.errors import UsageError
 from fluxres.planner import Planner
+from tests.choices import integers
 from tests.planner.grid import HORIZON, Grid, Tree
 
 
@@ -22,7 +23,7 @@ class NarrowPlanner(Planner):
 @st.composite
 def trees(draw: st.DrawFn) -> Tree:
     """Forests of up to 10 pools in pre-order, of up to 3 types: all of size 1, or of mixed sizes."""
-    n = draw(st.integers(1, 10))
+    n = draw(integers(1, 10))
     mixed = draw(st.lists(st.booleans(), min_size=3, max_size=3))
     parent = [-1]
     for v in range(1, n):
@@ -31,7 +32,7 @@ def trees(draw: st.DrawFn) -> Tree:
             line.append(parent[line[-1]])
         parent.append(draw(st.sampled_from(line)))
     type_of = draw(st.lists(st.integers(0, 2), min_size=n, max_size=n))
-    size = [draw(st.integers(0, 4)) if mixed[kind] else 1 for kind in type_of]
+    size = [draw(integers(0, 4)) if mixed[kind] else 1 for kind in type_of]
     return Tree.of(parent, type_of, size)
 
 

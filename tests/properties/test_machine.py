@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.choices import integers
 from tests.properties.comparison import UNITS_S
 from tests.properties.operations import CHOICES
 from tests.properties.pair import Pair
@@ -23,7 +24,7 @@ def operation(name: str) -> Callable[..., None]:
     @rule(data=st.data())
     def step(self: ModelMachine, data: st.DataObject) -> None:
         def integer(low: int, high: int) -> int:
-            return data.draw(st.integers(low, high))
+            return data.draw(integers(low, high))
 
         chosen = CHOICES[name](integer, self.pair.oracle, pick(integer, JOBS[:3]))
         self.pair.do(chosen)

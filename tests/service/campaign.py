@@ -22,9 +22,7 @@ from random import Random
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
-from schemathesis import GenerationMode
 
 from tests.crash.campaign import address as new_store
 from tests.service.conftest import DEMO, running
@@ -92,6 +90,8 @@ def campaign(url: str, requests: int, report: Report, *, seed: int, only: str = 
 
 def operations() -> list[Any]:
     """Those of the document that a campaign asks for."""
+    import schemathesis  # a second, which those who need only `prepare` do not spend
+
     schema = schemathesis.openapi.from_dict(json.loads(FILE.read_text(encoding="utf-8")))
     known = [found.ok() for found in schema.get_all_operations()]
     return [one for one in known if one.definition.raw.get("operationId") not in _SKIPPED]
@@ -137,6 +137,8 @@ def _with_known(values: Any, known: dict[str, list[Any]], random: Random) -> Any
 
 def _ask(operation: Any, url: str, known: dict[str, list[Any]], times: int, number: int, report: Report) -> None:
     """Half of the requests are as the document says, the others are not, if any part of them can be wrong."""
+    from schemathesis import GenerationMode
+
     random = Random(number)
     has_parts = bool(operation.body) or any(one.name != "graph" for one in operation.iter_parameters())
     for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)[: 1 + has_parts]:

@@ -17,6 +17,7 @@ from fluxres.graph.structure import Structure
 from fluxres.model import ResourceGraph
 from fluxres.store import encoding, records
 from tests import sites
+from tests.choices import integers
 from tests.store.graphs import change, facts, machine, structure
 from tests.strategies import machines
 
@@ -92,8 +93,8 @@ def test_every_damaged_byte_is_detected() -> None:
 def test_wrong_content_with_a_valid_checksum_is_an_error_or_a_graph(data: st.DataObject) -> None:
     shape, marks = encoded(machine(1, 2))
     body = bytearray(shape[: -encoding.CHECKSUM_BYTES])
-    for _ in range(data.draw(st.integers(1, 4))):
-        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    for _ in range(data.draw(integers(1, 4))):
+        body[data.draw(integers(0, len(body) - 1))] = data.draw(integers(0, 255))
     forged = bytes(body) + encoding.checksum(body)
     marks = encoding.encode_marks(*encoding.decode(shape, marks), forged)
     try:

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import copy
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
 
 from fluxres import limits
+from tests.choices import among, integers
 
 SMALL = st.integers(1, 40)
 NUMBERS = SMALL | st.integers(1, limits.COUNT_MAX)
 TYPES = st.sampled_from(["node", "core", "gpu", "memory", "cluster", "my type", "Slot", "true", "-x", "a{b", "it's"])
+MORE_KEYS = {"unit": st.sampled_from(["GB", "MiB", "a:b", "'"]), "exclusive": st.booleans(), "id": st.just("0-3")}
 NAMES = st.text("abcxyz019-+_", min_size=1, max_size=6)
 
 
 @st.composite
 def steps(draw: st.DrawFn, numbers: st.SearchStrategy[int] = SMALL) -> tuple[int, int | None, str, int]:
     """Combinations of (min, max, operator, operand) that RFC 14 allows."""
-    operator = draw(st.sampled_from("+*^"))
+    operator = draw(among(*"+*^"))
     least = draw(numbers) + (operator == "^")
-    operand = draw(st.integers(1, 9)) + (operator != "+")
+    operand = draw(integers(1, 9)) + (operator != "+")
     most = draw(st.none() | st.integers(least, least + 60) | st.integers(least, max(least, limits.COUNT_MAX)))
     return min(least, limits.COUNT_MAX), None if most is None else min(most, limits.COUNT_MAX), operator, operand
 
@@ -28,7 +31,7 @@ def steps(draw: st.DrawFn, numbers: st.SearchStrategy[int] = SMALL) -> tuple[int
 @st.composite
 def count_values(draw: st.DrawFn) -> Any:
     """A count in any of its plain forms."""
-    form = draw(st.sampled_from(["integer", "idset", "range", "mapping"]))
+    form = draw(among("integer", "idset", "range", "mapping"))
     if form == "integer":
         return draw(NUMBERS)
     if form == "idset":
@@ -47,16 +50,12 @@ def vertices(draw: st.DrawFn, labels: list[int], depth: int = 2) -> dict[str, An
     made: dict[str, Any] = {"type": "slot" if slot else draw(TYPES), "count": draw(count_values())}
     if slot:
         labels.append(len(labels))
-        made["label"] = draw(st.sampled_from(["task", "a b", "+x", "4GB-node"])) + f"{labels[-1] or ''}"
-    for key, values in (
-        ("unit", st.sampled_from(["GB", "MiB", "a:b", "'"])),
-        ("exclusive", st.booleans()),
-        ("id", st.just("0-3")),
-    ):
-        if draw(st.integers(0, 3)) == 0:
+        made["label"] = draw(among("task", "a b", "+x", "4GB-node")) + f"{labels[-1] or ''}"
+    for key, values in MORE_KEYS.items():
+        if draw(integers(0, 3)) == 0:
             made[key] = draw(values)
     if slot or (depth > 0 and draw(st.booleans())):
-        made["with"] = [draw(vertices(labels, depth - 1)) for _ in range(draw(st.integers(1, 3)))]
+        made["with"] = [draw(vertices(labels, depth - 1)) for _ in range(draw(integers(1, 3)))]
     return made
 
 
@@ -64,7 +63,7 @@ def vertices(draw: st.DrawFn, labels: list[int], depth: int = 2) -> dict[str, An
 def resources(draw: st.DrawFn) -> list[dict[str, Any]]:
     """A resources section of canonical jobspec."""
     labels: list[int] = []
-    return [draw(vertices(labels)) for _ in range(draw(st.integers(1, 3)))]
+    return [draw(vertices(labels)) for _ in range(draw(integers(1, 3)))]
 
 
 @st.composite
@@ -75,19 +74,23 @@ def jobspecs(draw: st.DrawFn) -> dict[str, Any]:
     task: dict[str, Any] = {"command": ["app", ""], "slot": "run", "count": per}
     if draw(st.booleans()):
         task |= {"attributes": {"environment": {"A": None, "B": "1"}}, "distribution": "cyclic", "site-key": [1, {"a": None}]}
-    system: dict[str, Any] = draw(
-        st.fixed_dictionaries(
-            {},
-            optional={
-                "duration": st.floats(0, 1e9) | st.integers(0, 10**9),
-                "queue": st.just("batch"),
-                "cwd": st.just("/home"),
-                "constraints": constraint_values(),
-                "other": plain_values(),
-            },
-        )
-    )
+    system = draw(system_values())
     return {"version": 999, "resources": [slot], "tasks": [task], "attributes": {"system": system, "user": draw(st.just({}))}}
+
+
+@cache
+def system_values() -> st.SearchStrategy[dict[str, Any]]:
+    """What a jobspec may have in `attributes.system`."""
+    return st.fixed_dictionaries(
+        {},
+        optional={
+            "duration": st.floats(0, 1e9) | st.integers(0, 10**9),
+            "queue": st.just("batch"),
+            "cwd": st.just("/home"),
+            "constraints": constraint_values(),
+            "other": plain_values(),
+        },
+    )
 
 
 def constraint_values() -> st.SearchStrategy[Any]:
@@ -163,6 +166,7 @@ def plain_values() -> st.SearchStrategy[Any]:
     ).filter(_finite)
 
 
+@cache
 def wild_values() -> st.SearchStrategy[Any]:
     """These, and values that JSON does not have."""
     scalar = st.none() | st.booleans() | st.integers() | st.floats() | WORDS | st.binary(max_size=3) | st.just(10**1000)
@@ -186,7 +190,7 @@ def damaged(draw: st.DrawFn, value: Any) -> Any:
     place = value
     while isinstance(place, list | dict) and place:
         key = draw(st.sampled_from(list(place) if isinstance(place, dict) else list(range(len(place)))))
-        if isinstance(place[key], list | dict) and place[key] and draw(st.integers(0, 4)):
+        if isinstance(place[key], list | dict) and place[key] and draw(integers(0, 4)):
             place = place[key]
             continue
         if draw(st.booleans()):

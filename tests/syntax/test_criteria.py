@@ -15,6 +15,7 @@ from fluxres.errors import InputError, LimitExceeded, UsageError
 from fluxres.syntax import criteria
 from fluxres.syntax.criteria import All, Amount, And, Compare, Criteria, Not, Or, When, keys, parse
 from fluxres.syntax.idset import joined
+from tests.choices import integers
 
 NODE = Compare("type", "=", ("node",))
 UP = Compare("state", "=", ("up",))
@@ -352,7 +353,7 @@ def comparisons(draw: st.DrawFn) -> Compare:
     words = draw(st.lists(WORDS, min_size=1, max_size=1 if op in ("<", "<=", ">", ">=") else 3).map(tuple))
     values: Any = words
     if key.kind == "number":
-        values = draw(RANGES) if op in ("=", "!=") else ((first := draw(st.integers(0, 2**62 - 1)), first),)
+        values = draw(RANGES) if op in ("=", "!=") else ((first := draw(integers(0, 2**62 - 1)), first),)
         if key.measured and draw(st.booleans()):
             values = (draw(AMOUNTS),) if op not in ("=", "!=") else (*values, draw(AMOUNTS))
     elif key.kind == "flag" or (key.kind == "sharing" and op == "=" and draw(st.booleans())):
@@ -430,7 +431,7 @@ def test_any_text_is_criteria_or_an_error_with_its_place(text: str) -> None:
 @given(CRITERIA, st.data())
 def test_damaged_criteria_are_criteria_or_an_error(found: Criteria, data: st.DataObject) -> None:
     text = str(found)
-    at = data.draw(st.integers(0, len(text) - 1))
+    at = data.draw(integers(0, len(text) - 1))
     damaged = text[:at] + data.draw(FRAGMENTS | st.just("")) + text[at + 1 :]
     assume(damaged != text)
     try:
