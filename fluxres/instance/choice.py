@@ -13,6 +13,7 @@ from fluxres.errors import InsufficientResources, UsageError
 from fluxres.instance.counted import CountedInventory
 from fluxres.instance.graph_inventory import GraphInventory
 from fluxres.instance.holding import HoldingsOwner
+from fluxres.instance.interchangeable import InterchangeableInventory
 from fluxres.instance.inventory import Ask, Inventory, NotUniform
 from fluxres.instance.named import ASCENDING, DESCENDING, NamedInventory
 from fluxres.instance.uniform import UniformRequest, interchangeable, one_pool, uniform_request
@@ -163,6 +164,9 @@ class InventoryChoice:
         instance = self._instance
         if not vertices:
             raise UsageError("no pools named", where=instance.address, hint="name at least one pool")
+        inventory = instance.inventory
+        if self.is_adaptive and isinstance(inventory, InterchangeableInventory) and not inventory.has_all_of(vertices):
+            self.adapt(None)  # jobs for what is beside its units would not see the reservation
         try:
             instance.inventory.reserve_pools_ahead(number, vertices, start, end, instance.due.now)
         except NotUniform as error:

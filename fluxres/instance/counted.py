@@ -10,6 +10,9 @@ from __future__ import annotations
 from itertools import accumulate, islice
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from fluxres.arrays import Int32
 from fluxres.clock import FOREVER
 from fluxres.errors import InfeasibleRequest, UnknownPool
 from fluxres.instance.availability import AvailableCounts
@@ -212,6 +215,10 @@ class CountedInventory(InterchangeableInventory):
             self._drop_rows()
 
     # -- advance reservations ----------------------------------------------------------------------------------------
+
+    @property
+    def unit_pools(self) -> Int32:
+        return np.array([self.vertex], np.int32)
 
     def reserve_ahead(self, key: int, ask: int, start: int, end: int, now: int) -> None:
         self.clear()

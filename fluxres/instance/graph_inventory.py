@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
@@ -124,9 +125,9 @@ class GraphInventory:
                 self._feasible.clear()
             self._feasible[wanted] = known
         if not known:
-            refusal = self.graph.why_not(request)
+            refusal, is_child = self.graph.why_not(request), self.graph.records.upstream is not None
             if refusal is not None and refusal.never:
-                raise matching.refused(refusal)
+                raise matching.refused(replace(refusal, is_of_part=refusal.is_of_part or is_child))
             raise InfeasibleRequest("the request can never be satisfied", hint="this machine can never satisfy it")
         return request
 

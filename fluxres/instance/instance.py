@@ -67,7 +67,7 @@ from fluxres.instance.tree import Branch
 from fluxres.instance.upstream import ParentSupply
 from fluxres.match.policy import policy as require_match_policy
 from fluxres.model import joining, matching, targets
-from fluxres.model.locking import writing
+from fluxres.model.locking import locked, writing
 from fluxres.model.resource_graph import ResourceGraph, require_graph
 from fluxres.model.targets import Targets
 from fluxres.shown import Tabular
@@ -1043,7 +1043,7 @@ class Instance(Tabular):
         self.due.advance_to(self.time.read_clock())
 
     @property
-    @writing
+    @locked
     def expires_at(self) -> float | None:
         """When this instance expires, in seconds; None for never."""
         expires = self.lifetime.expires

@@ -6,8 +6,12 @@ A request is a number, a claim is a `Hold`, and a part of a claim is a number or
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from fluxres.arrays import Int32
 from fluxres.clock import seconds
 from fluxres.documents.document import listed
 from fluxres.errors import InsufficientResources
@@ -94,6 +98,21 @@ class InterchangeableInventory(ABC):
     def _drop_rows(self) -> None:
         if not self._reserved:
             self._rows = None
+
+    @property
+    @abstractmethod
+    def unit_pools(self) -> Int32:
+        """The pools whose units it allocates, ascending."""
+
+    def has_all_of(self, vertices: Iterable[int]) -> bool:
+        """Whether everything in these pools is a pool that it allocates, below one, or around some."""
+        pools, stops = self.unit_pools, self.structure.end
+        for v in vertices:
+            leaves = v + np.flatnonzero(stops[v : stops.item(v)] == np.arange(v + 1, stops.item(v) + 1))
+            at = np.searchsorted(pools, leaves, side="right") - 1
+            if (at < 0).any() or (stops[pools[at]] <= leaves).any():
+                return False
+        return True
 
     def no_room(self, start: int, end: int) -> InsufficientResources:
         """The error for what cannot be reserved ahead over [start, end)."""

@@ -16,6 +16,8 @@ from fluxres.instance.states import State
 from fluxres.syntax import fluid
 
 if TYPE_CHECKING:
+    from threading import RLock
+
     from fluxres.instance.accounting import Accounting
     from fluxres.instance.inventory import Ask, Claim, Inventory
     from fluxres.instance.sizes import Option, Sizes
@@ -134,6 +136,7 @@ class Scheduler(Protocol):
 
     clock: Clock
     inventory: Inventory
+    lock: RLock
 
     @property
     def is_closed(self) -> bool: ...
@@ -272,7 +275,10 @@ class Job:
     def limit_reached(self) -> str:
         """The limit that does not let a waiting job start now, such as `user ann: max_jobs is 2`; empty if all do."""
         limiter = self.instance.limiter
-        found = None if limiter is None or self.state is not State.SCHED else limiter.obstacle(self)
+        if limiter is None or self.state is not State.SCHED:
+            return ""
+        with self.instance.lock:
+            found = limiter.obstacle(self)
         return "" if found is None else str(found)
 
     @property
@@ -346,9 +352,10 @@ class Job:
 
         Empty before the job starts and after it has ended.
         """
-        if self.claim is None or self.state is State.INACTIVE:
-            return []
-        return self.instance.inventory.pools(self.claim)
+        with self.instance.lock:  # also to read: records of many pools are written when somebody looks at them
+            if self.claim is None or self.state is State.INACTIVE:
+                return []
+            return self.instance.inventory.pools(self.claim)
 
     @property
     def result(self) -> str | None:

@@ -19,7 +19,7 @@ from fluxres.instance.holding import OVERTIME_S
 from fluxres.instance.inventory import Claim, Hold
 from fluxres.instance.job import BEGIN, URGENCY_HELD, Dependency, Failure, Job, JobEvent
 from fluxres.instance.lifetime import Lifetime, LifetimeOwner
-from fluxres.instance.runner import NOT_STARTED, Runner
+from fluxres.instance.runner import NOT_STARTED, STOPPED, Runner
 from fluxres.instance.states import State
 from fluxres.syntax import fluid
 
@@ -61,8 +61,10 @@ class Lifecycle:
         self.jobs: dict[int, Job] = {}
         """Active jobs."""
         self.finished = FinishedJobs(sink)
-        self._delayed: dict[int, Job] = {}
-        """The jobs of advance reservations that begin when others have ended, which are late."""
+        self.delayed: dict[int, int] = {}
+        """The jobs of advance reservations that begin when others have ended, which are late; and when that is tried again."""
+        self._starting: set[int] = set()
+        """The jobs of which the listener is just getting an event of their start: the runner does not have them yet."""
         self._ending: set[int] = set()
         """The jobs of which the listener is just getting an event of their end: what it reports about that is known."""
 
@@ -145,15 +147,30 @@ class Lifecycle:
         elif instance.dependencies.due(job, instance.due.now):
             self._depend(job)
 
+    def begin_delayed(self) -> None:
+        """Start the jobs of advance reservations that others delayed, before jobs of the queue get what has been freed."""
+        for number in sorted(self.delayed):
+            job = self.jobs.get(number)
+            if job is not None and job.state is State.DEPEND and number in self._instance.inventory.ahead:
+                self._begin_ahead(job, self._instance.due.now)
+            else:
+                self.delayed.pop(number, None)
+
     def _begin_ahead(self, job: Job, moment: int) -> None:
         """Start the job of an advance reservation, or try again when a job ends, or soon, if a late job holds some of it."""
         instance = self._instance
+        end, now = instance.inventory.ahead[job.number].end, instance.due.now
+        if end <= now:
+            self.raise_exception(job, "timelimit", states.FATAL, "the time that was reserved is over, and others held its pools")
+            return
         instance.holdings.free_lapsed(moment)
         claim = instance.inventory.begin_ahead(job.number)
         if claim is None:
-            self._delayed[job.number] = job
-            instance.due.wait_until(instance.due.now + ticks(OVERTIME_S), job)
+            if self.delayed.get(job.number, 0) <= now:
+                again = self.delayed[job.number] = min(now + ticks(OVERTIME_S), end)
+                instance.due.wait_until(again, job)
             return
+        self.delayed.pop(job.number, None)
         instance.queue.reservations_dropped()
         self._post(job, "depend")
         self._post(job, "priority")
@@ -215,17 +232,15 @@ class Lifecycle:
         job.limit = limit
         job.state = states.after(job.state, "alloc")
         queue.leave(job)
-        if self._log:
-            self._log_event(job, "alloc")
+        if instance.ledger is not None and not job.is_booking:
+            instance.ledger.started(job)
+        if limit < due.announced and not instance.keeps_limits:
+            due.announce(limit)
+        if self._log and not self._log_start(job):
+            return
         if len(instance.dependencies):
             for other in instance.dependencies.started(job):
                 self._depend(other)
-        if limit < due.announced and not instance.keeps_limits:
-            due.announce(limit)
-        if self._log:
-            self._log_event(job, "start")
-        if instance.ledger is not None and not job.is_booking:
-            instance.ledger.started(job)
         if queue.hooks:
             queue.tell("started", job, due.now)
         try:
@@ -237,6 +252,19 @@ class Lifecycle:
             note = f"the runner could not start it: {type(error).__name__}: {error}"
             if self._note_exception(job, states.EXEC, states.FATAL, note) is State.RUN:
                 self.finish(job, NOT_STARTED)
+
+    def _log_start(self, job: Job) -> bool:
+        """Log the events of a start; returns whether the job still runs: a listener may end it, or let it wait again."""
+        claim = job.claim
+        self._starting.add(job.number)
+        try:
+            for event in ("alloc", "start"):
+                self._log_event(job, event)
+                if job.state is not State.RUN or job.claim is not claim:
+                    return False
+        finally:
+            self._starting.discard(job.number)
+        return True
 
     def finish(self, job: Job, status: int) -> None:
         """Note the end of a running job: its resources are free, unless it has a child, which ends first."""
@@ -262,8 +290,8 @@ class Lifecycle:
         instance.holdings.forget(job)
         instance.time.has_returned = True
         instance.queue.changed = True
-        while self._delayed:
-            instance.due.wait_until(instance.due.now, self._delayed.popitem()[1])
+        for delayed in filter(None, map(self.jobs.get, self.delayed)):
+            instance.due.wait_until(instance.due.now, delayed)  # if no pass follows
 
     def clean(self, job: Job) -> None:
         """Free the resources of a job that ends, and hand it to the sink."""
@@ -280,6 +308,7 @@ class Lifecycle:
         elif job.number in instance.inventory.ahead:
             instance.inventory.drop_ahead(job.number)
             queue.reservations_dropped()
+            instance.time.has_returned = True
         job.ended = now
         job.state = states.after(job.state, "clean")
         if self._log:
@@ -331,10 +360,12 @@ class Lifecycle:
             self._log_event(job, "release", ranks="all", final=True)
             self._log_event(job, "free")
             self._log_event(job, "requeue")
-        if queue.hooks:
-            queue.tell("finished", job, instance.due.now)
-        self._prioritize(job)
-        instance.time.note_return()
+        try:
+            if queue.hooks:
+                queue.tell("finished", job, instance.due.now)
+        finally:  # whatever the policy raises
+            self._prioritize(job)
+            instance.time.note_return()
 
     # -- exceptions --------------------------------------------------------------------------------------------------
 
@@ -359,7 +390,10 @@ class Lifecycle:
         self.clean(job)
 
     def _stop(self, job: Job, kind: str) -> None:
-        """Ask the runner of a job to stop it."""
+        """Ask the runner of a job to stop it; a job that it has not started yet ends at once."""
+        if job.number in self._starting:
+            self.finish(job, STOPPED)
+            return
         try:
             self._instance.runner.stop(job, kind)
         except self._raised:

@@ -289,6 +289,10 @@ class NamedInventory(InterchangeableInventory):
                 found |= hold.units
         return found
 
+    @property
+    def unit_pools(self) -> Int32:
+        return self.vertex_numbers
+
     def reserve_ahead(self, key: int, ask: int, start: int, end: int, now: int) -> None:
         self.clear()
         rows = self._all_rows(now)

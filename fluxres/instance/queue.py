@@ -753,6 +753,8 @@ class Queue:
             while self._again and not lifetime.is_ending:  # a runner may close the instance
                 self._again = False
                 self._begin_round()
+                if instance.lifecycle.delayed:
+                    instance.lifecycle.begin_delayed()
                 if instance.preemption is not None:
                     self._preempt()
                 policy = self.policy

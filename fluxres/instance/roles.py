@@ -17,8 +17,12 @@ from fluxres.instance.timekeeper import Member
 class JobStates(Protocol):
     """The active jobs of an instance, and what moves them from state to state; it is a `lifecycle.Lifecycle`."""
 
+    delayed: dict[int, int]
+
     @property
     def jobs(self) -> Mapping[int, Job]: ...
+
+    def begin_delayed(self) -> None: ...
 
     def start(self, job: Job, claim: Claim, limit: int) -> None: ...
 

@@ -206,6 +206,8 @@ def test_what_a_child_cannot_do_is_explained(keeper: Invoke) -> None:
     child = keeper("instance", "spawn", job).stdout.strip()
     assert f"has a child already (it is {child})" in keeper("instance", "spawn", job, status=2).stderr
     assert "nonesuch" in keeper("instance", "spawn", job, "-Q", "nonesuch", status=2).stderr
+    told = keeper("instance", "submit", "slot=3/node", "-i", child, status=3).stderr
+    assert "there are only 2 (this part of the machine can never satisfy it)" in told
     keeper("instance", "submit", "slot=2/node", "-i", child)
     (path,) = [pool["path"] for pool in document(keeper, job)["pools"]][:1]
     assert "holds" in keeper("instance", "shrink", child, path, status=1).stderr

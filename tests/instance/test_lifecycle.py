@@ -10,14 +10,15 @@ import pytest
 
 import fluxres
 from fluxres import InfeasibleRequest, InputError, UnknownJob, UsageError, limits
-from fluxres.errors import StaleHandle
+from fluxres.errors import PolicyError, StaleHandle
 from fluxres.instance import Instance, Job, JobId, Runner, State
 from fluxres.instance import states as table
 from fluxres.instance.job import Failure, JobEvent
+from fluxres.instance.queue import Queue, QueuePolicy
 from fluxres.instance.runner import NOT_STARTED
 from fluxres.instance.states import LEADS_TO
 from fluxres.store import open_store
-from tests.instance.machines import ManualClock, nodes, on_nodes, racks
+from tests.instance.machines import ManualClock, nodes, of_shape, on_nodes, racks
 
 
 def names(job: object) -> list[str]:
@@ -567,3 +568,116 @@ def test_rule_t1_an_advance_reservation_begins_when_a_late_job_has_ended(invento
     top.advance()
     assert (late.result, reserved.state, len(reserved.pools), top.check()) == ("timeout", State.RUN, 1, [])
     assert (reserved.started_at, reserved.ends_at) == (14.0, 112.0)
+
+
+@pytest.mark.parametrize("end_s", [8.0, 9.0])
+@pytest.mark.parametrize("inventory", ["graph", "auto", "named"])
+def test_rule_t1_an_advance_reservation_that_is_over_before_a_late_job_ends_never_starts(inventory: str, end_s: float) -> None:
+    clock = ManualClock()
+    top = Instance(nodes(1), inventory=inventory, runner=Late(), clock=clock)
+    late = top.submit("slot=1/node", duration_s=4)
+    reserved = top.reserve("slot=1/node", start_s=5, duration_s=3)
+    waiting = top.submit("slot=1/node", duration_s=10)
+    for moment in (4.0, 5.0, end_s):
+        clock.now_s = moment
+        top.advance()
+    top.finish(late)
+    assert (reserved.result, reserved.started_at, waiting.started_at, top.check()) == ("timeout", None, end_s, [])
+
+
+@pytest.mark.parametrize("inventory", ["graph", "auto", "named"])
+def test_rule_t1_a_late_job_keeps_what_a_canceled_reservation_was_waiting_for(inventory: str) -> None:
+    clock = ManualClock()
+    top = Instance(nodes(1), inventory=inventory, runner=Late(), clock=clock)
+    late = top.submit("slot=1/node", duration_s=3)
+    reserved = top.reserve("slot=1/node", start_s=4, duration_s=4)
+    for moment in (3.0, 4.0, 5.0):
+        clock.now_s = moment
+        top.advance()
+    top.cancel(reserved)
+    following = top.submit("slot=1/node", duration_s=2)
+    assert (late.state, late.pools, following.state) == (State.CLEANUP, [("/cluster/node0", 1)], State.SCHED)
+    assert top.check() == []
+    top.finish(late)
+    assert following.state is State.RUN
+
+
+@pytest.mark.parametrize("measure", [None, "core", "node"])
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+def test_reserved_pools_include_what_the_inventory_does_not_count(inventory: str, measure: str | None) -> None:
+    clock = ManualClock()
+    machine = of_shape("node=1/[core=4;memory=8]")
+    top = Instance(machine, inventory=inventory, clock=clock)
+    top.measure_in(measure)
+    top.cancel(top.submit("slot=1/core", duration_s=1))
+    maintenance = top.reserve(pools="/cluster/node0", start_s=10, duration_s=10)
+    before = top.submit("memory=3", duration_s=15)
+    clock.now_s = 10.0
+    top.advance()
+    during = top.submit("memory=3", duration_s=15)
+    assert [job.state for job in (maintenance, before, during)] == [State.RUN, State.SCHED, State.SCHED]
+    assert top.check() == []
+
+
+@pytest.mark.parametrize("event", ["alloc", "start"])
+@pytest.mark.parametrize(
+    ("how", "result"), [("cancel", "canceled"), ("finish", "completed"), ("requeue", None), ("down", "failed")]
+)
+def test_a_job_that_a_listener_ends_before_its_runner_has_it_is_not_started(event: str, how: str, result: str | None) -> None:
+    asked: list[tuple[str, str]] = []
+    acted: list[str] = []
+
+    class Asked(Runner):
+        def start(self, job: Job) -> None:
+            asked.append(("start", job.state.name))
+
+        def stop(self, job: Job, why: str) -> None:
+            asked.append(("stop", why))
+
+    def act(job: Job, seen: JobEvent) -> None:
+        if seen.name == event and not acted:
+            acted.append(how)
+            if how == "down":
+                top.down("/cluster/node0")
+            else:
+                getattr(top, how)(job)
+
+    top = Instance(nodes(1), runner=Asked(), events=act)
+    job = top.submit("slot=1/node", duration_s=5)
+    assert job.result == result
+    assert asked == ([("start", "RUN")] if how == "requeue" else [])
+    assert (job.state is State.RUN, top.check()) == (how == "requeue", [])
+
+
+def test_a_job_is_in_the_queue_again_whatever_a_policy_raises_at_its_end() -> None:
+    class Defective(QueuePolicy):
+        def schedule(self, queue: Queue) -> None:
+            for job in queue:
+                queue.start(job)
+
+        def finished(self, job: Job, now_s: float) -> None:
+            raise RuntimeError("finished")
+
+    top = Instance(nodes(1), queue_policy=Defective())
+    job = top.submit("slot=1/node", duration_s=5)
+    with pytest.raises(PolicyError, match="finished"):
+        top.requeue(job)
+    top.advance()
+    assert (job.state, top.check()) == (State.RUN, [])
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "easy", "conservative"])
+def test_a_listener_that_requeues_holds_and_cancels_a_job_leaves_an_empty_queue(policy: str) -> None:
+    todo = {"alloc": ("requeue",), "start": ("set_urgency", 0), "priority": ("cancel",)}
+
+    def act(job: Job, event: JobEvent) -> None:
+        if event.name in todo:
+            method, *value = todo.pop(event.name)
+            with suppress(UsageError):
+                getattr(top, str(method))(job, *value)
+
+    top = Instance(nodes(2), queue_policy=policy, events=act, inventory="auto")
+    for _ in range(4):
+        top.submit("slot=1/node", duration_s=5)
+        assert top.check() == []
+    assert len(top.queue) == sum(job.state is State.SCHED for job in top.jobs())

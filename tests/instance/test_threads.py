@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from random import Random
 
 import pytest
 
 from fluxres import InsufficientResources, StaleHandle, UsageError
 from fluxres.errors import NotHeld, StillHeld, UnknownJob
-from fluxres.instance import Instance
+from fluxres.instance import Instance, Job
 from tests import sites
+from tests.instance.machines import of_shape
 from tests.model.test_threads import together
 
 ROUNDS = 100
@@ -56,6 +58,32 @@ def asks(instance: Instance, source: Random) -> None:
     assert instance.check() == []
     instance.jobs()
     instance.tree()
+
+
+def test_threads_read_what_jobs_have_while_others_work() -> None:
+    """The records of a job with several pools are written in full when something reads them."""
+    top = Instance(of_shape("node=32"), queue_policy="easy")
+    known, done = list[Job](), list[int]()
+    values = [name for name, member in vars(Job).items() if isinstance(member, property)]
+
+    def work(seed: int) -> None:
+        source, jobs = Random(seed), list[Job]()
+        for _ in range(8 * ROUNDS):
+            jobs.append(top.submit(f"slot={source.randrange(1, 4)}/node", duration_s=50))
+            known[:] = [*known[-5:], jobs[-1]]
+            if len(jobs) > 3:
+                with suppress(*REFUSED):
+                    (top.finish if source.random() < 0.7 else top.cancel)(jobs.pop(source.randrange(3)))
+        done.append(seed)
+
+    def read() -> None:
+        while len(done) < 2:
+            for job in known:
+                for name in values:
+                    getattr(job, name)
+
+    together(lambda: work(1), lambda: work(2), read, read)
+    assert top.check() == []
 
 
 @pytest.mark.parametrize("others", [[outside], [nests, outside], [asks, works]])
