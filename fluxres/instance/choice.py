@@ -143,6 +143,11 @@ class InventoryChoice:
         instance.inventory = made
         holdings.recorded.clear()
 
+    def show_ahead(self) -> None:
+        """Have the records of the graph show advance reservations, which other inventories do not record; a fixed one stays."""
+        if self.is_adaptive and self._instance.inventory.kind != "graph":
+            self.adapt(None)
+
     def use_graph(self) -> None:
         """Have the records of the graph hold everything that jobs hold, which a change of its shape requires.
 

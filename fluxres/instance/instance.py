@@ -683,9 +683,11 @@ class Instance(Tabular):
     @property
     @writing
     def graph(self) -> ResourceGraph:
-        """The resource graph with everything that running jobs hold, after handling what is due."""
+        """The resource graph with everything that running jobs hold, and what is reserved ahead, after handling what is due."""
         if not self.lifetime.is_closed:
             self.due.advance_to(self.time.read_clock())
+            if self.inventory.ahead and not self.time.still:
+                self.choice.show_ahead()
         self.holdings.record_jobs()
         return self._graph
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import fluxres
-from fluxres import InfeasibleRequest, InputError, UnknownJob, UsageError, limits
+from fluxres import InfeasibleRequest, InputError, InsufficientResources, UnknownJob, UsageError, limits
 from fluxres.errors import PolicyError, StaleHandle
 from fluxres.instance import Instance, Job, JobId, Runner, State
 from fluxres.instance import states as table
@@ -681,3 +681,17 @@ def test_a_listener_that_requeues_holds_and_cancels_a_job_leaves_an_empty_queue(
         top.submit("slot=1/node", duration_s=5)
         assert top.check() == []
     assert len(top.queue) == sum(job.state is State.SCHED for job in top.jobs())
+
+
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+def test_others_do_not_get_what_is_reserved_ahead(inventory: str) -> None:
+    clock = ManualClock()
+    top = Instance(nodes(2), inventory=inventory, clock=clock)
+    running = top.submit("slot=1/node", duration_s=5)
+    reserved = top.reserve("slot=2/node", start_s=10, duration_s=10)
+    with pytest.raises(InsufficientResources):
+        top.graph.allocate("slot=1/node", job="outside", duration_s=50)
+    top.graph.allocate("slot=1/node", job="outside", duration_s=8)
+    clock.now_s = 10.0
+    top.advance()
+    assert (running.result, reserved.state, len(reserved.pools), top.check()) == ("timeout", State.RUN, 2, [])

@@ -151,7 +151,7 @@ class External:
         try:
             instance.reserve(
                 self.simulation.machine.asking(booking.wanted) if isinstance(booking.wanted, int) else None,
-                pools=None if units else targets.pools(instance.graph, str(booking.wanted), "tags"),
+                pools=None if units else targets.pools(instance.inventory.graph, str(booking.wanted), "tags"),
                 start_s=seconds(booking.start),
                 duration_s=seconds(booking.duration),
                 name=booking.name,

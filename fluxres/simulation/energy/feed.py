@@ -143,7 +143,7 @@ def reserve(cap: PowerCap, instance: Instance, fleet: Fleet, payload: object) ->
     Args:
         payload: of the jobs of these reservations.
     """
-    structure = instance.graph.structure
+    structure = instance.inventory.graph.structure
     (feed,) = structure.of_type(GRAPH).tolist()
     size = structure.size.item(feed)
     for begin, end, watts in cap.intervals():
