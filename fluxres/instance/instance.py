@@ -15,7 +15,7 @@ the resources of its job return to the parent.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 from weakref import WeakMethod
 
 from fluxres import limits
@@ -354,7 +354,8 @@ class Instance(Tabular):
             planned: the length that policies plan with, in ticks; at most the duration. Only with a runner that keeps limits:
                 another one is asked to stop the job when it is over.
         """
-        self.lifetime.require_not_ending()
+        if self.lifetime.is_ending:
+            self.lifetime.require_not_ending()  # called only to refuse
         if charged is None and self.ledger is not None:
             charged = Charged(user)
         if sizes is not None:
@@ -854,7 +855,7 @@ class Instance(Tabular):
         now = self.enter()
         found = self._active(job)
         if found.state is not State.RUN:
-            hint = "an instance begins on what a running job holds" if found.state in states.PENDING else "it is ending"
+            hint = _ON_A_RUNNING_JOB if found.state in states.PENDING else "it is ending"
             raise UsageError(f"job {found.id} is not running, it is {found.state.name}", where=self.address, hint=hint)
         if found.is_requeued:
             raise UsageError(f"job {found.id} is being stopped, to wait again", where=self.address)
@@ -1052,13 +1053,16 @@ class Instance(Tabular):
         return None if expires >= FOREVER else seconds(expires)
 
 
+_ON_A_RUNNING_JOB: Final = "an instance begins on what a running job holds"
+
+
 def _why_childless(job: Job) -> str:
     """The way out for those who ask for the instance on a job."""
     if job.state is State.INACTIVE:
         return f"the job has ended: {job.result}"
     if job.state is State.RUN:
         return "`fluxres instance spawn`, or spawn() in Python, begins one"
-    return f"the job is {job.state.name}; an instance begins on what a running job holds"
+    return f"the job is {job.state.name}; {_ON_A_RUNNING_JOB}"
 
 
 def _keep_event(job: Job, event: JobEvent) -> None:

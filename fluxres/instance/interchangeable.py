@@ -6,7 +6,6 @@ A request is a number, a claim is a `Hold`, and a part of a claim is a number or
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +14,7 @@ from fluxres.arrays import Int32
 from fluxres.clock import seconds
 from fluxres.documents.document import listed
 from fluxres.errors import InsufficientResources
+from fluxres.graph.forest import are_in
 from fluxres.instance.inventory import Hold, Running
 from fluxres.instance.uniform import UniformRequest, uniform_request
 from fluxres.syntax import fluid
@@ -104,21 +104,18 @@ class InterchangeableInventory(ABC):
     def unit_pools(self) -> Int32:
         """The pools whose units it allocates, ascending."""
 
-    def has_all_of(self, vertices: Iterable[int]) -> bool:
+    def has_all_of(self, vertices: list[int]) -> bool:
         """Whether everything in these pools is a pool that it allocates, below one, or around some."""
-        pools, stops = self.unit_pools, self.structure.end
-        for v in vertices:
-            leaves = v + np.flatnonzero(stops[v : stops.item(v)] == np.arange(v + 1, stops.item(v) + 1))
-            at = np.searchsorted(pools, leaves, side="right") - 1
-            if (at < 0).any() or (stops[pools[at]] <= leaves).any():
-                return False
-        return True
+        end = self.structure.end
+        leaves = np.flatnonzero(end == np.arange(1, len(end) + 1))
+        leaves = leaves[are_in(end, np.unique(vertices), leaves)]
+        return bool(are_in(end, self.unit_pools, leaves).all())
 
     def no_room(self, start: int, end: int) -> InsufficientResources:
         """The error for what cannot be reserved ahead over [start, end)."""
         claims = (*self.running.holds, *self.running.lapsed.values(), *self.ahead.values())
         keys = sorted({hold.key for hold in claims if hold.start < end and (hold.end > start or hold.key in self.running.lapsed)})
-        why = f": {listed(list(map(fluid.encode, keys)))} may hold some of it then" if keys else ""
+        why = f": {listed(map(fluid.encode, keys))} may hold some of it then" if keys else ""
         hint = "start later, ask for less, or let such a job end earlier" if keys else "ask for less, or put pools in service"
         return InsufficientResources(f"cannot be reserved from {in_message(seconds(start))} on{why}", hint=hint)
 

@@ -290,8 +290,9 @@ class Lifecycle:
         instance.holdings.forget(job)
         instance.time.has_returned = True
         instance.queue.changed = True
-        for delayed in filter(None, map(self.jobs.get, self.delayed)):
-            instance.due.wait_until(instance.due.now, delayed)  # if no pass follows
+        if self.delayed:
+            for delayed in filter(None, map(self.jobs.get, self.delayed)):
+                instance.due.wait_until(instance.due.now, delayed)  # if no pass follows
 
     def clean(self, job: Job) -> None:
         """Free the resources of a job that ends, and hand it to the sink."""

@@ -28,7 +28,7 @@ from fluxres.instance.job import Job
 from fluxres.instance.lifecycle import Lifecycle, LifecycleOwner
 from fluxres.instance.named import NamedInventory
 from fluxres.instance.queue import Queue
-from fluxres.instance.upstream import ParentSupply, in_service
+from fluxres.instance.upstream import ParentSupply, in_service, up_from
 from fluxres.model import changes, giving_back, joining, targets
 from fluxres.syntax import fluid
 from fluxres.syntax.jobspec import as_request
@@ -250,9 +250,7 @@ def _not_held(address: str, graph: ResourceGraph, wanted: Targets | Wanted, way_
 
     Returns: None for an outermost instance. Errors: UnknownPool for pools that the machine does not have either.
     """
-    whole = graph
-    while isinstance(whole.records.upstream, ParentSupply):
-        whole = whole.records.upstream.above
+    *_, whole = up_from(graph)
     if whole is graph:
         return None
     paths = [whole.structure.accounts.where(v) for v, _ in targets.resolve(whole, cast("Targets", wanted))]

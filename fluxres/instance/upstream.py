@@ -293,11 +293,17 @@ class ParentSupply:
 def in_service(graph: ResourceGraph) -> Iterator[None]:
     """Treat all pools of an instance and those above it as in service: a job that continues is not new work (rule A7)."""
     with ExitStack() as stack:
-        stack.enter_context(graph.structure.lifted())
-        while isinstance(upstream := graph.records.upstream, ParentSupply):
-            graph = upstream.above
-            stack.enter_context(graph.structure.lifted())
+        for one in up_from(graph):
+            stack.enter_context(one.structure.lifted())
         yield
+
+
+def up_from(graph: ResourceGraph) -> Iterator[ResourceGraph]:
+    """The graph of an instance and those of the instances above it, nearest first."""
+    yield graph
+    while isinstance(upstream := graph.records.upstream, ParentSupply):
+        graph = upstream.above
+        yield graph
 
 
 def _same(mine: Structure, theirs: Structure, vertices: Int32) -> Int32:

@@ -18,6 +18,7 @@ import termios
 import threading
 import time
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -148,9 +149,8 @@ def test_watch_prints_one_after_the_other_into_a_pipe() -> None:
     line = [sys.executable, "-m", "fluxres", "jobs", "--watch", "0.5", "-o", "csv"]
     running = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert running.stdout is not None
-    heads = 0
-    while heads < 2:
-        heads += running.stdout.readline().startswith("job,user")
+    heads = (line for line in running.stdout if line.startswith("job,user"))
+    assert len([*islice(heads, 2)]) == 2
     running.send_signal(signal.SIGINT)
     assert running.wait(60) == 0
     assert running.communicate()[1] == ""

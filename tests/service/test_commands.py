@@ -243,13 +243,11 @@ def test_a_command_that_watches_outlasts_a_server_that_starts_again(tmp_path: Pa
     place = demo_store(tmp_path)
     with running(place) as first:
         watching = Fork("nodes", "--watch", "0.5", "-o", "csv", "--store", first.url)
-        while not watching.stdout.readline().startswith("name,path,"):
-            pass
+        assert any(line.startswith("name,path,") for line in watching.stdout)
     assert watching.stderr.readline().startswith("fluxres: ")
     port = first.url.rpartition(":")[2]
     with running(place, "--port", port):
-        while not watching.stdout.readline().startswith("name,path,"):
-            pass
+        assert any(line.startswith("name,path,") for line in watching.stdout)
         watching.send_signal(signal.SIGINT)
         assert watching.wait(60) == 0
         watching.communicate()
