@@ -109,10 +109,15 @@ def require_end(graph: ResourceGraph, window: Window) -> None:
 def require_picks(found: Placement) -> None:
     """Refuse to allocate a match without pools to record."""
     if not len(found.vertices):
-        raise UsageError(
-            "the request only asks for shared pools, for which nothing is recorded",
-            hint="put them in a slot, such as slot/node, or ask for them exclusively, such as node{x}",
-        )
+        raise nothing_recorded()
+
+
+def nothing_recorded() -> NothingHeld:
+    """For a request whose matches have no pools to record."""
+    return NothingHeld(
+        "the request only asks for shared pools, for which nothing is recorded",
+        hint="put them in a slot, such as slot/node, or ask for them exclusively, such as node{x}",
+    )
 
 
 def allocate(graph: ResourceGraph, job: str, named: supply.Named, window: Window, facts: JobFacts | None = None) -> Allocation:

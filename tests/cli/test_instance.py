@@ -302,7 +302,10 @@ def test_an_advance_reservation_starts_at_its_time(keeper: Invoke) -> None:
     assert eventually(lambda: document(keeper, job)["state"] == "RUN")
     maintenance = keeper("instance", "reserve", "node5", "--start", "+3h", "--duration", "1h", "--name", "service").stdout.strip()
     row = next(line for line in keeper("instance", "queue").stdout.splitlines() if maintenance in line)
-    assert re.search(r" service +DEPEND .* begin-time:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d$", row)
+    moment = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d"
+    assert re.search(rf" service +DEPEND +{moment} +{moment} +\d+ +/\w+/node5$", row)
+    assert re.search(rf"^dependencies +begin-time:{moment}$", keeper("instance", "show", maintenance).stdout, re.MULTILINE)
+    assert "waits for  its start time" in keeper("jobs", maintenance).stdout
     keeper("instance", "cancel", maintenance)
 
 
