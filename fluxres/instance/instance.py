@@ -881,13 +881,12 @@ class Instance(Tabular):
     def _require_free_name(self, name: str) -> None:
         """Refuse a name of a child that would be no address, or that of something else. Errors: UsageError."""
         require_name(name)
-        taken = next((child for child in self._children.values() if child.name == name), None)
+        taken = next((f"an instance, {child.address}" for child in self._children.values() if child.name == name), "")
         with suppress(UnknownJob):
-            taken = taken or self.job(name)
-        if taken is not None:
-            what = f"a job, {taken.id}" if isinstance(taken, Job) else f"an instance, {taken.address}"
+            taken = taken or f"a job, {self.job(name).id}"
+        if taken:
             hint = "choose another name, or none: the id of its job is its name then"
-            raise UsageError(f"'{name}' names {what}", where=self.address, hint=hint)
+            raise UsageError(f"'{name}' names {taken}", where=self.address, hint=hint)
 
     def make_child(
         self, found: Job, now: int, given: InstanceOptions, name: str | None = None, *, is_again: bool = False

@@ -340,7 +340,7 @@ def test_a_job_with_another_limit_ends_then(keeper: Invoke) -> None:
     keeper("instance", "update", short, "--duration", "-3598s")
     assert eventually(lambda: document(keeper, short)["result"] == "timeout")
     assert document(keeper, job)["state"] == "RUN"
-    assert json.loads(keeper("jobs", job, "--json").stdout)["jobs"][0]["end"] == document(keeper, job)["ends"]
+    assert json.loads(keeper("jobs", job, "--json").stdout)["end"] == document(keeper, job)["ends"]
     keeper("instance", "update", job, "--duration", "inf")
     assert (document(keeper, job)["duration"], document(keeper, job)["ends"]) == (None, None)
     assert "has none" in keeper("instance", "update", job, "--duration", "+1h", status=2).stderr
