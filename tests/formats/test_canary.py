@@ -118,7 +118,7 @@ def test_older_forms_are_refused_if_the_present_one_is_required(text: str) -> No
         ("{cpus: 1, slots_per_gpu: 2}", "p:1:1: slots_per_gpus", "not how many there are"),
         ("{resources: {}, local: {}}", "p:1:17: local", "both"),
         ("{local: {cpus: [{slots: 1}]}}", "p:1:17: local.cpus[0]", "'id' is missing"),
-        ("{local: {cpus: [{id: a, slots: -1}]}}", "p:1:32: local.cpus[0].slots", "a whole number of at least 0"),
+        ("{local: {cpus: [{id: a, slots: -1}]}}", "p:1:32: local.cpus[0].slots", "a number of at least 0"),
         ("{local: {cpus: [{id: a, slots: .nan}]}}", "p:1:32: local.cpus[0].slots", "expected a number of at least 0, got nan"),
         ("{local: {cpus: [{id: a, slots: 0.00001}]}}", "p:1:16: local.cpus", "four decimals"),
         ("{local: {cpus: [{id: a}, {id: a}]}}", "p:1:31: local.cpus[1].id", "is listed twice"),
