@@ -214,11 +214,12 @@ def test_a_changed_machine_is_not_loaded_over_the_present_one(tiny: Invoke, tmp_
 
 
 def test_a_difference_of_type_can_be_seen(fluxres: Invoke, tmp_path: Path) -> None:
-    def machine(properties: str, capacity: str) -> Path:
+    def machine(properties: str, weight: str) -> Path:
         path = tmp_path / "lab.yaml"
         path.write_text(
             f"fluxres: 1\nname: lab\nresources: [{{type: node, count: 2, properties: {properties}}}]\n"
-            f"graphs:\n  net: {{edges: [{{from: /lab/node0, to: /lab/node1, relation: link, attributes: {{weight: {capacity}}}}}]}}\n",
+            "graphs:\n  net:\n    edges:\n"
+            f"    - {{from: /lab/node0, to: /lab/node1, relation: link, attributes: {{weight: {weight}}}}}\n",
             encoding="utf-8",
         )
         return path

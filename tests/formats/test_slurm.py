@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fluxres
+from fluxres import limits
 from fluxres.cli.program import program
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.formats import registry
@@ -613,6 +614,16 @@ def test_all_mistakes_of_a_configuration_are_listed_in_its_order(tmp_path: Path)
         "gres.conf:1: unknown key 'fil'",
         "gres.conf:1: count: expected a number, got 'x'",
     ]
+
+
+def test_many_mistakes_of_a_configuration_are_counted() -> None:
+    with pytest.raises(InputError) as caught:
+        conf("NodeName=n", *["NodeName=m CPUs"] * 30)
+    assert len(caught.value.mistakes) == limits.MISTAKES_MAX
+    assert str(caught.value).endswith("and at least 1 more mistake")
+    with pytest.raises(InputError) as caught:
+        conf("fluxres: 1", "name: demo", "NodeName=n[")
+    assert len(caught.value.mistakes) == 1
 
 
 @pytest.mark.parametrize("line", ["NodeName=n[0-3", "NodeName=n CPUs", "NodeSet= Nodes=m", "include missing.conf"])

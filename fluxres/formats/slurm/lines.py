@@ -160,17 +160,21 @@ def lines(source: Source, room: Room, mistakes: Mistakes) -> Iterator[Line]:
     Args:
         mistakes: lines that cannot be read are noted here, with file and line.
 
-    Errors: LimitExceeded for files that include each other.
+    Errors: InputError for a file that does not begin like a configuration; LimitExceeded for files that include each other.
     """
     return _lines(source, 0, room, mistakes)
 
 
 def _lines(source: Source, depth: int, room: Room, mistakes: Mistakes) -> Iterator[Line]:
+    is_begun = depth > 0
     for number, text in _joined(source.text):
         if not text:
             continue
         where = source.where(number)
         include = _INCLUDE.match(text)
+        if not is_begun and include is None and _KEY.match(text) is None:
+            _pairs(text, where)  # refuses it: this is another kind of file
+        is_begun = True
         if include is not None:
             inner: Source | None = None
             with mistakes:

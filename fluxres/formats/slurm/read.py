@@ -211,13 +211,18 @@ class _Reading:
         return self._site
 
     def _take_all(self, source: Source) -> None:
-        unreadable = Mistakes()
-        for line in lines(source, self._room, unreadable):
+        noted = len(self._mistakes)
+        for line in lines(source, self._room, self._mistakes):
+            self._note_unreadable(noted)
             with self._mistakes:
                 self._take(line)
-        if unreadable:
+            noted = len(self._mistakes)
+        self._note_unreadable(noted)
+
+    def _note_unreadable(self, noted: int) -> None:
+        """Lines that could not be read since so many mistakes were noted may have named nodes."""
+        if len(self._mistakes) > noted:
             self._site.knows_nodes = False
-            self._mistakes.take(unreadable)
 
     def _take(self, line: Line) -> None:
         pairs, head = line.pairs, line.head
