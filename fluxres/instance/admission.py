@@ -51,8 +51,11 @@ class Admission:
         instance, ledger = self._instance, self._instance.ledger
         graph = instance.holdings.graph
         if ledger is not None:
-            size = instance.inventory.requested(request)
-            charged, duration = ledger.admit(charged or NOBODY, size, duration)
+            size, named = instance.inventory.requested(request), charged or NOBODY
+            if named.partition is None:
+                named = named._replace(partition=request.queue)
+            charged, duration = ledger.admit(named, size, duration)
+            request = self.on_machine(request)
         if graph.structure.partitions:
             if charged is not None and charged.partition is not None:
                 request = matching.in_partition(graph, request, charged.partition)
@@ -71,6 +74,17 @@ class Admission:
             instance.ledger.require_time(job, duration)
         if instance.holdings.graph.structure.partitions:
             matching.require_time(instance.holdings.graph, job.request, duration)
+
+    def on_machine(self, request: Request) -> Request:
+        """The request as the machine matches it: on one without partitions, those of the accounting only limit.
+
+        Errors: NotInAccounting for a partition that neither has.
+        """
+        instance, ledger = self._instance, self._instance.ledger
+        if request.queue is None or ledger is None or not ledger.rules.partitions or instance.holdings.graph.structure.partitions:
+            return request
+        ledger.partition(request.queue)
+        return matching.for_any_partition(request)
 
     def of_dependencies(self, request: Request, given: Iterable[AnyDependency], name: str | None) -> tuple[Dependency, ...]:
         """The dependencies that are given to a new job, and those of its request.

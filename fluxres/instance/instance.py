@@ -99,6 +99,7 @@ class Instance(Tabular):
         events: called with each job and event; default: events are kept with their job. False: no events, and the graph does
                 not know the users and names of jobs, which is faster.
         passes: "event": a pass of the policy follows every change; "manual": only `schedule` makes one.
+        accounting: partitions, QOS, accounts and users with limits: an `accounting.Accounting`, or a mapping as a file has it.
 
     >>> from fluxres.graph import uuids
     >>> from fluxres.graph.recipe import Recipe, expand
@@ -133,7 +134,7 @@ class Instance(Tabular):
         sink: Sink | None = None,
         events: Listener | bool = True,
         passes: str = "event",
-        accounting: Accounting | None = None,
+        accounting: Accounting | Mapping[str, Any] | None = None,
     ) -> None:
         require_graph(graph)
         arguments.texts_or_none(name=name)
@@ -308,7 +309,8 @@ class Instance(Tabular):
             dependencies: ``afterok:ƒA`` and the like, besides those of the jobspec.
             payload: for the runner.
             account, qos: of the accounting, if the instance has one; it has defaults for them.
-            partition: the same as in the request; without accounting only a name.
+            partition: the same as in the request; without accounting only a name. On a machine without partitions, those of the
+                accounting only limit, in the request as well.
             sizes: of a moldable job: the counts that the outermost resource of the request may have, each with the limit of the
                 job then. The request has the preferred one, or names the largest; the size policy chooses one of them when the
                 job starts, `job.sizes.chosen`.
@@ -420,6 +422,7 @@ class Instance(Tabular):
         if (wanted is None) == (pools is None):
             raise UsageError("expected a request or pools", where=self.address)
         one = Request(parse_shape(f"slot=1/{self.choice.measure or 'node'}")) if wanted is None else as_request(wanted)
+        one = self.admission.on_machine(one)
         if pools is None:
             ask = self.choice.ask(one)
         elif self.choice.is_adaptive and not self.lifecycle.jobs and self.choice.measure is not None:
@@ -449,7 +452,7 @@ class Instance(Tabular):
     def can_hold(self, request: Request) -> bool:
         """Whether the machine of this instance can ever satisfy a request; False if that stays undecided."""
         try:
-            self.choice.ask(request)
+            self.choice.ask(self.admission.on_machine(request))
         except (InfeasibleRequest, LimitExceeded):
             return False
         return True
@@ -458,7 +461,9 @@ class Instance(Tabular):
     def has_room(self, request: Request) -> bool:
         """Whether there is room for a request now, regardless of jobs that wait and of reservations for later."""
         self.enter()
-        return self.can_hold(request) and self.inventory.has_room(self.choice.ask(request), self.due.now)
+        if not self.can_hold(request):
+            return False
+        return self.inventory.has_room(self.choice.ask(self.admission.on_machine(request)), self.due.now)
 
     # -- running jobs ------------------------------------------------------------------------------------------------
 

@@ -93,6 +93,14 @@ def _for_queue(request: Request, name: str) -> Request:
     return replace(request, attributes={**request.attributes, "system": {**request.system, "queue": name}})
 
 
+@lru_cache(maxsize=4096)
+def for_any_partition(request: Request) -> Request:
+    """The request without the partition that it names."""
+    system = {key: value for key, value in request.system.items() if key != "queue"}
+    others = {key: value for key, value in request.attributes.items() if key != "system"}
+    return replace(request, attributes={**others, "system": system} if system else others)
+
+
 def require_accepted(graph: ResourceGraph, request: Request, length: int) -> None:
     """Refuse a job that its partition does not accept for its queue (rule P2).
 

@@ -116,6 +116,14 @@ def test_invalid_runs_are_refused(fluxres: Invoke, place: Path) -> None:
     assert "--grace" in fluxres("instance", "run", source, *MACHINE, "--grace", "inf", status=2).stderr
 
 
+def test_stages_with_jobs_of_their_own_are_refused_before_anything_starts(fluxres: Invoke, place: Path) -> None:
+    source = write(place, job("first", run=1), job("stage", jobs=[job("inner", run=1)]))
+    told = fluxres("instance", "run", source, *MACHINE, status=2)
+    assert told.stdout == ""
+    assert "one instance: stage (" in told.stderr
+    assert "`fluxres simulate`" in told.stderr
+
+
 # -- instances that the store keeps ----------------------------------------------------------------------------------------
 
 

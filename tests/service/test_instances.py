@@ -225,13 +225,44 @@ def test_accounting_limits_and_orders_jobs(begin: Begin) -> None:
         top.submit("slot=1/node", user="eve", qos="high", duration_s=60)
     with pytest.raises(fluxres.InfeasibleRequest, match="max_wall"):
         top.submit("slot=1/node", user="eve", duration_s=7200)
-    with pytest.raises(fluxres.InfeasibleRequest, match="no QOS low"):
+    with pytest.raises(fluxres.NotInAccounting, match=r"no QOS 'low' \(choose from normal, high\)"):
         top.submit("slot=1/node", user="eve", qos="low", duration_s=60)
     top.finish(first.id)
     assert top.job(second.id).state is State.SCHED  # the urgent one has the next pools
     top.cancel(urgent.id)
     assert top.job(second.id).state is State.RUN
     assert top.check() == []
+
+
+def test_partitions_of_the_accounting_limit_on_a_machine_without_partitions(begin: Begin) -> None:
+    rules = {"partitions": {"debug": {"max_jobs": 1}, "batch": {"default": True}}, "aliases": {"1": "debug"}}
+    top = begin(accounting=rules)
+    found = [top.submit(f"-N1 -x -p {name}", duration_s=60) for name in ("debug", "1", "batch")]
+    assert [(one.partition, one.state) for one in found] == [
+        ("debug", State.RUN),
+        ("debug", State.SCHED),
+        ("batch", State.RUN),
+    ]
+    for given in ({"wanted": "-N1 -p dbug"}, {"wanted": "-N1", "partition": "dbug"}):
+        with pytest.raises(fluxres.NotInAccounting, match=r"no partition 'dbug' \(did you mean debug\?\)"):
+            top.submit(**given, duration_s=60)
+    assert top.reserve("-N1 -p debug", start_s=time.time() + 600, duration_s=60).state is State.DEPEND
+    assert top.check() == []
+
+
+@pytest.mark.parametrize(
+    ("rules", "kind", "message"),
+    [
+        ({"qos": 3}, fluxres.InputError, "accounting: qos: expected a mapping, got 3"),
+        ({"users": {"ann": {"qos": "x"}}}, fluxres.InputError, r"accounting: users.ann.qos: no qos 'x' \(there is none\)"),
+        (accounting.Accounting(users={"ann": accounting.User(qos="x")}), fluxres.InputError, "accounting: users.ann.qos: no qos"),
+        ("/nope", UsageError, r"accounting: expected an Accounting or a mapping, got '/nope' \(.*load\(\) reads a file"),
+        (3, UsageError, "accounting: expected an Accounting or a mapping, got 3"),
+    ],
+)
+def test_accounting_is_an_accounting_or_a_mapping(begin: Begin, rules: object, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        begin(accounting=rules)
 
 
 def test_users_share_once_their_first_job_has_started(begin: Begin) -> None:

@@ -252,7 +252,9 @@ def show(settings: Settings, job: str, name: str | None) -> None:
         pools = held([(pool["path"], pool["amount"]) for pool in found["pools"]]) if found["pools"] else None
         shown = {"id": found["id"], "state": found["state"], "waits for": waits_for, **found, "pools": pools}
         shown["duration"] = None if found["duration"] is None else duration.readable(found["duration"])
-        shown["exceptions"] = [f"{one['type']} ({one['severity']}): {one['note']}" for one in found["exceptions"]]
+        shown["exceptions"] = [
+            f"{one['type']} ({one['severity']})" + (f": {one['note']}" if one["note"] else "") for one in found["exceptions"]
+        ]
         for key in ("submitted", "reserved", "started", "ends", "finished"):
             shown[key] = None if found[key] is None else when(found[key])
         facts = {key: ", ".join(value) if isinstance(value, list) else value for key, value in shown.items()}
