@@ -12,7 +12,7 @@ from fluxres.instance.charged import NOBODY, Charged
 from fluxres.instance.choice import ChoiceOwner, InventoryChoice
 from fluxres.instance.dependencies import AnyDependency, Dependencies
 from fluxres.instance.inventory import Ask
-from fluxres.instance.job import Dependency
+from fluxres.instance.job import Dependency, Job
 from fluxres.model import matching
 
 if TYPE_CHECKING:
@@ -64,6 +64,16 @@ class Admission:
                 duration = found if found >= FOREVER else found + ledger.lead
             matching.require_accepted(graph, request, duration)
         return charged, request, duration, instance.choice.ask(request)
+
+    def of_limit(self, job: Job, duration: int) -> None:
+        """Check another limit of a job, in ticks, by the rules of the accounting and its partition; a shorter one is allowed."""
+        if duration <= job.duration or job.is_booking:
+            return
+        instance = self._instance
+        if instance.ledger is not None:
+            instance.ledger.require_time(job, duration)
+        if instance.holdings.graph.structure.partitions:
+            matching.require_time(instance.holdings.graph, job.request, duration)
 
     def on_machine(self, request: Request) -> Request:
         """The request as the machine matches it: on one without partitions, those of the accounting only limit.

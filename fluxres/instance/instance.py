@@ -15,6 +15,7 @@ the resources of its job return to the parent.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 from weakref import WeakMethod
 
@@ -63,7 +64,7 @@ from fluxres.instance.sizes import SUCH_SIZES, SizePolicy, Sizes, of_limits
 from fluxres.instance.sizes import parse as require_size_policy
 from fluxres.instance.states import State
 from fluxres.instance.timekeeper import Timekeeper
-from fluxres.instance.tree import Branch
+from fluxres.instance.tree import Branch, require_name
 from fluxres.instance.upstream import ParentSupply
 from fluxres.match.policy import policy as require_match_policy
 from fluxres.model import joining, matching, targets
@@ -553,10 +554,14 @@ class Instance(Tabular):
 
     @writing
     def set_duration(self, job: AnyJob, duration_s: Length | None) -> None:
-        """Change the limit of a job; None for none. The limit of a running job counts from its start.
+        """Change the limit of a job; None for none. The limit of a running job counts from its start, and moves its end.
 
-        Errors: UnknownJob; UsageError for a job that has ended, or would have ended by now; InsufficientResources if others hold
-        some of its resources before the new limit.
+        Reservations of the queue policy are made again, the instance on what the job holds ends by the new limit, and a job that
+        waits may start earlier.
+
+        Errors: UnknownJob; UsageError for a job that has ended, would have ended by now, or is reserved ahead;
+        InsufficientResources if others hold some of its resources before the new limit; InfeasibleRequest if that is longer than
+        its partition or the accounting allows.
         """
         self.enter()
         found = self._active(job)
@@ -566,6 +571,10 @@ class Instance(Tabular):
                 raise UsageError(f"job {found.id} has a limit for each of its sizes", hint="submit it again")
             if found.state is State.CLEANUP:
                 raise UsageError(f"job {found.id} is ending")
+            if found.number in self.inventory.ahead:
+                hint = "cancel it, and reserve again; its limit can be changed once it runs"
+                raise UsageError(f"job {found.id} is reserved ahead, for a time of its own", where=self.address, hint=hint)
+        self.admission.of_limit(found, duration)
         self.lifecycle.set_duration(found, duration)
         self.due.follow_up()
 
@@ -855,7 +864,8 @@ class Instance(Tabular):
 
         Args: as for Instance; the defaults are those of this instance. The child uses its clock.
 
-        Cost: a copy of that part of the graph. Errors: UnknownJob; UsageError for a job that is not running or has a child.
+        Cost: a copy of that part of the graph. Errors: UnknownJob; UsageError for a job that is not running or has a child, and
+        for a name that is no part of an address, or that of a job or child of this instance.
         """
         now = self.enter()
         found = self._active(job)
@@ -868,8 +878,20 @@ class Instance(Tabular):
             raise UsageError(f"job {found.id} has a child already", where=self.address, hint=f"it is {found.child.address}")
         if self.depth + 1 >= limits.INSTANCE_DEPTH_MAX:
             raise LimitExceeded(f"expected at most {limits.INSTANCE_DEPTH_MAX} levels of instances", where=self.address)
+        if name is not None and name != str(found.id):
+            self._require_free_name(name)
         given = InstanceOptions(queue_policy, match_policy, None, inventory, runner, sink, events, passes)
         return self.make_child(found, now, given, name)
+
+    def _require_free_name(self, name: str) -> None:
+        """Refuse a name of a child that would be no address, or that of something else. Errors: UsageError."""
+        require_name(name)
+        taken = next((f"an instance, {child.address}" for child in self._children.values() if child.name == name), "")
+        with suppress(UnknownJob):
+            taken = taken or f"a job, {self.job(name).id}"
+        if taken:
+            hint = "choose another name, or none: the id of its job is its name then"
+            raise UsageError(f"'{name}' names {taken}", where=self.address, hint=hint)
 
     def make_child(
         self, found: Job, now: int, given: InstanceOptions, name: str | None = None, *, is_again: bool = False
@@ -910,6 +932,7 @@ class Instance(Tabular):
         self.lifetime.expires_given = expires
         self.lifetime.expire_at(min(expires, self.lifetime.expires))
         self.others.refresh()
+        self.others.adopt_ends()
         self.due.announce(self.due.next_event())
         self.due.owe_pass()
 

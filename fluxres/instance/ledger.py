@@ -236,11 +236,8 @@ class Ledger:
         charged = self.charged(named)
         terms = self.terms(charged)
         length = terms.unstated if length >= FOREVER else length - self.lead
-        if terms.wall is not None and length > terms.wall[0]:
-            raise _too_long(length, *terms.wall, "max_wall")
+        self._require_time(terms, length, in_partition=self.rules.enforce_part_limits)
         if self.rules.enforce_part_limits:
-            if length > terms.part_wall:
-                raise _too_long(length, terms.part_wall, f"partition {charged.partition}", "max_time")
             self._require_size(terms, size)
         for cap in terms.size if terms.denies else ():
             if size > cap.limit:
@@ -249,6 +246,23 @@ class Ledger:
             if cap.tally.jobs >= cap.limit:
                 raise InsufficientResources(f"more jobs submitted than {cap.key} allows: {cap.limit}", where=cap.where)
         return charged, length if length >= FOREVER else length + self.lead
+
+    def require_time(self, job: Job, length: int) -> None:
+        """Refuse another limit of a job, in ticks, that its accounting does not allow.
+
+        That of its partition only keeps a job from starting, unless `enforce_part_limits` refuses it: one that runs stays in it.
+
+        Errors: InfeasibleRequest.
+        """
+        own = length if length >= FOREVER else length - self.lead
+        in_partition = self.rules.enforce_part_limits or job.claim is not None
+        self._require_time(self.terms(job.charged), own, in_partition=in_partition)
+
+    def _require_time(self, terms: Terms, length: int, *, in_partition: bool) -> None:
+        if terms.wall is not None and length > terms.wall[0]:
+            raise _too_long(length, *terms.wall, "max_wall")
+        if in_partition and length > terms.part_wall:
+            raise _too_long(length, terms.part_wall, f"partition {terms.charged.partition}", "max_time")
 
     def _require_size(self, terms: Terms, size: int) -> None:
         least, most = terms.part_size

@@ -121,6 +121,18 @@ def require_accepted(graph: ResourceGraph, request: Request, length: int) -> Non
         raise refused(Refusal((), {}, any(each.is_lasting for each in found), objections=tuple(found)))
 
 
+def require_time(graph: ResourceGraph, request: Request, length: int) -> None:
+    """Refuse a time, in ticks, that the partition of a request never allows (rule P2). Errors: InfeasibleRequest; UsageError."""
+    partition = graph.matcher.partition_for(request)
+    if partition is None:
+        return
+    from fluxres.match import admission
+    from fluxres.match.refusal import Refusal
+
+    if found := admission.of_time(partition, length):
+        raise refused(Refusal((), {}, never=True, objections=tuple(found)))
+
+
 def explained(graph: ResourceGraph, request: Request, window: tuple[int, int], policy: str | Policy) -> Refusal | None:
     """Why a request has no match over a window in ticks, with the jobs in the way; None if it has one."""
     return graph.matcher.why_not(request, *window, policy, holders=_holders(graph))

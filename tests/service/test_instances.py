@@ -942,3 +942,23 @@ def test_an_instance_that_could_not_be_read_can_be_read_again() -> None:
         errors.append(error)
     assert len(errors) == 1
     assert saved.restored(graph, kept, {}, lambda _job, _event: None).ids.state == kept.ids
+
+
+def test_another_limit_outlives_a_killed_server(tmp_path: Path) -> None:
+    store = demo_store(tmp_path)
+    with running(store) as server, fluxres.connect(server.url) as graph:
+        top = graph.create_instance("main")
+        runs, waits = top.submit("slot=8/node", duration_s=600), top.submit("slot=8/node", duration_s=600)
+        assert top.set_duration(runs.id, 1200).ends_at == runs.started_at + 1200
+        top.set_duration(waits.id, 60)
+        graph.set_end(str(runs.id), runs.started_at + 3600)  # the instance is told
+        event = {"event": "set_end", "job": str(runs.id), "start": 0, "end": 9 * 10**15}
+        with pytest.raises(UsageError, match="belongs to instance 'main'"):
+            graph.connection.make(post(of_graph("demo", "events"), {"events": [event]}, key="k"))
+        server.process.kill()
+        server.process.wait()
+    with running(store) as server, fluxres.connect(server.url) as graph:
+        top = graph.instance("main")
+        assert top.job(runs.id).ends_at == runs.started_at + 3600
+        assert (top.job(waits.id).duration_s, top.job(waits.id).reserved_at) == (60, runs.started_at + 3600)
+        assert top.check() == []
