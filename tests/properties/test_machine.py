@@ -6,7 +6,7 @@ The long runner does the same with plain random numbers, a thousand times as oft
 from __future__ import annotations
 
 from collections.abc import Callable
-from unittest import TestCase
+from typing import Any
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -72,10 +72,10 @@ class ModelMachine(RuleBasedStateMachine):
         self.pair.compare_all()
 
 
-def part(number: int) -> type[TestCase]:
+def part(number: int) -> Any:
     """A test with a part of the examples: several processes share them."""
-    case: type[TestCase] = type(f"ModelMachine{number}", (ModelMachine,), {}).TestCase  # type: ignore[attr-defined]
-    case.settings = settings(  # type: ignore[attr-defined]
+    machine: Any = type(f"ModelMachine{number}", (ModelMachine,), {})
+    machine.TestCase.settings = settings(
         max_examples=6,
         stateful_step_count=25,
         deadline=None,
@@ -83,7 +83,7 @@ def part(number: int) -> type[TestCase]:
         phases=[phase for phase in Phase if phase is not Phase.explain],
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
     )
-    return case
+    return machine.TestCase
 
 
 TestModelMachine1, TestModelMachine2, TestModelMachine3, TestModelMachine4 = map(part, range(1, 5))

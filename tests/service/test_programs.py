@@ -244,7 +244,7 @@ def test_a_server_that_is_gone_at_the_end_keeps_the_status_of_the_program(shared
 
 
 def test_one_who_waits_gives_up_when_the_server_is_gone_for_a_lease(shared: Shared) -> None:
-    shared.program("-g2")
+    shared.program("-g2", bounds=HASTY)
     second = shared.popen("run", "-g1", "--wait", "--lease", "1", "--no-bind", "--", "true", bounds=HASTY)
     assert second.stderr is not None
     assert "waits for resources" in second.stderr.readline()  # now, the server has answered it
