@@ -57,8 +57,8 @@ class FluxresError(Exception):
         where: the place: a path in a graph, or ``file:line:column: path.in.document``.
         hint: the way out, as a sentence; empty where the message already says it.
 
-    >>> str(FluxresError("expected int >= 1, got 'four'", where="c.yaml:17:9: racks[0].count"))
-    "c.yaml:17:9: racks[0].count: expected int >= 1, got 'four'"
+    >>> str(FluxresError("expected a whole number of at least 1, got 'four'", where="c.yaml:17:9: racks[0].count"))
+    "c.yaml:17:9: racks[0].count: expected a whole number of at least 1, got 'four'"
     """
 
     code = "error"
@@ -328,6 +328,15 @@ class NothingHeld(InfeasibleRequest, UsageError):
     code = "nothing-held"
 
 
+class NotInAccounting(InfeasibleRequest, UsageError):
+    """A job names a partition, a QOS or an account that the accounting of its instance does not list, usually a mistake.
+
+    It is both, as an UnknownType is.
+    """
+
+    code = "not-in-accounting"
+
+
 class PolicyError(FluxresError):
     """A queue policy that raised, did what a policy cannot do, or did not come to an end; the instance is whole."""
 
@@ -466,6 +475,7 @@ STATUS: dict[type[FluxresError], tuple[int, int]] = {
     InfeasibleRequest: (3, 422),
     UnknownType: (2, 422),
     NothingHeld: (2, 422),
+    NotInAccounting: (2, 422),
     PolicyError: (2, 422),
     ListenerError: (2, 422),
     RunFailed: (5, 500),

@@ -80,6 +80,7 @@ class Fork:
         bounds: of `fluxres.limits`, where the fork has others.
         environment: in place of that of this process.
         folder: in place of its working directory.
+        terminal: a descriptor for both its outputs, in place of pipes.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Fork:
         bounds: Mapping[str, float] = {},
         environment: Mapping[str, str] | None = None,
         folder: Path | None = None,
+        terminal: int | None = None,
     ) -> None:
         self.returncode: int | None = None
         self._lock = threading.Lock()
@@ -101,7 +103,7 @@ class Fork:
         self._end.connect(f"\0{_forking()}")
         pipes = [os.pipe() for _ in range(2)]
         self.stdout, self.stderr = (os.fdopen(read, encoding="utf-8") for read, _ in pipes)
-        written = [write for _, write in pipes]
+        written = [write if terminal is None else os.dup2(terminal, write) for _, write in pipes]
         with open(os.devnull, "rb") as nothing:
             socket.send_fds(self._end, [marshal.dumps(asked)], [nothing.fileno(), *written])
         for write in written:

@@ -229,3 +229,28 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         Example("The language of find", "fluxres help criteria"),
     ),
 }
+
+OF_SUBCOMMANDS: Final[dict[str, tuple[Example, ...]]] = {
+    "instance submit": (
+        Example("Two nodes for an hour", "fluxres instance submit -N2 -x -t 1h"),
+        Example("After another job, if that completes", "fluxres instance submit slot=8/core --dependency afterok:ƒA"),
+    ),
+    "instance reserve": (
+        Example("Two nodes tomorrow", "fluxres instance reserve -N2 -x --start +1d --duration 2h"),
+        Example("A rack by name", "fluxres instance reserve /demo/rack1 --start +2d --duration 4h --name demo"),
+    ),
+    "instance update": (
+        Example("An hour more for a job", "fluxres instance update ƒA --duration +1h"),
+        Example("A limit of two hours from its start", "fluxres instance update ƒA --duration 2h"),
+        Example("Release a held job", "fluxres instance update ƒB --urgency 16"),
+    ),
+    "instance cancel": (Example("End a job", 'fluxres instance cancel ƒA --note "wrong input"'),),
+    "instance spawn": (Example("A scheduler on what a job holds", "fluxres instance spawn ƒA --name stage --queue-policy fcfs"),),
+    "instance grow": (
+        Example("Another node for a nested instance", "fluxres instance grow main/ƒA -N1 -x"),
+        Example("A node by name", "fluxres instance grow main/ƒA /demo/rack1/node7"),
+    ),
+    "instance shrink": (Example("A node back to the parent", "fluxres instance shrink main/ƒA /demo/rack0/node1"),),
+}
+"""Those of single subcommands: in the instance main of the demo, ƒA runs on two nodes, and ƒB is held.  Any other subcommand has
+those of its group in which it is used."""

@@ -58,6 +58,13 @@ class Keeper(Protocol):
 
     def finish(self, address: str, job: str, status: int) -> Document: ...
 
+    def set_duration(self, address: str, job: str, duration_s: float) -> Document: ...
+
+    def set_urgency(self, address: str, job: str, urgency: int) -> Document: ...
+
+    def set_end(self, job: str, end: float | None, duration_s: float | None) -> bool:
+        """Move the end of a job in the records of the graph; False, with nothing done, if no instance has it."""
+
     def wait(self, address: str, job: str) -> Document:
         """A job once it has ended."""
 
@@ -144,6 +151,16 @@ class RemoteKeeper:
     def finish(self, address: str, job: str, status: int) -> Document:
         return self._instance(address).finish(job, status).document
 
+    def set_duration(self, address: str, job: str, duration_s: float) -> Document:
+        return self._instance(address).set_duration(job, duration_s).document
+
+    def set_urgency(self, address: str, job: str, urgency: int) -> Document:
+        return self._instance(address).set_urgency(job, urgency).document
+
+    def set_end(self, job: str, end: float | None, duration_s: float | None) -> bool:
+        self._graph.set_end(job, end, duration_s=duration_s)  # the server knows whose the job is
+        return True
+
     def wait(self, address: str, job: str) -> Document:
         return self._instance(address).wait(job).document
 
@@ -228,6 +245,16 @@ class LocalKeeper:
 
     def finish(self, address: str, job: str, status: int) -> Document:
         return self._of_job(address, "finish", job, lambda one: one.finish(job, status))
+
+    def set_duration(self, address: str, job: str, duration_s: float) -> Document:
+        return self._of_job(address, "set_duration", job, lambda one: one.set_duration(job, duration_s))
+
+    def set_urgency(self, address: str, job: str, urgency: int) -> Document:
+        return self._of_job(address, "set_urgency", job, lambda one: one.set_urgency(job, urgency))
+
+    def set_end(self, job: str, end: float | None, duration_s: float | None) -> bool:
+        with self._graph.batch():
+            return self._kept.set_end(self._graph, job, end, duration_s)
 
     def wait(self, address: str, job: str) -> Document:
         while (found := self.job(address, job))["state"] != "INACTIVE":

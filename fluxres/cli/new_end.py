@@ -42,6 +42,24 @@ def new_end(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument("change", required=False, metavar="[+D|-D|T|max]")(command)
 
 
+class NewLength:
+    """A duration that may have a sign: then it counts from the present one.
+
+    Errors: InputError.
+    """
+
+    def __init__(self, text: str) -> None:
+        sign = text[:1] if text[:1] in ("+", "-") else ""
+        self.text, self.is_relative, self._is_less = text, bool(sign), sign == "-"
+        self.given_s = Duration().convert(text.removeprefix(sign), None, None)
+
+    def after(self, before_s: float) -> float:
+        """The new value, in seconds."""
+        if not self.is_relative:
+            return self.given_s
+        return before_s - self.given_s if self._is_less else before_s + self.given_s
+
+
 class NewEnd:
     """Where the end of a job moves.
 
@@ -64,21 +82,20 @@ class NewEnd:
             duration = change
         elif change is not None and not is_latest:
             end = _new_end(change)
-        sign = duration[:1] if duration is not None and duration[:1] in ("+", "-") else ""
-        self.given = end, None if duration is None else Duration().convert(duration.removeprefix(sign), None, None)
-        self.is_relative = is_latest or bool(sign)
-        self._duration, self._is_earlier = duration, sign == "-"
+        length = None if duration is None else NewLength(duration)
+        self.given = end, None if length is None else length.given_s
+        self.is_relative = is_latest or (length is not None and length.is_relative)
+        self._length = length
 
     def of(self, graph: ResourceGraph, job: str) -> tuple[float, None]:
         """The end and no duration, if it is relative. Errors: UsageError if the job has no end; those of `latest_end`."""
-        length_s = self.given[1]
-        if length_s is None:
+        if self._length is None:
             return graph.latest_end(job), None
         before = graph.allocation(job).end
         if before == math.inf:
-            message = f"{self._duration} moves the current end, but job '{job}' has none"
+            message = f"{self._length.text} moves the current end, but job '{job}' has none"
             raise UsageError(message, hint="set an end: --end T, or --duration D from its start")
-        return before + (-length_s if self._is_earlier else length_s), None
+        return self._length.after(before), None
 
 
 def _new_end(word: str) -> float:

@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from fluxres.cli.examples import EXAMPLES, Example
+from fluxres.cli.examples import EXAMPLES, OF_SUBCOMMANDS, Example
 from fluxres.cli.program import COMMANDS, GROUPS, STAND_INS
 from fluxres.cli.settings import PLAIN_OUTPUTS, EverywhereOption
 from fluxres.cli.words import command_name
@@ -93,7 +93,9 @@ def term(option: click.Option, ctx: click.Context) -> tuple[str, str]:
 
 
 def _examples(name: str) -> tuple[Example, ...]:
-    """Those of a command; a subcommand has those of its group in which it is used."""
+    """Those of a command; a subcommand without its own has those of its group in which it is used."""
+    if name in OF_SUBCOMMANDS:
+        return OF_SUBCOMMANDS[name]
     group, _, sub = name.partition(" ")
     found = EXAMPLES.get(group, ())
     return tuple(one for one in found if f"fluxres {name}" in one.command) if sub else found

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from fluxres import limits
 from fluxres.errors import InputError, LimitExceeded, Mistake, TextPlace
+
+_LINE: Final = re.compile(r"(.+?):(\d+)(?=: |$)")
+"""The place of a line in text of which no columns are known."""
 
 
 class Mistakes:
@@ -97,9 +102,12 @@ def _in_order(mistakes: Iterable[Mistake]) -> list[Mistake]:
 
     def key(mistake: Mistake) -> tuple[int, int, int]:
         place = mistake.where
-        if not isinstance(place, TextPlace):
+        if isinstance(place, TextPlace):
+            file, line, column = place.partition(f":{place.line}:{place.column}")[0], place.line, place.column
+        elif (found := _LINE.match(place)) is not None:
+            file, line, column = found[1], int(found[2]), 0
+        else:
             return len(files), 0, 0
-        file = place.partition(f":{place.line}:{place.column}")[0]
-        return files.setdefault(file, len(files)), place.line, place.column
+        return files.setdefault(file, len(files)), line, column
 
     return sorted(mistakes, key=key)

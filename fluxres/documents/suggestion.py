@@ -51,6 +51,17 @@ def choose_from(names: Iterable[str], *, most: int = limits.CHOICES_MAX, otherwi
     return f"choose from {', '.join(some[:most])}{' …' * (len(some) > most)}" if some else otherwise
 
 
+def suggest_or_choose(
+    word: str, known: Sequence[str], *, most: int = limits.CHOICES_MAX, otherwise: str = "there is none"
+) -> str:
+    """A hint that names the known words that are spelled almost like this one, else lists what there is as `choose_from` does.
+
+    >>> suggest_or_choose("esay", ["fcfs", "easy"]), suggest_or_choose("x", ["fcfs", "easy"])
+    ('did you mean easy?', 'choose from fcfs, easy')
+    """
+    return suggest(word, known, most=3) or choose_from(known, most=most, otherwise=otherwise)
+
+
 def nearest(word: str, known: Sequence[str], otherwise: str | None = None) -> str:
     """A hint that names the known word that is spelled almost like this one.
 

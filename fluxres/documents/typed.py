@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import UNSET, inspect
@@ -21,6 +21,13 @@ from fluxres.documents.suggestion import did_you_mean, nearest
 from fluxres.errors import InputError, LimitExceeded
 
 T = TypeVar("T")
+
+_WHOLE: Final = "a whole number"
+_NUMBER: Final = "a number"
+_NOTHING: Final = "nothing"
+"""What people call null."""
+_FAR: Final = 10**12
+_AT_LEAST: Final = re.compile(r"of at least (\d+)")
 
 
 class _Found(NamedTuple):
@@ -44,7 +51,7 @@ def convert(document: Document, kind: type[T]) -> T:
     >>> convert(yaml_document.load(b"{fluxres: 1, resources: [{type: core, count: four}]}"), cluster_schema.Cluster)
     Traceback (most recent call last):
       ...
-    fluxres.errors.InputError: <text>:1:46: resources[0].count: expected int >= 1, got 'four'
+    fluxres.errors.InputError: <text>:1:46: resources[0].count: expected a whole number of at least 1, got 'four'
     """
     mistakes = Mistakes()
     found, _ = convert_partly(document, kind, mistakes)
@@ -83,11 +90,22 @@ def _add(document: Document, walk: _Walk, mistakes: Mistakes) -> None:
     mistakes.unlisted += len(walk.wrong) - len(walk.found)
 
 
-def _bounds(kind: Any) -> str:
-    low, high = kind.ge, kind.le
-    said = [f">= {low}"] if low is not None else [f"> {kind.gt}"] if kind.gt is not None else []
-    said += [f"<= {high}"] if high is not None and low != 0 else [f"< {kind.lt}"] if kind.lt is not None else []
-    return " " + " and ".join(said) if said else ""
+def _bounds(kind: Any, *, above: bool) -> str:
+    """The bounds of a number in words.
+
+    Args:
+        above: whether the upper bound was exceeded. One far above all realistic values is said only then.
+    """
+    low = "" if kind.ge is None and kind.gt is None else f"above {kind.gt}" if kind.ge is None else f"of at least {kind.ge}"
+    if kind.lt is not None:
+        high = f"below {kind.lt}"
+    elif kind.le is None or (not above and (kind.ge == 0 or kind.le > _FAR)):
+        high = ""
+    elif kind.ge is not None:
+        return f" from {kind.ge} to {kind.le}"
+    else:
+        high = f"at most {kind.le}" if low else f"of at most {kind.le}"
+    return " " + " and ".join(filter(None, (low, high))) if low or high else ""
 
 
 def _is_within(kind: Any, value: Any) -> bool:
@@ -100,34 +118,31 @@ def _is_within(kind: Any, value: Any) -> bool:
     )
 
 
-def _beyond(kind: Any, value: Any) -> str:
-    """The upper bound, which a message mentions only if it was exceeded, since it is far above all realistic values."""
-    return f" and <= {kind.le}" if kind.le is not None and kind.ge == 0 and value > kind.le else ""
-
-
 class _Worded(NamedTuple):
     """What a key takes, in words of its own."""
 
     words: str
 
-    @property
-    def bounds(self) -> str:
-        found = re.search(r" >= \d+", self.words)
-        return "" if found is None else found[0]
 
+def _describe(kind: Any, above: Any = None) -> str:
+    """What a type takes, in words.
 
-def _describe(kind: Any) -> str:
+    Args:
+        above: the number in it whose upper bound was exceeded.
+    """
     match kind:
         case _Worded():
-            return kind.words
+            return kind.words if above is None else _AT_LEAST.sub(rf"from \1 to {above.le}", kind.words, count=1)
         case inspect.UnionType():
             words = {str(value) for choice in kind.types if isinstance(choice, inspect.LiteralType) for value in choice.values}
-            said = dict.fromkeys(text for choice in kind.types if (text := _describe(choice)) not in words)
-            return " or ".join(text for text in said if text != "int" or "number" not in said)
+            said = dict.fromkeys(text for choice in kind.types if (text := _describe(choice, above)) not in words)
+            wholes = {text for text in said if text.startswith(_WHOLE) and text.replace(_WHOLE, _NUMBER) in said}
+            choices = [text for text in said if text != _NOTHING and text not in wholes]
+            return " or ".join(choices) + f", or {_NOTHING}" * (_NOTHING in said and "null" not in words)
         case inspect.IntType():
-            return "int" + _bounds(kind)
+            return _WHOLE + _bounds(kind, above=kind is above)
         case inspect.FloatType():
-            return "number" + _bounds(kind)
+            return _NUMBER + _bounds(kind, above=kind is above)
         case inspect.LiteralType():
             return ("one of " if len(kind.values) > 1 else "") + ", ".join(map(str, kind.values))
         case inspect.StrType():
@@ -135,7 +150,7 @@ def _describe(kind: Any) -> str:
         case inspect.BoolType():
             return "true or false"
         case inspect.NoneType():
-            return "null"
+            return _NOTHING
         case inspect.ListType():
             return "a list"
         case _:
@@ -291,9 +306,7 @@ class _Walk:
             case inspect.IntType() | inspect.FloatType():
                 above = kind.le is not None and value > kind.le
                 if not _is_within(kind, value):
-                    bounds = whole.bounds if isinstance(whole, _Worded) else _bounds(kind)
-                    wanted = _describe(whole).replace(bounds, bounds + _beyond(kind, value), 1) if bounds else _describe(whole)
-                    said = f"expected {wanted}, got {shown(value)}"
+                    said = f"expected {_describe(whole, kind if above else None)}, got {shown(value)}"
                     return self._fail(path, lambda: (said, ""), limit=above)
             case inspect.StrType():
                 if kind.min_length is not None and len(value) < kind.min_length:

@@ -14,7 +14,7 @@ import msgspec
 import orjson
 
 from fluxres.documents import source_text
-from fluxres.errors import FluxresError, InfeasibleRequest, InputError
+from fluxres.errors import FluxresError, InfeasibleRequest, InputError, Mistake
 from fluxres.experiments import parts
 from fluxres.experiments.study import HierarchyEntry, Run, Study
 from fluxres.instance import sizes
@@ -124,11 +124,15 @@ def placed(study: Study, run: Run, path: str, error: FluxresError) -> InputError
     if isinstance(error, InputError) and error.where.startswith(f"{study.document.file}:"):
         listed = [each._replace(message=f"{each.message}{of}") for each in error.mistakes]
         return InputError.of(listed, error.unlisted, is_all=error.is_all)
-    is_named = error.where == "unit" or path.startswith(error.where.split(":")[0])
-    inner = f"{error.where}: " if error.where and not is_named else ""
-    where = study.where(run.settings, *("unit" if error.where == "unit" else path).split("."))
-    hint = _IN_STUDY if error.hint == source_text.RELATIVE else error.hint
-    return InputError(f"{inner}{error.message}{of}", where=where, hint=hint)
+    all_of_it = error.mistakes if isinstance(error, InputError) else [Mistake(error.where, error.message, error.hint)]
+    listed = []
+    for each in all_of_it:
+        is_named = each.where == "unit" or path.startswith(each.where.split(":")[0])
+        inner = f"{each.where}: " if each.where and not is_named else ""
+        where = study.where(run.settings, *("unit" if each.where == "unit" else path).split("."))
+        hint = _IN_STUDY if each.hint == source_text.RELATIVE else each.hint
+        listed.append(Mistake(where, f"{inner}{each.message}{of}", hint))
+    return InputError.of(listed, error.unlisted if isinstance(error, InputError) else 0)
 
 
 def _machine(study: Study, run: Run) -> Machine:

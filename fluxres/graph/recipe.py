@@ -488,13 +488,13 @@ class Check:
             if text is not None or what == "type":
                 self._word(recipe, what, text, slash=what == "unit")
         if isinstance(recipe.count, bool) or not isinstance(recipe.count, int) or recipe.count < 1:
-            self._fail(recipe, f"expected int >= 1, got {recipe.count!r}", key="count")
+            self._fail(recipe, f"expected a whole number of at least 1, got {recipe.count!r}", key="count")
         lowest = 0 if recipe.way else 1
         for what, size in (("size", recipe.size), ("capacity", recipe.capacity)):
             if size is None and what == "capacity":
                 continue
             if isinstance(size, bool) or not isinstance(size, int) or size < lowest:
-                self._fail(recipe, f"expected int >= {lowest}, got {size!r}", key=what)
+                self._fail(recipe, f"expected a whole number of at least {lowest}, got {size!r}", key=what)
             if size > limits.SIZE_MAX:
                 self._fail(recipe, f"{size} units, at most {limits.SIZE_MAX}", "use a larger unit", limit=True, key=what)
         if recipe.state not in STATES:
@@ -530,7 +530,12 @@ class Check:
                 self._fail(recipe, "an empty list of ids", hint="omit it, or give one id for each pool", key="id")
             lowest, highest = int(ids.min()), int(ids.max())
         if lowest < 0:
-            self._fail(recipe, f"expected int >= 0, got {lowest}", hint="omit the id for a pool without one", key="id")
+            self._fail(
+                recipe,
+                f"expected a whole number of at least 0, got {lowest}",
+                hint="omit the id for a pool without one",
+                key="id",
+            )
         if highest > limits.ID_MAX:
             self._fail(recipe, f"{highest} is above {limits.ID_MAX}", limit=True, key="id")
 

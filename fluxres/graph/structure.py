@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from fluxres import limits
 from fluxres.arrays import Int32, Int64, Mask, UInt8, UInt16
-from fluxres.documents.suggestion import choose_from, suggest
+from fluxres.documents.suggestion import choose_from, suggest_or_choose
 from fluxres.errors import UnknownGraph, UnknownPool, UsageError
 from fluxres.graph import uuids
 from fluxres.graph.accounts import Accounts
@@ -362,9 +362,7 @@ class Structure:
         found = self.partitions.get(name) if isinstance(name, str) else None
         if found is None:
             known = list(self.partitions)
-            hint = suggest(str(name), known, most=3) or choose_from(
-                known, most=limits.WHY_NAMES_MAX, otherwise="this machine has no partitions"
-            )
+            hint = suggest_or_choose(str(name), known, most=limits.WHY_NAMES_MAX, otherwise="this machine has no partitions")
             raise UsageError(f"no partition '{name!s:.80}'", hint=hint)
         return found
 

@@ -13,18 +13,19 @@ instance measures jobs.  The rules are those of Slurm's pages "Resource Limits" 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from msgspec import Meta, Struct
-from msgspec.json import encode
 
 from fluxres import limits
-from fluxres.documents import typed, yaml_document
-from fluxres.documents.document import NO_TEXT, Document, Key
-from fluxres.errors import InputError
+from fluxres.documents import source_text, typed, yaml_document
+from fluxres.documents.document import NO_TEXT, Document, Key, shown
+from fluxres.documents.mistakes import Mistakes
+from fluxres.documents.suggestion import suggest_or_choose
+from fluxres.errors import InputError, UsageError
 from fluxres.syntax import duration
 
 Name = Annotated[str, Meta(min_length=1, max_length=limits.NAME_LENGTH_MAX)]
@@ -41,6 +42,8 @@ CANCEL: Final = "cancel"
 REQUEUE: Final = "requeue"
 ROOT: Final = "root"
 """The account above all others."""
+_ARGUMENT: Final = "accounting"
+"""The name of the argument that has the rules, which is their place if they are no text."""
 
 
 class Limits(Struct, kw_only=True, forbid_unknown_fields=True, frozen=True):
@@ -225,88 +228,162 @@ class Accounting(Struct, kw_only=True, forbid_unknown_fields=True, frozen=True):
             account = ROOT if known is None else known.parent
         yield ROOT
 
-    def require_valid(self, document: Document = NO_TEXT, *at: Key) -> Accounting:
+    def require_valid(self, document: Document = NO_TEXT) -> Accounting:
         """These rules.
 
         Args:
-            at: their place in a document.
+            document: where they come from.
 
-        Errors: InputError for a duration that cannot be read, and for a name of what is not listed.
+        Errors: InputError for durations that cannot be read, and for names of what is not listed.
         """
-        for path, message in _problems(self):
-            raise InputError(message, where=document.where((*at, *path)))
+        mistakes = Mistakes()
+        _note(mistakes, _problems(self, ()), document)
+        mistakes.require_none()
         return self
 
 
 def load(source: str | Path | bytes) -> Accounting:
     """The rules in a YAML or JSON file.
 
-    Errors: InputError with the line of what is wrong.
+    Errors: InputError with all that is wrong, each with its line.
 
     >>> load(b"users: {ann: {max_jobs: 2, qos: long}}")
     Traceback (most recent call last):
       ...
-    fluxres.errors.InputError: <text>:1:33: users.ann.qos: no qos 'long'
+    fluxres.errors.InputError: <text>:1:33: users.ann.qos: no qos 'long' (there is none)
     """
-    document = yaml_document.load(source)
-    return typed.convert(document, Accounting).require_valid(document)
+    mistakes = Mistakes()
+    data, name, path = source_text.opened(source)
+    return _read(yaml_document.parse(data, file=name, path=path, mistakes=mistakes), mistakes)
 
 
 def of(values: Mapping[str, Any]) -> Accounting:
     """The rules in a mapping, as a file has them. Errors: InputError."""
-    return load(encode(values))
+    return _read(Document(values, _ARGUMENT, "", is_made=True), Mistakes())
 
 
-def _problems(rules: Accounting) -> Iterator[tuple[tuple[Key, ...], str]]:
+def given(rules: object) -> Accounting:
+    """The rules that a caller gives: an Accounting, or a mapping as a file has it.
+
+    Errors: UsageError for anything else; InputError for rules that are not valid.
+
+    >>> given({"users": {"ann": {"max_jobs": 2}}}).users["ann"].max_jobs
+    2
+    """
+    if isinstance(rules, Accounting):
+        return rules.require_valid(Document(None, _ARGUMENT, "", is_made=True))
+    if isinstance(rules, Mapping):
+        return of(rules)
+    hint = "fluxres.instance.accounting.load() reads a file"
+    raise UsageError(f"{_ARGUMENT}: expected an Accounting or a mapping, got {shown(rules)}", hint=hint)
+
+
+def _read(document: Document, mistakes: Mistakes) -> Accounting:
+    """The rules in a document.
+
+    Args:
+        mistakes: what is wrong with it already.
+    """
+    rules, wrong = typed.convert_partly(document, Accounting, mistakes)
+    _note(mistakes, _problems(rules, wrong), document)
+    mistakes.require_none()
+    return rules
+
+
+class _Problem(NamedTuple):
     """What is wrong, with its place."""
-    kinds: dict[str, Mapping[Any, Any]] = {key: getattr(rules, key) for key in ("partitions", "qos", "accounts", "users")}
-    for kind, entries in kinds.items():
+
+    path: tuple[Key, ...]
+    message: str
+    hint: str = ""
+
+
+def _note(mistakes: Mistakes, problems: Iterable[_Problem], document: Document) -> None:
+    for path, message, hint in problems:
+        mistakes.add(InputError(message, where=document.where(path), hint=hint))
+
+
+def _problems(rules: Accounting, wrong: Collection[tuple[Key, ...]]) -> Iterator[_Problem]:
+    """What is wrong with rules of the right types.
+
+    Args:
+        wrong: the places that could not be read, and have their defaults; what follows from these is left out.
+    """
+    listed: dict[str, Mapping[str, Any]] = {key: getattr(rules, key) for key in ("partitions", "qos", "accounts", "users")}
+    is_astray = any(len(path) == 1 and path[0] not in Accounting.__struct_fields__ for path in wrong)
+    known = {key: each for key, each in listed.items() if (key,) not in wrong and (each or not is_astray)}
+    unreadable: set[tuple[Key, ...]] = set()
+    for kind, entries in listed.items():
         for name, each in entries.items():
-            for key in ("max_wall", "max_time", "default_time", "grace_time", "preempt_exempt_time"):
-                try:
-                    _seconds(getattr(each, key, None))
-                except InputError as error:
-                    yield (kind, name, key), error.message
+            for problem in _problems_of_times(each, (kind, name)):
+                unreadable.add(problem.path)
+                yield problem
             for key, there in (("account", "accounts"), ("qos", "qos"), ("parent", "accounts")):
                 other = getattr(each, key, None)
-                if other is not None and other not in kinds[there] and (there == "qos" or other != ROOT):
-                    yield (kind, name, key), f"no {'account' if there == 'accounts' else key} {other!r:.80}"
-    yield from _problems_of_preemption(rules)
+                if other is not None and there in known and (there == "qos" or other != ROOT):
+                    what = "account" if there == "accounts" else key
+                    yield from _problems_of_name(other, known[there], what, (kind, name, key))
+    yield from _problems_of_preemption(rules, known, has_type=not is_astray and ("preempt_type",) not in wrong)
     for name, each in rules.partitions.items():
         if each.max_size_of_job is not None and each.min_size > each.max_size_of_job:
-            yield ("partitions", name, "min_size"), "is more than max_size_of_job, so that the partition accepts no job"
-        if each.time_if_unstated_s > each.max_time_s:
-            yield ("partitions", name, "default_time"), "is longer than max_time"
-    for alias, partition in rules.aliases.items():
-        if partition not in rules.partitions:
-            yield ("aliases", alias), f"no partition {partition!r:.80}"
+            message = "is more than max_size_of_job, so that the partition accepts no job"
+            yield _Problem(("partitions", name, "min_size"), message)
+        times = ("partitions", name, "max_time"), ("partitions", name, "default_time")
+        if unreadable.isdisjoint(times) and each.time_if_unstated_s > each.max_time_s:
+            yield _Problem(("partitions", name, "default_time"), "is longer than max_time")
+    for alias, partition in rules.aliases.items() if "partitions" in known else ():
+        yield from _problems_of_name(partition, known["partitions"], "partition", ("aliases", alias))
     defaults = [name for name, each in rules.partitions.items() if each.default]
-    if len(defaults) > 1:
-        yield ("partitions", defaults[1], "default"), f"{defaults[0]} is the default partition already"
-    for name, account in rules.accounts.items():
-        above, passed = account.parent, 0
-        while above in rules.accounts and above != ROOT and passed <= len(rules.accounts):
-            above, passed = rules.accounts[above].parent, passed + 1
-        if passed > len(rules.accounts):
-            yield ("accounts", name, "parent"), "the accounts above it form a cycle"
+    for name in defaults[1:]:
+        yield _Problem(("partitions", name, "default"), f"{defaults[0]} is the default partition already")
+    for name in _cycles(rules.accounts):
+        yield _Problem(("accounts", name, "parent"), "the accounts above it form a cycle")
 
 
-def _problems_of_preemption(rules: Accounting) -> Iterator[tuple[tuple[Key, ...], str]]:
-    try:
-        _seconds(rules.preempt_exempt_time)
-    except InputError as error:
-        yield ("preempt_exempt_time",), error.message
+def _problems_of_name(name: str, known: Mapping[str, object], what: str, path: tuple[Key, ...]) -> Iterator[_Problem]:
+    if name not in known:
+        yield _Problem(path, f"no {what} {name!r:.80}", suggest_or_choose(name, list(known)))
+
+
+def _problems_of_times(entry: object, path: tuple[Key, ...]) -> Iterator[_Problem]:
+    for key in ("max_wall", "max_time", "default_time", "grace_time", "preempt_exempt_time"):
+        try:
+            _seconds(getattr(entry, key, None))
+        except InputError as error:
+            yield _Problem((*path, key), error.message, error.hint)
+
+
+def _problems_of_preemption(rules: Accounting, known: Mapping[str, object], *, has_type: bool) -> Iterator[_Problem]:
+    """Args:
+    has_type: whether the type of preemption is what was meant.
+    """
+    yield from _problems_of_times(rules, ())
     for name, each in rules.qos.items():
         for at, other in enumerate(each.preempt):
-            if other not in rules.qos:
-                yield ("qos", name, "preempt", at), f"no qos {other!r:.80}"
-            elif other == name:
-                yield ("qos", name, "preempt", at), "a QOS cannot preempt itself"
-        if each.preempt and rules.preempt_type == "none":
-            yield ("qos", name, "preempt"), "nothing is preempted with preempt_type none; set preempt_type: qos"
+            if "qos" in known:
+                yield from _problems_of_name(other, rules.qos, "qos", ("qos", name, "preempt", at))
+            if other == name:
+                yield _Problem(("qos", name, "preempt", at), "a QOS cannot preempt itself")
+        if each.preempt and has_type and rules.preempt_type == "none":
+            message = "nothing is preempted with preempt_type none; set preempt_type: qos"
+            yield _Problem(("qos", name, "preempt"), message)
 
 
-def _seconds(given: str | float | None) -> float:
-    if given is None:
+def _cycles(accounts: Mapping[str, Account]) -> Iterator[str]:
+    """One account of each cycle of accounts."""
+    passed: set[str] = set()
+    for name in accounts:
+        way: dict[str, None] = {}
+        above = name
+        while above in accounts and above != ROOT and above not in passed and above not in way:
+            way[above] = None
+            above = accounts[above].parent
+        if above in way:
+            yield above
+        passed.update(way)
+
+
+def _seconds(time: str | float | None) -> float:
+    if time is None:
         return math.inf
-    return duration.parse(given) if isinstance(given, str) else float(given)
+    return duration.parse(time) if isinstance(time, str) else float(time)

@@ -13,7 +13,7 @@ from fluxres.instance.charged import NOBODY, Charged
 from fluxres.instance.choice import ChoiceOwner, InventoryChoice
 from fluxres.instance.dependencies import AnyDependency, Dependencies
 from fluxres.instance.inventory import Ask
-from fluxres.instance.job import Dependency
+from fluxres.instance.job import Dependency, Job
 from fluxres.model import matching
 
 if TYPE_CHECKING:
@@ -52,8 +52,11 @@ class Admission:
         instance, ledger = self._instance, self._instance.ledger
         graph = instance.holdings.graph
         if ledger is not None:
-            size = instance.inventory.requested(request)
-            charged, duration = ledger.admit(charged or NOBODY, size, duration)
+            size, named = instance.inventory.requested(request), charged or NOBODY
+            if named.partition is None:
+                named = named._replace(partition=request.queue)
+            charged, duration = ledger.admit(named, size, duration)
+            request = self.on_machine(request)
         if graph.structure.partitions:
             if charged is not None and charged.partition is not None:
                 request = matching.in_partition(graph, request, charged.partition)
@@ -62,6 +65,27 @@ class Admission:
                 duration = found if found >= FOREVER else found + ledger.lead
             matching.require_accepted(graph, request, duration)
         return charged, request, duration, instance.choice.ask(request)
+
+    def of_limit(self, job: Job, duration: int) -> None:
+        """Check another limit of a job, in ticks, by the rules of the accounting and its partition; a shorter one is allowed."""
+        if duration <= job.duration or job.is_booking:
+            return
+        instance = self._instance
+        if instance.ledger is not None:
+            instance.ledger.require_time(job, duration)
+        if instance.holdings.graph.structure.partitions:
+            matching.require_time(instance.holdings.graph, job.request, duration)
+
+    def on_machine(self, request: Request) -> Request:
+        """The request as the machine matches it: on one without partitions, those of the accounting only limit.
+
+        Errors: NotInAccounting for a partition that neither has.
+        """
+        instance, ledger = self._instance, self._instance.ledger
+        if request.queue is None or ledger is None or not ledger.rules.partitions or instance.holdings.graph.structure.partitions:
+            return request
+        ledger.partition(request.queue)
+        return matching.for_any_partition(request)
 
     def of_dependencies(self, request: Request, given: Iterable[AnyDependency], name: str | None) -> tuple[Dependency, ...]:
         """The dependencies that are given to a new job, and those of its request.

@@ -14,6 +14,7 @@ import numpy as np
 
 from fluxres.arrays import Int32
 from fluxres.clock import FOREVER
+from fluxres.documents.document import plural
 from fluxres.errors import InfeasibleRequest, UnknownPool
 from fluxres.instance.availability import AvailableCounts
 from fluxres.instance.interchangeable import InterchangeableInventory
@@ -58,7 +59,7 @@ class CountedInventory(InterchangeableInventory):
             raise NotUniform(f"this inventory only has units of {self.type}")
         if wanted.number > self.size:
             raise InfeasibleRequest(
-                f"requested {wanted.number} units of {self.type}, the instance has {self.size}", hint="request fewer"
+                f"requested {plural(wanted.number, self.type)}, the instance has {self.size}", hint="request fewer"
             )
         return wanted.number
 

@@ -534,6 +534,27 @@ class GraphInventory:
         job, records = fluid.encode(claim.key), self.graph.records
         self._renew(claim, ((v, steps.amount_at(records.steps_of(v, job), claim.end - 1)) for v in self.vertices(claim)))
 
+    def recorded_until(self, claim: Hold) -> int:
+        """Until when the records have something of every pool of a claim; 0 for one without pools."""
+        job, records = fluid.encode(claim.key), self.graph.records
+        return min((records.steps_of(v, job)[-1][1] for v in self.vertices(claim)), default=0)
+
+    def has_lost(self, claim: Hold, now: int) -> bool:
+        """Whether a claim has fewer units now than were counted, since others have freed some; counts them then.
+
+        What it was given stays known, so that `check` reports what is missing.
+        """
+        job, records = fluid.encode(claim.key), self.graph.records
+        if not isinstance(claim, GraphHold) or claim.key in self._disputed or not records.is_holder(job):
+            return False
+        at = max(now, claim.start)
+        held = ((v, steps.amount_at(records.steps_of(v, job), at)) for v in self.vertices(claim))
+        count = self._size(*_columns((v, amount) for v, amount in held if amount))
+        if count >= claim.count:
+            return False
+        claim.count = count
+        return True
+
     def _renew(self, claim: GraphHold, held: Iterable[tuple[int, int]]) -> None:
         vertices, amounts = _columns((v, amount) for v, amount in held if amount)
         claim.count = self._size(vertices, amounts)

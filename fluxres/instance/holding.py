@@ -18,7 +18,7 @@ from fluxres.clock import FOREVER, seconds, ticks
 from fluxres.documents.document import listed
 from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResources
 from fluxres.instance import recording, states
-from fluxres.instance.graph_inventory import GraphHold
+from fluxres.instance.graph_inventory import GraphHold, GraphInventory
 from fluxres.instance.interchangeable import InterchangeableInventory
 from fluxres.instance.job import Job
 from fluxres.instance.queue import Queue, QueueOwner
@@ -74,6 +74,8 @@ class Holdings:
         """By number of a running job, the tick from which it holds nothing although its limit is later: others have freed it."""
         self.next_cut = FOREVER
         """The earliest of these moments."""
+        self._moved: list[Job] = []
+        """Running jobs of which something is recorded beyond their limit."""
         self._lapsed: list[int] = []
         """Jobs with their limit at `lapsed_at` whose runner keeps limits: they must have ended by then."""
         self.lapsed_at = FOREVER
@@ -112,16 +114,36 @@ class Holdings:
     def find_cut(self) -> None:
         """Find the jobs of which others have freed everything, or everything from a moment before their limit on.
 
-        Cost: the running jobs.
+        Also those of which others have moved the end beyond their limit. Cost: the running jobs.
         """
         now = self.instance.time.now
-        self._cut = {}
+        self._cut, self._moved = {}, []
         for number, job in self.jobs.items():
             if job.state is State.RUN and job.limit > now and not self._is_late(number) and self._has_held(job):
                 end = max(self._ends(fluid.encode(number)), default=0)
                 if end < min(job.limit, FOREVER):
                     self._cut[number] = max(end, now - 1)
+                elif end > job.limit:
+                    self._moved.append(job)
         self.next_cut = min(self._cut.values(), default=FOREVER)
+
+    def take_moved_ends(self) -> list[tuple[Job, int]]:
+        """The running jobs of which others have moved the end beyond their limit, and where to."""
+        found, self._moved, inventory = self._moved, [], self.instance.inventory
+        if not isinstance(inventory, GraphInventory):
+            return []
+        ends = [(job, inventory.recorded_until(job.claim)) for job in found if job.state is State.RUN]
+        return [(job, end) for job, end in ends if end > job.limit]
+
+    def recount(self) -> None:
+        """Note what running jobs still hold of what others have freed in part. Cost: what running jobs hold."""
+        instance, inventory = self.instance, self.instance.inventory
+        if not isinstance(inventory, GraphInventory):
+            return
+        now = instance.time.now
+        for number, job in self.jobs.items():
+            if job.state is State.RUN and job.limit > now and not self._is_late(number) and inventory.has_lost(job.claim, now):
+                instance.lifecycle.resized(job)
 
     def _is_late(self, number: int) -> bool:
         return number in self.overtime or number in self.disputed or number in self.at_limit

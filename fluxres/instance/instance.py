@@ -15,6 +15,7 @@ the resources of its job return to the parent.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, NoReturn, ParamSpec, TypeVar
 from weakref import WeakMethod
@@ -65,7 +66,7 @@ from fluxres.instance.sizes import SUCH_SIZES, SizePolicy, Sizes, of_limits
 from fluxres.instance.sizes import parse as require_size_policy
 from fluxres.instance.states import State
 from fluxres.instance.timekeeper import Timekeeper
-from fluxres.instance.tree import Branch
+from fluxres.instance.tree import Branch, require_name
 from fluxres.instance.upstream import ParentSupply
 from fluxres.match.policy import policy as require_match_policy
 from fluxres.model import joining, matching, targets
@@ -123,6 +124,7 @@ class Instance(Tabular):
         events: called with each job and event; default: events are kept with their job. False: no events, and the graph does
                 not know the users and names of jobs, which is faster.
         passes: "event": a pass of the policy follows every change; "manual": only `schedule` makes one.
+        accounting: partitions, QOS, accounts and users with limits: an `accounting.Accounting`, or a mapping as a file has it.
 
     >>> from fluxres.graph import uuids
     >>> from fluxres.graph.recipe import Recipe, expand
@@ -157,7 +159,7 @@ class Instance(Tabular):
         sink: Sink | None = None,
         events: Listener | bool = True,
         passes: str = "event",
-        accounting: Accounting | None = None,
+        accounting: Accounting | Mapping[str, Any] | None = None,
     ) -> None:
         require_graph(graph)
         arguments.texts_or_none(name=name)
@@ -334,7 +336,8 @@ class Instance(Tabular):
             dependencies: ``afterok:ƒA`` and the like, besides those of the jobspec.
             payload: for the runner.
             account, qos: of the accounting, if the instance has one; it has defaults for them.
-            partition: the same as in the request; without accounting only a name.
+            partition: the same as in the request; without accounting only a name. On a machine without partitions, those of the
+                accounting only limit, in the request as well.
             sizes: of a moldable job: the counts that the outermost resource of the request may have, each with the limit of the
                 job then. The request has the preferred one, or names the largest; the size policy chooses one of them when the
                 job starts, `job.sizes.chosen`.
@@ -447,6 +450,7 @@ class Instance(Tabular):
             got = "neither" if wanted is None else "both"
             raise UsageError(f"expected a request or pools, got {got}", where=self.address)
         one = Request(parse_shape(f"slot=1/{self.choice.measure or 'node'}")) if wanted is None else as_request(wanted)
+        one = self.admission.on_machine(one)
         if pools is None:
             ask = self.choice.ask(one)
         elif self.choice.is_adaptive and not self.lifecycle.jobs and self.choice.measure is not None:
@@ -476,7 +480,7 @@ class Instance(Tabular):
     def can_hold(self, request: Request) -> bool:
         """Whether the machine of this instance can ever satisfy a request; False if that stays undecided."""
         try:
-            self.choice.ask(request)
+            self.choice.ask(self.admission.on_machine(request))
         except (InfeasibleRequest, LimitExceeded):
             return False
         return True
@@ -485,7 +489,9 @@ class Instance(Tabular):
     def has_room(self, request: Request) -> bool:
         """Whether there is room for a request now, regardless of jobs that wait and of reservations for later."""
         self.enter()
-        return self.can_hold(request) and self.inventory.has_room(self.choice.ask(request), self.due.now)
+        if not self.can_hold(request):
+            return False
+        return self.inventory.has_room(self.choice.ask(self.admission.on_machine(request)), self.due.now)
 
     # -- running jobs ------------------------------------------------------------------------------------------------
 
@@ -576,10 +582,14 @@ class Instance(Tabular):
 
     @call
     def set_duration(self, job: AnyJob, duration_s: Length | None) -> None:
-        """Change the limit of a job; None for none. The limit of a running job counts from its start.
+        """Change the limit of a job; None for none. The limit of a running job counts from its start, and moves its end.
 
-        Errors: UnknownJob; UsageError for a job that has ended, or would have ended by now; InsufficientResources if others hold
-        some of its resources before the new limit.
+        Reservations of the queue policy are made again, the instance on what the job holds ends by the new limit, and a job that
+        waits may start earlier.
+
+        Errors: UnknownJob; UsageError for a job that has ended, would have ended by now, or is reserved ahead;
+        InsufficientResources if others hold some of its resources before the new limit; InfeasibleRequest if that is longer than
+        its partition or the accounting allows.
         """
         self.enter()
         found = self._active(job)
@@ -589,6 +599,10 @@ class Instance(Tabular):
                 raise UsageError(f"job {found.id} has a limit for each of its sizes", hint="submit it again")
             if found.state is State.CLEANUP:
                 raise UsageError(f"job {found.id} is ending")
+            if found.number in self.inventory.ahead:
+                hint = "cancel it, and reserve again; its limit can be changed once it runs"
+                raise UsageError(f"job {found.id} is reserved ahead, for a time of its own", where=self.address, hint=hint)
+        self.admission.of_limit(found, duration)
         self.lifecycle.set_duration(found, duration)
         self.due.follow_up()
 
@@ -883,7 +897,8 @@ class Instance(Tabular):
 
         Args: as for Instance; the defaults are those of this instance. The child uses its clock.
 
-        Cost: a copy of that part of the graph. Errors: UnknownJob; UsageError for a job that is not running or has a child.
+        Cost: a copy of that part of the graph. Errors: UnknownJob; UsageError for a job that is not running or has a child, and
+        for a name that is no part of an address, or that of a job or child of this instance.
         """
         now = self.enter()
         found = self._active(job)
@@ -896,9 +911,21 @@ class Instance(Tabular):
             raise UsageError(f"job {found.id} has a child already", where=self.address, hint=f"it is {found.child.address}")
         if self.depth + 1 >= limits.INSTANCE_DEPTH_MAX:
             raise LimitExceeded(f"expected at most {limits.INSTANCE_DEPTH_MAX} levels of instances", where=self.address)
+        if name is not None and name != str(found.id):
+            self._require_free_name(name)
         given = InstanceOptions(queue_policy, match_policy, None, inventory, runner, sink, events, passes)
         given.require_calls()
         return self.make_child(found, now, given, name)
+
+    def _require_free_name(self, name: str) -> None:
+        """Refuse a name of a child that would be no address, or that of something else. Errors: UsageError."""
+        require_name(name)
+        taken = next((f"an instance, {child.address}" for child in self._children.values() if child.name == name), "")
+        with suppress(UnknownJob):
+            taken = taken or f"a job, {self.job(name).id}"
+        if taken:
+            hint = "choose another name, or none: the id of its job is its name then"
+            raise UsageError(f"'{name}' names {taken}", where=self.address, hint=hint)
 
     def make_child(
         self, found: Job, now: int, given: InstanceOptions, name: str | None = None, *, is_again: bool = False
@@ -939,6 +966,7 @@ class Instance(Tabular):
         self.lifetime.expires_given = expires
         self.lifetime.expire_at(min(expires, self.lifetime.expires))
         self.others.refresh()
+        self.others.adopt_ends()
         self.due.announce(self.due.next_event())
         self.due.owe_pass()
 

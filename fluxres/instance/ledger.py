@@ -8,13 +8,15 @@ has that limit.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from math import inf
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fluxres.clock import FOREVER, seconds, ticks
-from fluxres.errors import InfeasibleRequest, InsufficientResources
+from fluxres.documents.suggestion import choose_from, suggest_or_choose
+from fluxres.errors import InfeasibleRequest, InsufficientResources, NotInAccounting
+from fluxres.instance import accounting
 from fluxres.instance.accounting import ROOT, Account, Accounting, Limits, SharedLimits, User
 from fluxres.instance.charged import Charged
 from fluxres.instance.preemption import Owner, Preemption
@@ -82,13 +84,13 @@ class Ledger:
     """The counters of one instance.
 
     Args:
-        rules: the description.
+        rules: the description, which may also be a mapping as a file has it.
 
-    Errors: InputError for rules that are not valid.
+    Errors: those of `accounting.given`.
     """
 
-    def __init__(self, rules: Accounting) -> None:
-        self.rules = rules.require_valid()
+    def __init__(self, rules: Accounting | Mapping[str, Any]) -> None:
+        self.rules = accounting.given(rules)
         self._terms: dict[Charged, Terms] = {}
         self._tallies: dict[tuple[str, ...], Tally] = {}
         self._held: dict[int, int] = {}
@@ -109,15 +111,16 @@ class Ledger:
     def charged(self, named: Charged) -> Charged:
         """To whom a job is charged, with defaults for what it does not name.
 
-        Errors: InfeasibleRequest for what is not listed.
+        Errors: NotInAccounting for a partition, QOS or account that is not listed; InfeasibleRequest for a user who is not, and
+        for no partition where there is no default one.
         """
         rules = self.rules
         partition = named.partition
         if rules.partitions:
-            partition = rules.default_partition if partition is None else rules.aliases.get(partition, partition)
+            partition = rules.default_partition if partition is None else self.partition(partition)
             if partition is None:
-                raise InfeasibleRequest("names no partition, and there is no default one")
-            _require(partition, rules.partitions, "partition")
+                hint = choose_from(rules.partitions)
+                raise InfeasibleRequest("names no partition, and there is no default one", hint=hint)
         account = rules.account_of(named.user, named.account)
         if rules.enforce_associations:
             if account != ROOT:
@@ -128,6 +131,12 @@ class Ledger:
         if qos is not None and rules.qos:
             _require(qos, rules.qos, "QOS")
         return Charged(named.user, account, qos, partition)
+
+    def partition(self, name: str) -> str:
+        """A partition of the rules by its name, or an alias. Errors: NotInAccounting."""
+        found = self.rules.aliases.get(name, name)
+        _require(found, self.rules.partitions, "partition")
+        return found
 
     def _default_qos(self, user: str | None, account: str) -> str | None:
         known = self.rules.users.get(user or "")
@@ -227,11 +236,8 @@ class Ledger:
         charged = self.charged(named)
         terms = self.terms(charged)
         length = terms.unstated if length >= FOREVER else length - self.lead
-        if terms.wall is not None and length > terms.wall[0]:
-            raise _too_long(length, *terms.wall, "max_wall")
+        self._require_time(terms, length, in_partition=self.rules.enforce_part_limits)
         if self.rules.enforce_part_limits:
-            if length > terms.part_wall:
-                raise _too_long(length, terms.part_wall, f"partition {charged.partition}", "max_time")
             self._require_size(terms, size)
         for cap in terms.size if terms.denies else ():
             if size > cap.limit:
@@ -240,6 +246,23 @@ class Ledger:
             if cap.tally.jobs >= cap.limit:
                 raise InsufficientResources(f"more jobs submitted than {cap.key} allows: {cap.limit}", where=cap.where)
         return charged, length if length >= FOREVER else length + self.lead
+
+    def require_time(self, job: Job, length: int) -> None:
+        """Refuse another limit of a job, in ticks, that its accounting does not allow.
+
+        That of its partition only keeps a job from starting, unless `enforce_part_limits` refuses it: one that runs stays in it.
+
+        Errors: InfeasibleRequest.
+        """
+        own = length if length >= FOREVER else length - self.lead
+        in_partition = self.rules.enforce_part_limits or job.claim is not None
+        self._require_time(self.terms(job.charged), own, in_partition=in_partition)
+
+    def _require_time(self, terms: Terms, length: int, *, in_partition: bool) -> None:
+        if terms.wall is not None and length > terms.wall[0]:
+            raise _too_long(length, *terms.wall, "max_wall")
+        if in_partition and length > terms.part_wall:
+            raise _too_long(length, terms.part_wall, f"partition {terms.charged.partition}", "max_time")
 
     def _require_size(self, terms: Terms, size: int) -> None:
         least, most = terms.part_size
@@ -345,9 +368,9 @@ def _or_infinite(number: int | None) -> float:
     return inf if number is None else number
 
 
-def _require(name: str, known: Container[str], what: str) -> None:
+def _require(name: str, known: Mapping[str, object], what: str) -> None:
     if name not in known:
-        raise InfeasibleRequest(f"no {what} {name}")
+        raise NotInAccounting(f"no {what} '{name:.80}'", hint=suggest_or_choose(name, list(known)))
 
 
 def _relative(entries: Mapping[str, SharedLimits], name: str | None) -> float:

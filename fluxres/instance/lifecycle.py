@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from fluxres.clock import FOREVER, seconds, ticks
-from fluxres.errors import InsufficientResources, ListenerError, PolicyError, StoreError, UsageError
+from fluxres.errors import InfeasibleRequest, InsufficientResources, ListenerError, PolicyError, StoreError, UsageError
 from fluxres.instance import recording, states
 from fluxres.instance.dependencies import Dependencies, Verdict
 from fluxres.instance.finished import FinishedJobs
@@ -22,6 +22,7 @@ from fluxres.instance.lifetime import Lifetime, LifetimeOwner
 from fluxres.instance.runner import NOT_STARTED, STOPPED, Runner
 from fluxres.instance.states import State
 from fluxres.syntax import fluid
+from fluxres.syntax.moment import in_message
 
 if TYPE_CHECKING:
     from fluxres.instance.ledger import Ledger
@@ -450,12 +451,27 @@ class Lifecycle:
         context = {"attributes.system.duration": None if duration >= FOREVER else seconds(duration)}
         self._update(job, "jobspec-update", was_held=job.urgency == URGENCY_HELD, again=False, **context)
 
+    def adopt_end(self, job: Job, end: int) -> None:
+        """Let a running job have the limit to which others have moved its end in the graph, beyond its own.
+
+        If that is not allowed, the job gets an exception that does not end it, and what it holds is free at its own limit.
+        """
+        instance, duration = self._instance, FOREVER if end >= FOREVER else end - job.started
+        with recording.own_changes(instance.inventory):
+            recording.free_rest(instance.holdings.graph, fluid.encode(job.number), job.limit)
+        try:
+            if instance.ledger is not None and not job.is_booking:
+                instance.ledger.require_time(job, duration)
+            self.set_duration(job, duration)
+        except (InfeasibleRequest, InsufficientResources) as error:
+            note = f"others moved its end to {in_message(seconds(end))}, and its limit stays: {error.message}"
+            self.raise_exception(job, "timelimit", states.WARNING, note)
+
     def _set_limit(self, job: Job, end: int) -> None:
         instance = self._instance
         if end <= instance.due.now:
-            raise UsageError(
-                f"it would have ended at {seconds(end)}", where=f"job {job.id}", hint="cancel it, or give it a later limit"
-            )
+            message = f"it would have ended at {in_message(seconds(end))}"
+            raise UsageError(message, where=f"job {job.id}", hint="cancel it, or give it a later limit")
         try:
             instance.holdings.move_limit(job, end)
         except InsufficientResources:
@@ -511,6 +527,11 @@ class Lifecycle:
         instance = self._instance
         if isinstance(instance.inventory, GraphInventory):
             instance.inventory.recount(job.claim)
+        self.resized(job)
+
+    def resized(self, job: Job) -> None:
+        """A running job has another size, by what it holds now."""
+        instance = self._instance
         if instance.ledger is not None and not job.is_booking:
             instance.ledger.resized(job)
         self._note_resized(job, job.size)

@@ -13,6 +13,7 @@ import numpy as np
 
 from fluxres.arrays import Int32, Mask
 from fluxres.clock import FOREVER
+from fluxres.documents.document import plural
 from fluxres.errors import InfeasibleRequest
 from fluxres.graph.kinds import WAY
 from fluxres.instance.availability import AvailableSets, highest, lowest
@@ -86,7 +87,7 @@ class NamedInventory(InterchangeableInventory):
             raise NotUniform(f"this inventory only allocates pools of {self.type} exclusively")
         if wanted.number > self.size:
             raise InfeasibleRequest(
-                f"requested {wanted.number} of {self.type}, the instance has {self.size}", hint="request fewer"
+                f"requested {plural(wanted.number, self.type)}, the instance has {self.size}", hint="request fewer"
             )
         return wanted.number
 

@@ -10,7 +10,6 @@ from typing import Protocol
 
 from fluxres.allocation.facts import JobFacts
 from fluxres.clock import FOREVER
-from fluxres.errors import InputError
 from fluxres.instance import pool_states, recording
 from fluxres.instance.choice import ChoiceOwner, InventoryChoice
 from fluxres.instance.job import Job, JobIds
@@ -45,7 +44,13 @@ class Others:
         """Update after changes by others in the graph, if there are any."""
         if self.have_changed:
             self.refresh()
+            self.adopt_ends()
             self._instance.due.owe_pass()
+
+    def adopt_ends(self) -> None:
+        """Let running jobs have the limits to which others have moved their ends in the graph."""
+        for job, end in self._instance.holdings.take_moved_ends():
+            self._instance.lifecycle.adopt_end(job, end)
 
     def refresh(self) -> None:
         """Update what others hold (earlier jobs, advance reservations, stages), when they free it, and states of pools.
@@ -81,6 +86,7 @@ class Others:
         inventory.revision = graph.revision
         holdings.find_cut()
         instance.due.announce(holdings.next_cut)
+        holdings.recount()
         instance.queue.supplies_returned()
         if self.ends:
             instance.due.announce(self.ends[-1] - 1)
@@ -96,11 +102,7 @@ class Others:
 
     def own_job(self, name: str) -> Job | None:
         """The active job of the instance that has this id in the graph."""
-        try:
-            number = fluid.decode(name)
-        except InputError:
-            return None
-        return self._instance.holdings.jobs.get(number) if fluid.encode(number) == name else None
+        return self._instance.holdings.jobs.get(fluid.decode(name)) if fluid.is_name(name) else None
 
     def facts_of(self, name: str) -> JobFacts | None:
         """The user and the name of an own job, for the graph in which it gets its first pools."""

@@ -1,8 +1,19 @@
-"""The tree of instances as values."""
+"""The tree of instances as values, and the names in their addresses."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import re
+from typing import Final, NamedTuple
+
+from fluxres.errors import UsageError
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+def require_name(name: str) -> None:
+    """Errors: UsageError for a name that an instance cannot be addressed by."""
+    if _NAME.fullmatch(name) is None:
+        raise UsageError(f"not a name for an instance: {name!r:.80}", hint="use up to 64 letters, digits and any of . _ -")
 
 
 class Branch(NamedTuple):

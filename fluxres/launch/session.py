@@ -14,7 +14,8 @@ from uuid import uuid4
 from fluxres import clock as clocks
 from fluxres import limits
 from fluxres.clock import FOREVER, seconds
-from fluxres.errors import FluxresError
+from fluxres.documents.document import listed
+from fluxres.errors import FluxresError, UsageError
 from fluxres.instance import Instance
 from fluxres.instance.holding import OVERTIME_S
 from fluxres.launch import lifeline
@@ -66,11 +67,13 @@ class Session:
     def run(self) -> None:
         """Run all jobs.
 
-        Errors: PolicyError; KeyboardInterrupt on a signal to end, after everything has ended.
+        Errors: UsageError for jobs with instances of their own, before anything starts; PolicyError; KeyboardInterrupt on a
+        signal to end, after everything has ended.
         """
         from fluxres.simulation.machine import Machine
 
         lifeline.require_support()
+        self._require_flat()
         lifeline.raise_open_files()
         with Loop() as loop, loop.signals():
             graph = self.machine.copy("/")
@@ -99,6 +102,14 @@ class Session:
                 lifeline.kill_marked(mark)
             if loop.stops:
                 raise KeyboardInterrupt
+
+    def _require_flat(self) -> None:
+        """Refuse jobs whose own jobs would run in an instance on what they hold. Errors: UsageError."""
+        if self.workload.has_instances:
+            stages = [str(job.id) for job in self.workload if job.jobs]
+            message = f"jobs with `jobs` of their own do not run in one instance: {listed(stages)}"
+            hint = "`fluxres simulate` runs them in simulated time; `fluxres hierarchy` runs instances below instances"
+            raise UsageError(message, where=self.workload.name, hint=hint)
 
     def _is_fed(self) -> bool:
         return self._coming is not None

@@ -79,7 +79,7 @@ def objections(
     if not ideal and state != "up" and not (is_queued and partition.starts_jobs):
         found.append(Objection(partition.name, "state", _UNTIL_CHANGED[state], is_lasting=False))
     if length is not None:
-        found += _of_time(partition, length)
+        found += of_time(partition, length)
     least, most = nodes_of(request)
     if partition.max_nodes is not None and least > partition.max_nodes:
         text = f"allows at most {plural(partition.max_nodes, 'node')} per job, requested {least}"
@@ -98,7 +98,8 @@ def not_accepted(partition: Partition, request: Request, length: int) -> list[Ob
     return found
 
 
-def _of_time(partition: Partition, length: int) -> list[Objection]:
+def of_time(partition: Partition, length: int) -> list[Objection]:
+    """That a partition does not allow a time, in ticks; empty if it does."""
     if partition.max_time_s == inf or seconds(length) <= partition.max_time_s:
         return []
     asked = duration.exact(seconds(length))

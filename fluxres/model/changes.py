@@ -22,7 +22,7 @@ from fluxres.allocation.plans import Implies
 from fluxres.allocation.records import ELSEWHERE, STAGE_OWNER, Records, empty_planner
 from fluxres.allocation.together import Share
 from fluxres.clock import FOREVER, Length, positive_ticks, seconds
-from fluxres.errors import FluxresError, StaleHandle, UsageError
+from fluxres.errors import FluxresError, NothingHeld, StaleHandle, UsageError
 from fluxres.model import events, extending, supply, targets
 from fluxres.model.values import Allocation, Stage, columns
 from fluxres.syntax.moment import in_message, to_the_second

@@ -93,6 +93,14 @@ def _for_queue(request: Request, name: str) -> Request:
     return replace(request, attributes={**request.attributes, "system": {**request.system, "queue": name}})
 
 
+@lru_cache(maxsize=4096)
+def for_any_partition(request: Request) -> Request:
+    """The request without the partition that it names."""
+    system = {key: value for key, value in request.system.items() if key != "queue"}
+    others = {key: value for key, value in request.attributes.items() if key != "system"}
+    return replace(request, attributes={**others, "system": system} if system else others)
+
+
 def require_accepted(graph: ResourceGraph, request: Request, length: int) -> None:
     """Refuse a job that its partition does not accept for its queue (rule P2).
 
@@ -111,6 +119,18 @@ def require_accepted(graph: ResourceGraph, request: Request, length: int) -> Non
     found = admission.not_accepted(partition, request, length)
     if found:
         raise refused(Refusal((), {}, any(each.is_lasting for each in found), objections=tuple(found)))
+
+
+def require_time(graph: ResourceGraph, request: Request, length: int) -> None:
+    """Refuse a time, in ticks, that the partition of a request never allows (rule P2). Errors: InfeasibleRequest; UsageError."""
+    partition = graph.matcher.partition_for(request)
+    if partition is None:
+        return
+    from fluxres.match import admission
+    from fluxres.match.refusal import Refusal
+
+    if found := admission.of_time(partition, length):
+        raise refused(Refusal((), {}, never=True, objections=tuple(found)))
 
 
 def explained(graph: ResourceGraph, request: Request, window: tuple[int, int], policy: str | Policy) -> Refusal | None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from fluxres.arrays import Int32
-from fluxres.documents.document import plural
+from fluxres.documents.document import plural, shown
 from fluxres.graph.structure import Structure
 from fluxres.model.difference import Changed, Difference, EdgeChange, SubtreeChange
 from fluxres.render.events import folded_paths
@@ -63,16 +63,25 @@ def _kept(part: SubtreeChange, drained: bool) -> str:
 def _changed(each: Changed, structure: Structure) -> str:
     where, kind = _folded(structure, each.vertices.tolist()), structure.kind_of(int(each.vertices[0]))
     unit = f" {kind.unit}" if each.attribute == "size" and kind.unit else ""
-    before, after = (None if value is None else f"{_value(value)}{unit}" for value in (each.before, each.after))
-    if before is None:
-        said = "added" if each.after is True else f"= {after}"
+    if each.before is None:
+        said = "added" if each.after is True else f"= {_value(each.after)}{unit}"
     else:
-        said = "removed" if after is None else f"{before} -> {after}"
+        said = "removed" if each.after is None else _step(each.before, each.after, unit)
     return printable(f"~ {where}: {each.attribute} {said}")
 
 
 def _value(value: object) -> str:
+    if value is None:
+        return "none"
     return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _step(before: object, after: object, unit: str = "") -> str:
+    """A value and what becomes of it; text is quoted, and numbers are exact, where they would look alike."""
+    texts = [_value(before), _value(after)]
+    if texts[0] == texts[1]:
+        texts = [shown(before), shown(after)]
+    return " -> ".join(f"{text}{unit}" for text in texts)
 
 
 def _edges(edges: Iterable[EdgeChange]) -> Iterator[str]:
@@ -86,9 +95,7 @@ def _edges(edges: Iterable[EdgeChange]) -> Iterator[str]:
 def _attributes(edge: EdgeChange) -> str:
     if edge.change != "changed":
         return ", ".join(f"{key} {_value(value)}" for key, value in (edge.after or edge.before).items())
-    none = "none"
-    pairs = ((key, edge.before.get(key), edge.after.get(key)) for key in edge.after)
-    return ", ".join(f"{key} {none if a is None else _value(a)} -> {none if b is None else _value(b)}" for key, a, b in pairs)
+    return ", ".join(f"{key} {_step(edge.before.get(key), edge.after.get(key))}" for key in edge.after)
 
 
 def document(found: Difference) -> dict[str, Any]:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, TypeVar
 
 import msgspec
 
 from fluxres import limits
 from fluxres.allocation.records import Records
-from fluxres.documents.suggestion import choose_from
+from fluxres.clock import FOREVER, Length, Time, seconds, ticks
+from fluxres.documents.suggestion import choose_from, did_you_mean
 from fluxres.errors import LimitExceeded, UnknownJob, UsageError
 from fluxres.instance import Instance, recording, saved
 from fluxres.instance.accounting import Accounting
@@ -23,15 +25,16 @@ from fluxres.instance.fair_share import Account, Used
 from fluxres.instance.job import Job, JobEvent
 from fluxres.instance.policy import Multifactor
 from fluxres.instance.saved import SavedInstance, SavedJob
-from fluxres.model import ResourceGraph, changes, events
+from fluxres.instance.tree import require_name
+from fluxres.model import ResourceGraph, changes, events, extending
 from fluxres.store import Store
 from fluxres.store.lease import INSTANCE
+from fluxres.syntax import fluid
 
 T = TypeVar("T")
 Way = tuple[int, ...]
 """The numbers of the jobs that lead from an outermost instance to one below it."""
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _TIME: Final = "advance"
 """The operation in the journal when only time has passed."""
 _ACCOUNTING: Final = "accounting"
@@ -136,8 +139,7 @@ class Instances:
         self, graph: ResourceGraph, name: str, queue_policy: str, match_policy: str, accounting: Accounting | None = None
     ) -> Instance:
         """Begin an instance. Errors: UsageError for a name that is taken; LimitExceeded; those of an Instance."""
-        if _NAME.fullmatch(name) is None:
-            raise UsageError(f"not a name for an instance: {name!r:.80}", hint="use up to 64 letters, digits and any of . _ -")
+        require_name(name)
         if name in self.names():
             hint = f"choose another name, or end it: `fluxres instance drop {name}`"
             raise UsageError(f"there is already an instance '{name}'", hint=hint)
@@ -184,10 +186,37 @@ class Instances:
             del self._running[name]
         return found
 
+    def set_end(self, graph: ResourceGraph, job: str, end: Time | None, duration_s: Length | None) -> bool:
+        """Move the end of a job of an instance, which is its limit there, as `ResourceGraph.set_end` does for other jobs.
+
+        Returns: False, with nothing done, for a job that no instance has. Errors: those of `Instance.set_duration`.
+        """
+        name = self.owner(graph, job)
+        if name is None:
+            return False
+        stop = extending.end_of(graph, job, end, duration_s)
+
+        def operation(one: Instance) -> None:
+            found = one.job(job)
+            start = found.started if found.started >= 0 else ticks(graph.allocation(job).start)
+            one.set_duration(found, None if stop >= FOREVER else seconds(stop - start))
+
+        self.operate(graph, name, "set_duration", operation)
+        return True
+
+    def owner(self, graph: ResourceGraph, job: str) -> str | None:
+        """The outermost instance to which a job in the records of the graph belongs; None if there is none."""
+        for name in self.names() if fluid.is_name(job) else ():
+            with suppress(UnknownJob):  # another process has just closed it
+                if self._current(graph, name).top.others.own_job(job) is not None:
+                    return name
+        return None
+
     def _current(self, graph: ResourceGraph, name: str) -> _Running:
         """An instance that agrees with the store, read from it if need be. Errors: UnknownJob."""
         if name not in self.names():
-            raise UnknownJob(f"no instance '{name:.80}'", where=f"graph '{self._graph}'", hint=choose_from(self._running))
+            hint = did_you_mean(self._below(graph, name)) or choose_from(self._running)
+            raise UnknownJob(f"no instance '{name:.80}'", where=f"graph '{self._graph}'", hint=hint)
         one = self._running[name]
         if one.kept is None or one.records is not graph.records:
             self._forget(name)
@@ -197,6 +226,12 @@ class Instances:
                 del self._running[name]
                 return self._current(graph, name)
         return one
+
+    def _below(self, graph: ResourceGraph, word: str) -> list[str]:
+        """The addresses of nested instances that have this name, or this job."""
+        tops = [self._current(graph, name).top for name in list(self._running)]
+        nested = [(child.parent, child.job_in_parent, child.name) for top in tops for child in top.walk()]
+        return [f"{above.address}/{word}" for above, job, name in nested if above and job and word in (name, str(job.id))]
 
     def _forget(self, name: str) -> None:
         """Drop what is in memory of an instance."""

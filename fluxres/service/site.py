@@ -103,6 +103,13 @@ class Site:
                 self._open[name] = served
             return self._open[name]
 
+    def served_as(self, graph: ResourceGraph) -> Served:
+        """What is served with a graph that is being changed. Errors: Unavailable if another one of its name was opened since."""
+        found = self.served(graph.name)
+        if found.graph is not graph:
+            raise Unavailable("the graph was replaced just now", hint="send the request again", retry_after_s=1)
+        return found
+
     def require_served(self, name: str | None) -> None:
         """Refuse another graph than that of a child, or all graphs if None.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from fluxres.simulation.schedule import Schedule
 
 IDS_SHOWN: Final = 100
+_REQUESTED: Final = re.compile(r"(?<=\brequested )([1-9]\d*)\b")
+"""How much a job requested, in the reason why it was refused."""
 
 
 @dataclass
@@ -40,6 +43,23 @@ class Refusals:
         self.reasons[reason] += number
         if len(self.ids) < IDS_SHOWN:
             self.ids.append(job)
+
+    def by_kind(self) -> dict[str, int]:
+        """The numbers of jobs by kind of reason: reasons that differ only in how much was requested are one kind.
+
+        >>> Refusals(Counter({"requested 46 nodes, there are only 32": 3, "requested 40 nodes, there are only 32": 1})).by_kind()
+        {'requested 40 to 46 nodes, there are only 32': 4}
+        """
+        kinds: dict[tuple[str, ...], list[tuple[int, int]]] = {}
+        for reason, number in self.reasons.items():
+            before, asked, after = [*_REQUESTED.split(reason, 1), "0", ""][:3]
+            kinds.setdefault((before, after), []).append((int(asked), number))
+        found: dict[str, int] = {}
+        for (before, after), some in kinds.items():
+            least, most = min(some)[0], max(some)[0]
+            asked = "" if not most else str(most) if least == most else f"{least} to {most}"
+            found[f"{before}{asked}{after}"] = sum(number for _, number in some)
+        return found
 
     def listed(self, at_most: int = 10) -> str:
         """The ids of the first of them, as text."""

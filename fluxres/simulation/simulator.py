@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -31,6 +31,7 @@ from fluxres.errors import (
     UsageError,
 )
 from fluxres.instance import Instance, Job
+from fluxres.instance.accounting import given as rules_given
 from fluxres.instance.charged import Charged
 from fluxres.instance.job import URGENCY_DEFAULT, Scheduler
 from fluxres.instance.policy import policy
@@ -126,7 +127,7 @@ class Simulator:
             which the last applies to all further ones; None for no cost.
         event_order: of the events of one moment, a key of `EVENT_ORDERS`.
         disturbances: failures, repairs, reservations and other events that no job causes.
-        accounting: partitions, QOS, accounts and users with limits, if there is one instance.
+        accounting: partitions, QOS, accounts and users with limits, if there is one instance; also a mapping as a file has it.
         energy: what nodes draw, and when they are switched off; by default what their properties say, and never; "none": not
             counted.
         prediction: of run times, with which policies plan; None: with limits.
@@ -153,7 +154,7 @@ class Simulator:
         cost: Cost | LevelCost | Sequence[Cost | LevelCost | None] | None = None,
         event_order: str = "sequential",
         disturbances: Disturbances | None = None,
-        accounting: Accounting | None = None,
+        accounting: Accounting | Mapping[str, Any] | None = None,
         energy: Energy | Literal["none"] | None = None,
         prediction: Prediction | None = None,
         feedback: str | None = None,
@@ -166,7 +167,7 @@ class Simulator:
         self.hierarchy = hierarchy if hierarchy is not None else Hierarchy()
         self.costs = by_level(cost, self.hierarchy.levels)
         self.malleable = resizing.MalleableJobs(resizing.parse(resize_policy), self._move_end)
-        self.accounting = accounting
+        self.accounting = None if accounting is None else rules_given(accounting)
         self.prediction = prediction
         self.feedback: Feedback | None = None
         self._feedback_kind = feedback
@@ -186,7 +187,7 @@ class Simulator:
             sink=self._over,
             events=False,
             passes="manual" if self._is_stepped else "event",
-            accounting=accounting,
+            accounting=self.accounting,
         )
         self.instance.measure_in(self.machine.unit)
         self.families = Families(self, self.hierarchy)

@@ -119,7 +119,7 @@ def load(
     1
     >>> load({"fluxres": 1, "resources": [{"type": "node", "count": "two"}]})
     Traceback (most recent call last):
-    fluxres.errors.InputError: <dict>: resources[0].count: expected int >= 1, got 'two'
+    fluxres.errors.InputError: <dict>: resources[0].count: expected a whole number of at least 1, got 'two'
     >>> load("site.yaml")
     Traceback (most recent call last):
     fluxres.errors.InputError: site.yaml: no such file (relative paths start in the current directory)

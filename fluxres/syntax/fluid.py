@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Final, Literal, NamedTuple
 
 from fluxres.documents.document import excerpt, shown
-from fluxres.errors import InputError, UsageError
+from fluxres.errors import FluxresError, InputError, UsageError
 
 Form = Literal["dec", "hex", "dothex", "kvs", "f58", "f58plain", "words", "emoji"]
 
@@ -114,6 +114,18 @@ def encode(job_id: int, form: Form = "f58") -> str:
     if form == "emoji":
         return _in_base(job_id, SYMBOLS)
     return ("f" if form == "f58plain" else "ƒ") + _in_base(job_id, _ALPHABET)
+
+
+def is_name(job: str) -> bool:
+    """Whether this is an id as instances write it, and so may be the name of a job of one.
+
+    >>> is_name("ƒA"), is_name("fA"), is_name("j1")
+    (True, False, False)
+    """
+    try:
+        return encode(decode(job)) == job
+    except FluxresError:
+        return False
 
 
 def split(job_id: int) -> Parts:

@@ -25,14 +25,34 @@ def nested(levels: int) -> str:
 TEXTS: dict[str, tuple[str, str, str, str]] = {
     "unknown key": ("resources:\n  - type: node\n    cuont: 2\n", "4:5: resources[0].cuont", "'cuont'", "did you mean 'count'?"),
     "unknown key at the top": ("resorces: []\n", "2:1: resorces", "unknown key", "did you mean 'resources'?"),
-    "text for a number": ("resources:\n  - type: node\n    count: four\n", "4:12: resources[0].count", "got 'four'", "int >= 1"),
+    "text for a number": (
+        "resources:\n  - type: node\n    count: four\n",
+        "4:12: resources[0].count",
+        "got 'four'",
+        "a whole number of at least 1",
+    ),
     "a list for a mapping": ("resources:\n  - [node]\n", "3:5: resources[0]", "got a list of 1", "expected a mapping"),
     "a mapping for a list": ("resources: {type: node}\n", "2:12: resources", "got a mapping", "expected a list"),
     "null for text": ("resources: [{type: null}]\n", "2:20: resources[0].type", "got null", "expected text"),
-    "zero count": ("resources: [{type: node, count: 0}]\n", "2:33: resources[0].count", "got 0", "expected int >= 1"),
-    "negative count": ("resources: [{type: node, count: -3}]\n", "2:33: resources[0].count", "got -3", "expected int >= 1"),
-    "zero size": ("resources: [{type: node, size: 0}]\n", "2:32: resources[0].size", "got 0", "expected int >= 1"),
-    "too many units": ("resources: [{type: m, size: 9223372036854775808}]\n", "2:29: resources[0].size", "5808", "<= 46116860"),
+    "zero count": (
+        "resources: [{type: node, count: 0}]\n",
+        "2:33: resources[0].count",
+        "got 0",
+        "expected a whole number of at least 1",
+    ),
+    "negative count": (
+        "resources: [{type: node, count: -3}]\n",
+        "2:33: resources[0].count",
+        "got -3",
+        "expected a whole number of at least 1",
+    ),
+    "zero size": (
+        "resources: [{type: node, size: 0}]\n",
+        "2:32: resources[0].size",
+        "got 0",
+        "expected a whole number of at least 1",
+    ),
+    "too many units": ("resources: [{type: m, size: 9223372036854775808}]\n", "2:29: resources[0].size", "5808", "to 46116860"),
     "duplicate id": ("resources:\n- {type: n, id: 3}\n- {type: n, id: 3}\n", "4:17: resources[1].id", "id 3", "distinct ids"),
     "duplicate id in a list": ("resources: [{type: n, id: [3, 3]}]\n", "2:27: resources[0].id", "id 3", "distinct ids"),
     "duplicate name": (
@@ -265,7 +285,7 @@ def test_a_wrong_word_is_refused_in_one_style_with_what_was_meant(tiny: Invoke, 
         ("{type: node, name: a/b}", "name 'a/b' has a character not allowed in a path (leave out '/')"),
         (
             "{type: node, size: 9999999999999999999}",
-            "expected int >= 1 and <= 4611686018427387903 or text such as '192GiB', got 9999999999999999999",
+            "expected a whole number from 1 to 4611686018427387903 or text such as '192GiB', got 9999999999999999999",
         ),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from fluxres.cli.examples import EXAMPLES, Example
+from fluxres.cli.examples import EXAMPLES, OF_SUBCOMMANDS, Example
 from fluxres.cli.program import COMMANDS, program
 from tests.cli.conftest import MACHINE, process
 from tests.traceability import ROOT
@@ -38,18 +39,19 @@ def serve(*words: str) -> None:
     assert (line.startswith("listening on http://127.0.0.1:"), running.returncode) == (True, 0), err
 
 
-def run(command: str) -> None:
+def run(command: str) -> str:
     words = shlex.split(command)
     assert words[0] == "fluxres"
     if words[1] == "serve":
         serve(*words[1:])
-        return
+        return ""
     if words[1] in {"run", "shell"}:  # they fork, and wait for their children
         process_of(*words[1:])
-        return
+        return ""
     result = CliRunner().invoke(program, words[1:])
     expected = 1 if words[1] == "why" and "-N8" in words else 3 if words[1] == "why" else 0
     assert result.exit_code == expected, f"{command}\n{result.output}"
+    return result.stdout
 
 
 @pytest.fixture
@@ -87,6 +89,22 @@ def test_the_examples_of_a_command_work(name: str, demo: Path) -> None:
         if name == "workload":
             run("fluxres workload lublin:days=21,size=8 trace.swf")
         run(example.command)
+
+
+@pytest.mark.parametrize("name", OF_SUBCOMMANDS)
+def test_the_examples_of_a_subcommand_work(name: str, demo: Path) -> None:
+    run("fluxres load data/clusters/demo.yaml --replace")
+    run("fluxres instance create main")
+    submitted = {"ƒA": "-N2 -x -t 2h", "ƒB": "-N1 --urgency 0"}
+    ids = {job: run(f"fluxres instance submit {words}").strip() for job, words in submitted.items()}
+    if name in {"instance grow", "instance shrink"}:
+        run(f"fluxres instance spawn {ids['ƒA']}")
+    shown = CliRunner().invoke(program, [*name.split(), "--help"]).stdout
+    for example in OF_SUBCOMMANDS[name]:
+        assert f"  {example.what}:\n    {example.command}\n" in shown
+        assert len(example.command) <= 76
+        assert f"fluxres {name} " in example.command
+        run(re.sub("ƒ[AB]", lambda found: ids[found[0]], example.command))
 
 
 @pytest.mark.parametrize("name", COMMANDS)

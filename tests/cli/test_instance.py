@@ -116,6 +116,14 @@ def test_invalid_runs_are_refused(fluxres: Invoke, place: Path) -> None:
     assert "--grace" in fluxres("instance", "run", source, *MACHINE, "--grace", "inf", status=2).stderr
 
 
+def test_stages_with_jobs_of_their_own_are_refused_before_anything_starts(fluxres: Invoke, place: Path) -> None:
+    source = write(place, job("first", run=1), job("stage", jobs=[job("inner", run=1)]))
+    told = fluxres("instance", "run", source, *MACHINE, status=2)
+    assert told.stdout == ""
+    assert "one instance: stage (" in told.stderr
+    assert "`fluxres simulate`" in told.stderr
+
+
 # -- instances that the store keeps ----------------------------------------------------------------------------------------
 
 
@@ -225,10 +233,9 @@ def test_a_child_has_a_name_and_an_address(keeper: Invoke) -> None:
     assert inner in keeper("instance", "queue", child).stdout
     told = keeper("instance", "queue", "main/kit", status=2).stderr
     assert told == f"fluxres: ERROR main: no job or instance 'kit' (choose from {child})\n"
-    second = keeper("instance", "submit", "slot=1/node").stdout.strip()
-    keeper("instance", "spawn", second, "--name", "kid")
-    told = keeper("instance", "queue", "main/kid", status=2).stderr
-    assert told == f"fluxres: ERROR main: 2 instances have the name 'kid' (choose from {child}, main/{second})\n"
+    told = keeper("instance", "queue", "kid", status=2).stderr
+    assert "no instance 'kid' (did you mean main/kid?)" in told
+    assert f"(did you mean {child}?)" in keeper("instance", "show", inner, "-i", job, status=2).stderr
     keeper("instance", "drop", child)
     told = keeper("instance", "submit", "slot=1/node", "-i", child, status=2).stderr
     assert told in {
@@ -303,7 +310,7 @@ def test_an_advance_reservation_starts_at_its_time(keeper: Invoke) -> None:
     maintenance = keeper("instance", "reserve", "node5", "--start", "+3h", "--duration", "1h", "--name", "service").stdout.strip()
     row = next(line for line in keeper("instance", "queue").stdout.splitlines() if maintenance in line)
     moment = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d"
-    assert re.search(rf" service +DEPEND +{moment} +{moment} +\d+ +/\w+/node5$", row)
+    assert re.search(rf" service +DEPEND +{moment} +{moment} +\d+ +/[\w/]+/node5$", row)
     assert re.search(rf"^dependencies +begin-time:{moment}$", keeper("instance", "show", maintenance).stdout, re.MULTILINE)
     assert "waits for  its start time" in keeper("jobs", maintenance).stdout
     keeper("instance", "cancel", maintenance)
@@ -321,3 +328,149 @@ def test_an_advance_reservation_starts_at_its_time(keeper: Invoke) -> None:
 def test_wrong_advance_reservations_are_refused(tiny: Invoke, words: tuple[str, ...], text: str) -> None:
     tiny("instance", "create", "main")
     assert text in tiny("instance", "reserve", *words, status=2).stderr
+
+
+@pytest.mark.parametrize("name", ["a/b", "a b", "", "kid", "x" * 65])
+def test_a_child_has_a_name_of_its_own_that_is_an_address(keeper: Invoke, name: str) -> None:
+    first, second = (keeper("instance", "submit", "slot=1/node").stdout.strip() for _ in range(2))
+    keeper("instance", "spawn", first, "--name", "kid")
+    told = keeper("instance", "spawn", second, "--name", name, status=2).stderr
+    assert "name" in told
+    assert listed_instances(keeper) == {"main": (2, 0), f"main/{first}": (0, 0)}
+    keeper("instance", "spawn", second, "--name", "other")
+
+
+# -- changes of jobs -------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_with_another_limit_ends_then(keeper: Invoke) -> None:
+    job = keeper("instance", "submit", "slot=2/node", "--duration", "1500ms").stdout.strip()
+    said = keeper("instance", "update", job, "--duration", "+1h").stdout
+    assert re.fullmatch(rf"{job}: RUN, limit 1 h, ends \d{{4}}-\S+\n", said)
+    short = keeper("instance", "submit", "slot=1/node", "--duration", "1h").stdout.strip()
+    keeper("instance", "update", short, "--duration", "-3598s")
+    assert eventually(lambda: document(keeper, short)["result"] == "timeout")
+    assert document(keeper, job)["state"] == "RUN"
+    assert json.loads(keeper("jobs", job, "--json").stdout)["end"] == document(keeper, job)["ends"]
+    keeper("instance", "update", job, "--duration", "inf")
+    assert (document(keeper, job)["duration"], document(keeper, job)["ends"]) == (None, None)
+    assert "has none" in keeper("instance", "update", job, "--duration", "+1h", status=2).stderr
+
+
+@pytest.mark.parametrize("words", [("+1h",), ("--duration", "3602s")])
+def test_extend_tells_the_instance(keeper: Invoke, words: tuple[str, ...]) -> None:
+    job = keeper("instance", "submit", "slot=2/node", "--duration", "2s").stdout.strip()
+    child = keeper("instance", "spawn", job).stdout.strip()
+    inner = keeper("instance", "submit", "slot=1/node", "-i", child).stdout.strip()
+    assert job in keeper("extend", job, *words).stdout
+    found = document(keeper, job)
+    assert found["ends"] == pytest.approx(found["started"] + 3602, abs=1)
+    (below,) = (one for one in json.loads(keeper("instance", "list", "--json").stdout)["instances"] if one["address"] == child)
+    assert below["expires"] == found["ends"]
+    clock.sleep(2.5)
+    assert document(keeper, job)["state"] == "RUN"
+    assert json.loads(keeper("instance", "show", inner, "-i", child, "--json").stdout)["state"] == "RUN"
+    keeper("extend", job, "max")
+    assert document(keeper, job)["ends"] is None
+
+
+def test_the_end_that_a_graph_copied_for_a_job_moves_is_its_limit(keeper: Invoke) -> None:
+    job = keeper("instance", "submit", "slot=2/node", "--duration", "1h").stdout.strip()
+    keeper("copy", "--job", job, "--as", "part")
+    keeper("child", "extend", "part", "+1h")
+    assert document(keeper, job)["duration"] == 7200
+    assert keeper("instance", "update", job, "--duration", "3h").stdout.startswith(f"{job}: RUN, limit 3 h, ends ")
+
+
+def test_a_limit_that_others_are_in_the_way_of_is_refused(keeper: Invoke) -> None:
+    job = keeper("instance", "submit", "slot=2/node", "--duration", "1h").stdout.strip()
+    waits = keeper("instance", "submit", "slot=8/node", "--duration", "1h").stdout.strip()
+    before = document(keeper, job)
+    assert document(keeper, waits)["reserved"] == pytest.approx(before["ends"], abs=1)
+    keeper("instance", "update", job, "--duration", "2h")  # what only waits is planned anew
+    assert document(keeper, waits)["reserved"] == pytest.approx(before["started"] + 7200, abs=1)
+    keeper("allocate", "node0", "--job", "mine", "--start", "+5h", "--duration", "1h")
+    for words in (("instance", "update", job, "--duration", "7h"), ("extend", job, "+5h")):
+        told = keeper(*words, status=1).stderr
+        assert "held by mine" in told
+    assert document(keeper, job)["duration"] == 7200
+    ahead = keeper("instance", "reserve", "slot=1/node", "--start", "+8h", "--duration", "1h").stdout.strip()
+    assert "reserved ahead" in keeper("instance", "update", ahead, "--duration", "2h", status=2).stderr
+
+
+def test_a_limit_beyond_that_of_the_accounting_is_refused(keeper: Invoke, place: Path) -> None:
+    (place / "site.yaml").write_text("qos: {normal: {max_wall: 2h}}\n", encoding="utf-8")
+    keeper("instance", "drop", "main")
+    keeper("instance", "create", "main", "--accounting", "site.yaml")
+    runs, waits = (keeper("instance", "submit", "slot=8/node", "--duration", "1h").stdout.strip() for _ in range(2))
+    for words in (
+        ("instance", "update", runs, "--duration", "+90m"),
+        ("instance", "update", waits, "--duration", "inf"),
+        ("extend", runs, "+90m"),
+    ):
+        assert "qos normal: a longer time than max_wall allows: 2 h" in keeper(*words, status=3).stderr
+    assert {document(keeper, job)["duration"] for job in (runs, waits)} == {3600}
+    keeper("instance", "update", runs, "--duration", "2h")
+    keeper("instance", "update", waits, "--duration", "+30m", "--urgency", "3")
+    found = document(keeper, waits)
+    assert (found["duration"], found["urgency"]) == (5400, 3)
+
+
+def test_a_held_job_is_shown_and_released(keeper: Invoke) -> None:
+    job = keeper("instance", "submit", "slot=1/node", "--urgency", "0").stdout.strip()
+    queue = keeper("instance", "queue")
+    assert queue.stdout.splitlines()[1].endswith("held (urgency 0)")
+    assert queue.stderr == f"fluxres: to release a held job: fluxres instance update {job} --urgency 16\n"
+    assert f"`fluxres instance update {job} --urgency 16`" in keeper("instance", "show", job).stdout
+    assert keeper("instance", "queue", "--json").stderr == ""
+    assert keeper("instance", "update", job, "--urgency", "16").stdout == f"{job}: RUN, no limit\n"
+    assert "not pending" in keeper("instance", "update", job, "--urgency", "3", status=2).stderr
+    both = keeper("instance", "update", job, "--urgency", "3", "--duration", "1h", status=2).stderr
+    assert "leave out --urgency" in both
+    assert document(keeper, job)["duration"] is None
+    assert "--duration or --urgency" in keeper("instance", "update", job, status=2).stderr
+
+
+def test_the_size_of_a_job_is_that_of_what_it_holds(keeper: Invoke) -> None:
+    job = keeper("instance", "submit", "slot=2/node").stdout.strip()
+    assert document(keeper, job)["size"] == 8
+    keeper("shrink", job, "node0")
+    assert document(keeper, job)["size"] == 4
+    assert re.search(r" RUN .* 4  /\S+/node1$", keeper("instance", "queue").stdout.splitlines()[1])
+
+
+def test_pools_are_no_request_of_an_instance(tiny: Invoke) -> None:
+    tiny("instance", "create", "main")
+    assert "node3 is a pool" in (told := tiny("instance", "submit", "node3", status=2).stderr)
+    assert "`-w node3`" in told
+    job = tiny("instance", "submit", "-w", "node3").stdout.strip()
+    assert tiny("instance", "queue").stdout.splitlines()[1].split()[0] == job
+    assert "`-w node1,node2`" in tiny("instance", "submit", "node1", "node2", status=2).stderr
+    assert "such as slot=4/node" in tiny("instance", "submit", status=2).stderr
+
+
+@pytest.mark.parametrize("words", [("submit", "node=2"), ("reserve", "node=2", "--start", "+1h", "--duration", "1h")])
+def test_a_request_for_shared_pools_alone_is_refused(keeper: Invoke, words: tuple[str, ...]) -> None:
+    assert "only asks for shared pools" in keeper("instance", *words, status=2).stderr
+    assert json.loads(keeper("instance", "queue", "--json").stdout) == {"jobs": []}
+
+
+def test_cancel_ends_all_jobs_or_none(keeper: Invoke) -> None:
+    first, second = (keeper("instance", "submit", "slot=1/node").stdout.strip() for _ in range(2))
+    assert "no job ƒnone" in keeper("instance", "cancel", first, "ƒnone", status=2).stderr
+    assert document(keeper, first)["state"] == "RUN"
+    assert keeper("instance", "cancel", first, second, first).stdout == f"{first}: canceled\n{second}: canceled\n"
+    assert "has ended: canceled" in keeper("instance", "cancel", first, status=2).stderr
+
+
+@pytest.mark.parametrize("moment", ["-", "inf", "zz"])
+def test_a_begin_time_that_never_comes_is_refused(tiny: Invoke, moment: str) -> None:
+    tiny("instance", "create", "main")
+    found = tiny("instance", "submit", "-N1", "--dependency", f"begin-time:{moment}", status=2)
+    assert "--dependency: expected a time" in found.stderr
+
+
+def test_a_begin_time_in_the_past_is_noted(keeper: Invoke) -> None:
+    assert "is in the past" in keeper("instance", "submit", "-N1", "--dependency", "begin-time:2000-01-01").stderr
+    wrong = keeper("instance", "submit", "-N1", "--duration", "0", status=2)
+    assert "--duration: expected a positive duration, got 0" in wrong.stderr

@@ -211,3 +211,24 @@ def test_a_changed_machine_is_not_loaded_over_the_present_one(tiny: Invoke, tmp_
     tiny("free", "j1")
     tiny("apply", str(other))
     assert tiny("diff", str(other)).stdout == "no difference\n"
+
+
+def test_a_difference_of_type_can_be_seen(fluxres: Invoke, tmp_path: Path) -> None:
+    def machine(properties: str, weight: str) -> Path:
+        path = tmp_path / "lab.yaml"
+        path.write_text(
+            f"fluxres: 1\nname: lab\nresources: [{{type: node, count: 2, properties: {properties}}}]\n"
+            "graphs:\n  net:\n    edges:\n"
+            f"    - {{from: /lab/node0, to: /lab/node1, relation: link, attributes: {{weight: {weight}}}}}\n",
+            encoding="utf-8",
+        )
+        return path
+
+    fluxres("load", str(machine("{class: 3, load: 1.5, wide: 2}", "2.0000001")))
+    found = fluxres("diff", str(machine("{class: '3', load: 2.5, wide: 2.0}", "2.0000002")), status=1).stdout.splitlines()
+    assert found[:4] == [
+        "~ /lab/node[0-1]: property class 3 -> '3'",
+        "~ /lab/node[0-1]: property load 1.5 -> 2.5",
+        "~ /lab/node[0-1]: property wide 2 -> 2.0",
+        "~ net: /lab/node0 -> /lab/node1 (link): weight 2.0000001 -> 2.0000002",
+    ]

@@ -19,13 +19,14 @@ import pytest
 from fluxres.cli import main
 from fluxres.store import open_store
 from tests.cli.conftest import MACHINE, Invoke, process
+from tests.forks import Fork
 
 WAIT_S = 60
 
 
-def finish(running: subprocess.Popen[str]) -> tuple[int, str, str]:
+def finish(running: subprocess.Popen[str] | Fork) -> tuple[int, str, str]:
     out, err = running.communicate(timeout=WAIT_S)
-    return running.returncode, out or "", err or ""
+    return running.wait(), out or "", err or ""
 
 
 def test_help_needs_click_and_nothing_heavy() -> None:
@@ -54,7 +55,7 @@ print([name for name in ("networkx", "rich", "yaml", "hypothesis") if name in sy
 
 
 def test_two_concurrent_commands_allocate_a_node_only_once(tiny: Invoke) -> None:
-    started = [process("allocate", "/tiny/rack0/node0", "--job", f"j{i}") for i in range(4)]
+    started = [Fork("allocate", "/tiny/rack0/node0", "--job", f"j{i}") for i in range(4)]
     ended = [finish(running) for running in started]
     assert sorted(status for status, *_ in ended) == [0, 1, 1, 1]
     assert tiny("jobs", "-o", "paths").stdout == "/tiny/rack0/node0\n"
@@ -63,8 +64,7 @@ def test_two_concurrent_commands_allocate_a_node_only_once(tiny: Invoke) -> None
 
 def test_a_waiting_command_reports_the_lock_holder_and_continues(tiny: Invoke) -> None:
     with open_store().writing(command="a long command"):
-        waiting = process("state", "/tiny/rack0", "down", "--wait", "50")
-        assert waiting.stderr is not None
+        waiting = Fork("state", "/tiny/rack0", "down", "--wait", "50")
         told = waiting.stderr.readline()
     status, out, _ = finish(waiting)
     assert told.startswith(f"fluxres: waiting for process {os.getpid()} (a long command")
@@ -73,7 +73,7 @@ def test_a_waiting_command_reports_the_lock_holder_and_continues(tiny: Invoke) -
 
 def test_command_that_waits_too_long_gives_up_with_status_4(tiny: Invoke) -> None:
     with open_store().writing(command="a long command"):
-        status, out, err = finish(process("state", "/tiny/rack0", "down", "--wait", "0.1"))
+        status, out, err = finish(Fork("state", "/tiny/rack0", "down", "--wait", "0.1"))
     assert (status, out) == (4, "")
     assert "a long command" in err
     assert tiny("find", "state=down").stdout == ""
@@ -81,14 +81,13 @@ def test_command_that_waits_too_long_gives_up_with_status_4(tiny: Invoke) -> Non
 
 def test_reading_does_not_wait(tiny: Invoke) -> None:
     with open_store().writing(command="a long command"):
-        status, out, _ = finish(process("find", "name=rack0", "-o", "paths"))
+        status, out, _ = finish(Fork("find", "name=rack0", "-o", "paths"))
     assert (status, out) == (0, "/tiny/rack0\n")
 
 
 def test_ctrl_c_ends_quietly_and_leaves_the_store_unchanged(tiny: Invoke) -> None:
     with open_store().writing(command="a long command"):
-        waiting = process("state", "/tiny/rack0", "down", "--wait", "50")
-        assert waiting.stderr is not None
+        waiting = Fork("state", "/tiny/rack0", "down", "--wait", "50")
         waiting.stderr.readline()
         waiting.send_signal(signal.SIGINT)
         status, out, err = finish(waiting)
@@ -130,7 +129,7 @@ def test_ctrl_c_at_any_moment_shows_no_traceback(tiny: Invoke) -> None:
         running.send_signal(signal.SIGINT)
         status, _, err = finish(running)
         # A command interrupted after its commit has done its work, and exits with 130 nevertheless.
-        assert finish(process("free", f"j{pause_s}"))[0] in (0, 2)
+        assert finish(Fork("free", f"j{pause_s}"))[0] in (0, 2)
         came_so_far = "Traceback" not in err or ("in main" in err and "init_import_site" not in err)
         if status == -signal.SIGINT or not came_so_far:
             continue  # Python had not started the program yet
@@ -148,11 +147,9 @@ def test_closed_pipe_is_not_an_error() -> None:
 
 
 def test_reader_that_stops_early_is_not_an_error(tiny: Invoke) -> None:
-    running = process("find", "type=core", "-o", "paths")
-    assert running.stdout is not None
+    running = Fork("find", "type=core", "-o", "paths")
     running.stdout.readline()
     running.stdout.close()
-    assert running.stderr is not None
     assert running.stderr.read() == ""
     running.stderr.close()
     assert running.wait(WAIT_S) in (0, 141)
@@ -248,7 +245,7 @@ def test_a_full_disk_leaves_the_old_picture_or_machine(tiny: Invoke, place: Path
 
 
 def test_a_workload_is_written_to_a_pipe() -> None:
-    status, out, _ = finish(process("workload", "lublin:jobs=3,size=8", "/dev/stdout", "--to", "swf"))
+    status, out, _ = finish(Fork("workload", "lublin:jobs=3,size=8", "/dev/stdout", "--to", "swf"))
     assert (status, len([line for line in out.splitlines() if line[:1].isdecimal()])) == (0, 3)
 
 
@@ -262,7 +259,7 @@ def test_a_full_disk_for_standard_error_does_not_change_the_status(tiny: Invoke)
 
 def test_typing_error_in_a_file_is_reported_by_line_and_column(place: Path) -> None:
     (place / "site.yaml").write_text("fluxres: 1\nname: x\nresources:\n  - {type: node, cuont: 2}\n", encoding="utf-8")
-    status, out, err = finish(process("load", "site.yaml"))
+    status, out, err = finish(Fork("load", "site.yaml"))
     assert (status, out) == (2, "")
     assert err.startswith("fluxres: ERROR site.yaml:4:18: resources[0].cuont: unknown key")
     assert not open_store().names()
@@ -279,7 +276,7 @@ def test_invalid_input_leaves_the_store_unchanged(place: Path, tiny: Invoke, con
 def terminal(*args: str) -> str:
     """What a command writes to a terminal."""
     master, slave = pty.openpty()
-    running = process(*args, stdout=slave, stderr=slave, env={**os.environ, "TERM": "xterm"})
+    running = Fork(*args, environment={**os.environ, "TERM": "xterm"}, terminal=slave)
     os.close(slave)
     seen = b""
     while True:
@@ -291,7 +288,7 @@ def terminal(*args: str) -> str:
             break
         seen += part
     os.close(master)
-    assert running.wait(WAIT_S) == 0
+    assert finish(running) == (0, "", "")
     return seen.decode().replace("\r\n", "\n")
 
 
@@ -318,8 +315,7 @@ def test_completion_offers_commands_options_pools_and_jobs(tiny: Invoke, monkeyp
 
     def complete(words: str, at: int) -> list[str]:
         env = {**os.environ, "_FLUXRES_COMPLETE": "fish_complete", "COMP_WORDS": words, "COMP_CWORD": words.split(" ")[at]}
-        running = process(env=env)
-        status, out, err = finish(running)
+        status, out, err = finish(Fork(environment=env))
         assert (status, err) == (0, "")
         return [line.partition(",")[2].partition("\t")[0] for line in out.splitlines()]
 

@@ -12,8 +12,6 @@ import shutil
 import signal
 import socket
 import struct
-import subprocess
-import sys
 import termios
 import threading
 import time
@@ -26,6 +24,7 @@ import pytest
 from fluxres import clock, limits
 from fluxres.render.text import width
 from tests.cli.conftest import MACHINE, Invoke
+from tests.forks import Fork, output
 
 On = Callable[..., list[str]]
 
@@ -39,9 +38,7 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> On:
     def run(columns: int, *args: str, status: int = 0) -> list[str]:
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        running = subprocess.Popen(
-            [sys.executable, "-m", "fluxres", *args], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs
-        )
+        running = Fork(*args, terminal=theirs)
         os.close(theirs)
         read = b""
         while True:
@@ -53,6 +50,7 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> On:
                 break
             read += part
         os.close(ours)
+        running.communicate()
         assert running.wait(60) == status, read.decode()
         return read.decode().replace("\r\n", "\n").splitlines()
 
@@ -80,7 +78,9 @@ COMMANDS = (
 
 
 def piped(*args: str) -> str:
-    return subprocess.run([sys.executable, "-m", "fluxres", *args], capture_output=True, text=True, check=True).stdout
+    done = output(*args)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -97,8 +97,9 @@ def in_use(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("state", "/tiny/rack1", "down", "--reason", "the cooling loop of the second row is replaced by the vendor"),
         ("tag", "/tiny/rack0/node2", "reason=the power supply is replaced by the vendor on Monday"),
     ):
-        environment = {**os.environ, "XDG_DATA_HOME": str(data)}
-        subprocess.run([sys.executable, "-m", "fluxres", *command], check=True, capture_output=True, env=environment)
+        fork = Fork(*command, environment={**os.environ, "XDG_DATA_HOME": str(data)})
+        fork.communicate()
+        assert fork.wait() == 0
     return data
 
 
@@ -114,10 +115,8 @@ def test_every_table_fits_80_columns(on_terminal: On, command: tuple[str, ...]) 
     lines = on_terminal(80, *command)
     assert lines
     assert [line for line in lines if width(line) > 80] == []
-    piped = subprocess.run(
-        [sys.executable, "-m", "fluxres", *command], capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    assert on_terminal(80, *command, "-o", "wide") == piped if command != ("show",) else True
+    if command != ("show",):
+        assert on_terminal(80, *command, "-o", "wide") == piped(*command).splitlines()
 
 
 @pytest.mark.usefixtures("busy")
@@ -128,14 +127,14 @@ def test_watch_redraws_a_terminal_until_ctrl_c(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setenv("TERM", "xterm")
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 4, 80, 0, 0))
-    line = [sys.executable, "-m", "fluxres", *command, "--watch", "0.5"]
     env = {name: value for name, value in os.environ.items() if name not in {"LINES", "COLUMNS"}}  # readline sets them
-    running = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=env)
+    running = Fork(*command, "--watch", "0.5", environment=env, terminal=theirs)
     os.close(theirs)
     read = b""
     while read.count(b"every 0.5 s") < 3:
         read += os.read(ours, 65536)
     running.send_signal(signal.SIGINT)
+    running.communicate()
     assert running.wait(60) == 0
     text = read.decode()
     assert f"fluxres {' '.join(command)}" in text
@@ -146,9 +145,7 @@ def test_watch_redraws_a_terminal_until_ctrl_c(monkeypatch: pytest.MonkeyPatch, 
 
 @pytest.mark.usefixtures("busy")
 def test_watch_prints_one_after_the_other_into_a_pipe() -> None:
-    line = [sys.executable, "-m", "fluxres", "jobs", "--watch", "0.5", "-o", "csv"]
-    running = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert running.stdout is not None
+    running = Fork("jobs", "--watch", "0.5", "-o", "csv")
     heads = (line for line in running.stdout if line.startswith("job,user"))
     assert len([*islice(heads, 2)]) == 2
     running.send_signal(signal.SIGINT)

@@ -39,9 +39,9 @@ WRONG = [
     "f:2:12 expected a mapping, got 5",
     "f:2:19 unknown key 'typ'",
     "f:4:10 expected text, got 7",
-    "f:4:20 expected int >= 1, got 0",
+    "f:4:20 expected a whole number of at least 1, got 0",
     "f:5:3 expected a mapping, got 'x'",
-    "f:6:25 expected int >= 0, got -1",
+    "f:6:25 expected a whole number of at least 0, got -1",
     "f:6:29 unknown key 'c'",
     "f:7:1 unknown key 'names'",
 ]

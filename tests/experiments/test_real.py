@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -31,8 +32,21 @@ def run(place: Path, text: str, *more: str) -> Result:
     return CliRunner().invoke(program, ["experiment", "run", str(place / "study.yaml"), "--out", str(place / "out"), *more])
 
 
-def test_real_runs_stand_beside_the_simulated_ones(tmp_path: Path) -> None:
-    result = run(tmp_path, STUDY, "--real", "--json")
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
+    """The study, run in processes as well."""
+    place = tmp_path_factory.mktemp("real")
+    return place, run(place, STUDY, "--real", "--json")
+
+
+@pytest.fixture
+def place(done: tuple[Path, Result], tmp_path: Path) -> Path:
+    """A copy of its folder."""
+    return Path(shutil.copytree(done[0], tmp_path / "copy"))
+
+
+def test_real_runs_stand_beside_the_simulated_ones(done: tuple[Path, Result]) -> None:
+    folder, result = done
     assert result.exit_code == 0, result.output
     flat, two = json.loads(result.stdout)["real"]
     for each, instances in ((flat, 1), (two, 3)):
@@ -40,10 +54,10 @@ def test_real_runs_stand_beside_the_simulated_ones(tmp_path: Path) -> None:
         assert each["simulated_s"] == pytest.approx(0.3)  # six jobs of 0.1 s on two cores
         assert each["real_s"] >= 0.3
         assert each["ratio"] == pytest.approx(each["real_s"] / each["simulated_s"])
-    text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    text = (folder / "out" / "report.html").read_text(encoding="utf-8")
     assert "<h2>Simulated and real</h2>" in text
     assert "<td class=n>0.3</td>" in text
-    for place, topology in zip(sorted(tmp_path.glob("out/runs/*")), (flat, two), strict=True):
+    for place, topology in zip(sorted(folder.glob("out/runs/*")), (flat, two), strict=True):
         starts = real.read_starts(place)
         assert starts is not None
         assert starts.simulated_s == pytest.approx([0, 0, 0.1, 0.1, 0.2, 0.2])
@@ -55,14 +69,20 @@ def test_real_runs_stand_beside_the_simulated_ones(tmp_path: Path) -> None:
         assert starts.real_s[5] + 0.1 <= topology["real_s"] + 0.05
         assert min(starts.later_s) >= 0
     assert "starts later, mean (s)" in text
-    # A measured setting is not run again, and the table is there without the option, too.
-    kept = [path.read_bytes() for path in sorted(tmp_path.glob("out/runs/*/real.json"))]
-    again = run(tmp_path, STUDY, "--real")
-    assert [path.read_bytes() for path in sorted(tmp_path.glob("out/runs/*/real.json"))] == kept
+
+
+def test_a_measured_setting_is_not_run_again(place: Path) -> None:
+    kept = [path.read_bytes() for path in sorted(place.glob("out/runs/*/real.json"))]
+    assert len(kept) == 2
+    again = run(place, STUDY, "--real")
+    assert [path.read_bytes() for path in sorted(place.glob("out/runs/*/real.json"))] == kept
     assert re.search(r"topology 2 +0\.3 +[\d.]+ +[\d.]+ +[\d.]+ +6/6", again.output), again.output
-    assert "REAL / SIMULATED" in CliRunner().invoke(program, ["experiment", "report", str(tmp_path / "out")]).output
-    (next(tmp_path.glob("out/runs/*/real.json"))).write_text("{}")
-    damaged = CliRunner().invoke(program, ["experiment", "report", str(tmp_path / "out")])
+
+
+def test_the_table_is_there_without_the_option_and_damage_is_named(place: Path) -> None:
+    assert "REAL / SIMULATED" in CliRunner().invoke(program, ["experiment", "report", str(place / "out")]).output
+    (next(place.glob("out/runs/*/real.json"))).write_text("{}")
+    damaged = CliRunner().invoke(program, ["experiment", "report", str(place / "out")])
     assert (damaged.exit_code, "remove it and run the study with --real again" in damaged.output) == (2, True)
 
 

@@ -99,7 +99,7 @@ def test_values_have_short_texts() -> None:
 
 WRONG = [
     ("nmae: y\n", "6:1", "unknown key 'nmae'", "did you mean 'name'?"),
-    ("repeats: 0\n", "6:10", "expected int >= 1", ""),
+    ("repeats: 0\n", "6:10", "expected a whole number from 1 to 10000", ""),
     ("hierarchy: {topolgy: 2}\n", "6:13", "unknown key 'topolgy'", "topology"),
     ("hierarchy: {topology: 2x}\n", "6:23", "expected fan-outs such as 2x4, got '2x'", ""),
     ("hierarchy: {topology: 3x3}\n", "6:23", "9 innermost instances, but the machine has at most 8", "smaller fan-outs"),
@@ -108,10 +108,10 @@ WRONG = [
     ("hierarchy: {match_policy: lowest}\n", "6:27", "lowest", ""),
     ("inventory: quick\n", "6:12", "expected graph, auto, named, counted, got 'quick'", ""),
     ("cost: free\n", "6:7", "expected one of measured, none or a mapping or a list, got 'free'", ""),
-    ("cost: {fixed_s: -1}\n", "6:17", "number >= 0", ""),
+    ("cost: {fixed_s: -1}\n", "6:17", "a number of at least 0, or nothing", ""),
     ("cost: {fixed_s: 1, measured: {}}\n", "6:7", "expected one of fixed_s, fitted, measured and model", ""),
-    ("trim: {warm_up: 0.6}\n", "6:17", "expected number >= 0 and < 0.5, got 0.6", ""),
-    ("stop: {metric: jobs, within: 0}\n", "6:30", "expected number > 0 and < 10, got 0", ""),
+    ("trim: {warm_up: 0.6}\n", "6:17", "expected a number of at least 0 and below 0.5, got 0.6", ""),
+    ("stop: {metric: jobs, within: 0}\n", "6:30", "expected a number above 0 and below 10, got 0", ""),
     (
         "energy: {idle_w: 1, full_w: 2}\ncost: {launch_s: 1}\nprediction: {predictor: perfect}\n",
         "7:7",
@@ -156,7 +156,7 @@ WRONG = [
     ("vary: {hierarchy.topology: []}\n", "6:28", "at least one entry", ""),
     ("vary: {hierarchy.topology: [1, 2, 1]}\n", "6:28", "1 occurs in the list twice", ""),
     ("vary:\n  hierarchy.topology:\n    - 1\n    - x\n", "9:7", "expected fan-outs", ""),
-    ("vary:\n  hierarchy.topology:\n    - 1\n    - [x]\n", "9:7", "expected int or text, got a list of 1", ""),
+    ("vary:\n  hierarchy.topology:\n    - 1\n    - [x]\n", "9:7", "expected a whole number or text, got a list of 1", ""),
     ("vary:\n  hierarchy.depth: [1]\n", "7:21", "unknown key 'depth'", ""),
     ("vary:\n  seed.x: [1]\n", "7:12", "", ""),
     ("vary: {repeats: [1, 2]}\n", "6:8", "repeats is not a setting of a run", ""),
@@ -194,7 +194,7 @@ def test_errors_are_reported_with_their_line(page: Write, more: str, place: str,
         ("{ensemble: {jobs: 3}, jobs: 2}", "which has its own number of jobs"),
         ("{ensemble: {jobs: 3}, request: 'slot={size}/'}", "study.yaml:4"),
         ("{ensemble: {jobs: 3, run: 5}}", "unknown key 'run'"),
-        ("{ensemble: {jobs: 3}, load: 0}", "expected number"),
+        ("{ensemble: {jobs: 3}, load: 0}", "expected a number"),
     ],
 )
 def test_a_workload_has_exactly_one_form(page: Write, workload: str, message: str) -> None:
@@ -208,7 +208,7 @@ def test_a_workload_has_exactly_one_form(page: Write, workload: str, message: st
         ("nothing.yaml", "no such file"),
         ("0", "at least one processor"),
         ("{fluxres: 1, resources: [{typo: node}]}", "unknown key 'typo'"),
-        ("[1]", "expected int or text or a mapping"),
+        ("[1]", "expected a whole number or text or a mapping"),
         ("node=", "study.yaml:3"),
     ],
 )

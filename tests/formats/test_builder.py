@@ -113,13 +113,13 @@ def test_a_built_graph_is_merged_below_a_pool() -> None:
 @pytest.mark.parametrize(
     ("resources", "more", "message"),
     [
-        ([Resource("node", 0)], {}, "build: resources[0].count: expected int >= 1, got 0"),
+        ([Resource("node", 0)], {}, "build: resources[0].count: expected a whole number of at least 1, got 0"),
         (
             [Resource("node", children=[Resource("core"), Resource("core", size=-1)])],
             {},
-            "build: resources[0].with[1].size: expected int >= 1 or text such as '192GiB', got -1",
+            "build: resources[0].with[1].size: expected a whole number of at least 1 or text such as '192GiB', got -1",
         ),
-        ([Resource("node", {"a": 1})], {}, "build: resources[0].count: expected int >= 1, got a mapping"),
+        ([Resource("node", {"a": 1})], {}, "build: resources[0].count: expected a whole number of at least 1, got a mapping"),
         ([Resource("node", id=iter([1]))], {}, "build: resources[0].id: expected text, a number"),
         ([Resource("node")], {"root": Resource("node")}, "both 'root' and 'resources'"),
         ([Resource("node")], {"graphs": {"a/b": AuxiliaryGraph()}}, "build: graphs.a/b: 'a/b' is not a valid graph name"),

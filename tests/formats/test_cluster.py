@@ -423,7 +423,7 @@ def test_a_unit_attribute_is_written_next_to_the_capacity() -> None:
         (
             "{from: /m, to: /m/rack0, attributes: {x: null}}",
             "attributes.x",
-            "expected text or number or true or false, got null",
+            "expected text or a number or true or false, got null",
         ),
         ("{from: /m, to: '/m/rack[0'}", "to", "matching brackets"),
         ("{from: /m}", "", "the key 'to' is missing"),
@@ -510,10 +510,10 @@ def test_allocations_name_pools_like_edges() -> None:
     [
         ("{job: a, pools: {/m/node9: 1}}", "pools./m/node9", "no pool 'node9'"),
         ("{job: a, pools: {/m/node0: 5}}", "pools./m/node0", "5 units of /m/node0, which has 4"),
-        ("{job: a, pools: {/m/node0: 0}}", "pools./m/node0", "expected int >= 1, got 0"),
+        ("{job: a, pools: {/m/node0: 0}}", "pools./m/node0", "expected a whole number of at least 1, got 0"),
         ("{job: a, pools: {/m/node0: 1, '/m/node*': 1}}", "pools./m/node*", "/m/node0 is listed twice"),
         ("{job: a, start: 5, end: 5, pools: {}}", "end", "before it begins"),
-        ("{job: a, start: -1, pools: {}}", "start", "expected number >= 0, got -1"),
+        ("{job: a, start: -1, pools: {}}", "start", "expected a number of at least 0, got -1"),
         ("{job: '', pools: {}}", "job", "expected text"),
         ("{job: 5, pools: {}}", "job", "expected text, got 5"),
     ],
@@ -578,13 +578,25 @@ def test_uuids_use_the_given_base() -> None:
         ("fluxres: 1\nname: a/b\nresources: []", "2:7: name", "not allowed in a path"),
         ("fluxres: 1\nresources: {}", "2:12: resources", "expected a list, got a mapping"),
         ("fluxres: 1\nresources:\n- count: 2", "3:3: resources[0]", "the key 'type' is missing"),
-        ("fluxres: 1\nresources:\n- {type: node, count: four}", "3:23: resources[0].count", "expected int >= 1, got 'four'"),
-        ("fluxres: 1\nresources:\n- {type: node, count: -1}", "3:23: resources[0].count", "expected int >= 1, got -1"),
-        ("fluxres: 1\nresources:\n- {type: node, size: 0}", "3:22: resources[0].size", "expected int >= 1, got 0"),
+        (
+            "fluxres: 1\nresources:\n- {type: node, count: four}",
+            "3:23: resources[0].count",
+            "expected a whole number of at least 1, got 'four'",
+        ),
+        (
+            "fluxres: 1\nresources:\n- {type: node, count: -1}",
+            "3:23: resources[0].count",
+            "expected a whole number of at least 1, got -1",
+        ),
+        (
+            "fluxres: 1\nresources:\n- {type: node, size: 0}",
+            "3:22: resources[0].size",
+            "expected a whole number of at least 1, got 0",
+        ),
         (
             "fluxres: 1\nresources:\n- {type: node, size: 1.5}",
             "3:22: resources[0].size",
-            "expected int >= 1 or text such as '192GiB', got 1.5",
+            "expected a whole number of at least 1 or text such as '192GiB', got 1.5",
         ),
         (
             "fluxres: 1\nresources:\n- {type: m, size: 256.5GiB, unit: GiB}",
@@ -606,7 +618,11 @@ def test_uuids_use_the_given_base() -> None:
         ("fluxres: 1\nresources:\n- {type: node, id: 1-}", "3:20: resources[0].id", "expected an id or a range"),
         ("fluxres: 1\nresources:\n- {type: node, id: []}", "3:20: resources[0].id", "expected at least one entry"),
         ("fluxres: 1\nresources:\n- {type: node, id: ''}", "3:20: resources[0].id", "expected at least one number"),
-        ("fluxres: 1\nresources:\n- {type: node, id: -2}", "3:20: resources[0].id", "expected int >= 0, got -2"),
+        (
+            "fluxres: 1\nresources:\n- {type: node, id: -2}",
+            "3:20: resources[0].id",
+            "expected a whole number of at least 0, got -2",
+        ),
         ("fluxres: 1\nresources:\n- {type: node, id: 0-99999999999}", "3:20: resources[0].id", "numbers"),
         ("fluxres: 1\nresources:\n- {type: node, count: 3, id: 0-1}", "3:30: resources[0].id", "expected 3 entries, got 2"),
         (
@@ -614,7 +630,11 @@ def test_uuids_use_the_given_base() -> None:
             "3:29: resources[0].id.within",
             "this entry is in no 'rack'",
         ),
-        ("fluxres: 1\nresources:\n- {type: node, rank: [-1]}", "3:22: resources[0].rank", "expected int >= 0"),
+        (
+            "fluxres: 1\nresources:\n- {type: node, rank: [-1]}",
+            "3:22: resources[0].rank",
+            "expected a whole number from 0 to",
+        ),
         ("fluxres: 1\nresources:\n- {type: node, hosts: 'n[2-1]'}", "3:23: resources[0].hosts", "expected lo <= hi"),
         ("fluxres: 1\nresources:\n- {type: node, hosts: a, name: b}", "3:23: resources[0].hosts", "both 'name' and 'hosts'"),
         (
@@ -626,7 +646,7 @@ def test_uuids_use_the_given_base() -> None:
         ("fluxres: 1\nresources:\n- {type: node, name: '${x'}", "3:22: resources[0].name", "expected ${KEY}"),
         ("fluxres: 1\nresources:\n- {type: node, properties: {a: [1]}}", "3:32: resources[0].properties.a", "got a list of 1"),
         ("fluxres: 1\nresources:\n- {type: node, properties: {a: .nan}}", "3:28: resources[0].properties", "is not a number"),
-        ("fluxres: 1\nresources:\n- {type: node, tags: {a: 3}}", "3:26: resources[0].tags.a", "expected text or null, got 3"),
+        ("fluxres: 1\nresources:\n- {type: node, tags: {a: 3}}", "3:26: resources[0].tags.a", "expected text, or nothing, got 3"),
         (
             "fluxres: 1\nresources:\n- {type: node, id: 1}\n- {type: node, id: 1}",
             "4:20: resources[1].id",

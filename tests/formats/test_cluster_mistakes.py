@@ -36,7 +36,7 @@ resources:
         "5:73 no part 'cpus'",
         "5:86 no part 'nothing'",
         "6:29 both 'name' and 'hosts'",
-        "6:67 expected int >= 1, got 0",
+        "6:67 expected a whole number of at least 1, got 0",
     ]
 
 
@@ -141,9 +141,11 @@ def test_any_mistakes_of_entries_are_listed_together(entries: list[str], partiti
 
 def test_what_is_in_a_wrong_entry_is_not_compared_with_it() -> None:
     inside = "with: [{type: node, count: 4, hosts: 'n[0-15]', with: [{type: core, name: 'c${rack}'}]}]"
-    assert mistakes(f"resources: [{{type: rack, count: four, {inside}}}]\n") == ["3:33 expected int >= 1, got 'four'"]
+    assert mistakes(f"resources: [{{type: rack, count: four, {inside}}}]\n") == [
+        "3:33 expected a whole number of at least 1, got 'four'"
+    ]
     part = f"parts: {{a: {{type: rack, count: 4.5, {inside}}}}}\nresources: [{{use: a}}, {{type: node, hosts: 'm[0-3]'}}]\n"
-    assert mistakes(part) == ["3:32 expected int >= 1, got 4.5"]
+    assert mistakes(part) == ["3:32 expected a whole number of at least 1, got 4.5"]
 
 
 def test_names_that_are_compared_after_expansion_have_the_place_of_their_entry() -> None:

@@ -131,7 +131,7 @@ TIE: Edge = ("m", "t", {"gen_method": "ASSOCIATE_IN"})
         ([ROOT, ("n", {"root": 1})], [], "g.xml:3: a second root of containment"),
         ([("c", {"root": 1, "subsystem": "p"})], [], "no node is the root of containment"),
         ([ROOT, ("n", {}), ("m", {})], [("c", "n", {}), ("n", "m", {"e_subsystem": "p"})], "g.xml:6: n has no path in p"),
-        ([("c", {"root": 1, "size": 0})], [], "size: expected int >= 1"),
+        ([("c", {"root": 1, "size": 0})], [], "size: expected a whole number of at least 1"),
         ([("c", {"root": 1, "basename": "a/b"})], [], "basename 'a/b' has a character"),
         ([ROOT, ("n", {})], [("c", "n", {"multi_scale": 3, "id_stride": 2**61, "id_start": 2**61})], "ids above"),
         ([ROOT, ("n", {}), ("m", {}), ("t", {"type": "n"})], [("c", "n", MANY), ("c", "m", MANY), TIE], "64000000 edges"),

@@ -77,8 +77,8 @@ def test_rules_that_are_not_resources_are_kept() -> None:
         ("managers: [{key: a}]", "j:1:12: managers[0]", "either a type or an implementation"),
         ("managers: [{key: a, type: quantity, implementation: x}]", "j:1:12: managers[0]", "either a type"),
         ("managers: [{key: a, type: heap}]", "j:1:12: managers[0]", "no resource manager of type 'heap'"),
-        ("managers: [{key: a, type: quantity, quantity: -1}]", "j:1:47: managers[0].quantity", "int >= 0"),
-        ("managers: [{key: a, type: quantity, quantity: .nan}]", "j:1:47: managers[0].quantity", "expected int"),
+        ("managers: [{key: a, type: quantity, quantity: -1}]", "j:1:47: managers[0].quantity", "a whole number of at least 0"),
+        ("managers: [{key: a, type: quantity, quantity: .nan}]", "j:1:47: managers[0].quantity", "expected a whole number"),
         ("managers: [{key: a, type: quantity, quantity: x}]", "j:1:12: managers[0]", "a.quantity: expected an integer"),
         ("managers: [{key: a, type: quantity, quantity: 1, parameters: {quantity: 2}}]", "j:1:12: managers[0]", "given twice"),
         ("managers: [{key: a, type: quantity, size: 1}]", "j:1:37: managers[0].size", "unknown key"),
@@ -89,7 +89,7 @@ def test_rules_that_are_not_resources_are_kept() -> None:
             "a second manager 'a'",
         ),
         ("{nbThread: 1, managers: [{key: thread, type: discrete}]}", "j:1:2: nbThread", "a second manager"),
-        ("{nbThread: 18446744073709551616}", "j:1:12: nbThread", "expected int"),
+        ("{nbThread: 18446744073709551616}", "j:1:12: nbThread", "expected a whole number"),
     ],
 )
 def test_refusals_have_a_place(text: str, where: str, message: str) -> None:

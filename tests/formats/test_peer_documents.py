@@ -85,7 +85,7 @@ WRONG = [
     ("canary", '"id": "b"', '"id": 7', "the node '7' is listed twice"),
     ("canary", '"rack": 3', '"rack": ' + "[" * 300 + "]" * 300, "more than 200 levels"),
     ("canary", '"slots": 2.5', '"slot": 2.5', "unknown key 'slot'"),
-    ("hyperqueue", '"id": 2', '"id": -2', "expected int >= 0"),
+    ("hyperqueue", '"id": 2', '"id": -2', "expected a whole number of at least 0"),
     ("hyperqueue", '"start": 2', '"start": 5', "Start must be greater or equal to end"),
     ("hyperqueue", '"group1_idx": 0', '"group1_idx": 2', "group"),
     ("hyperqueue", '"hostname": "b"', '"hostname": 4', "expected text, got 4"),

@@ -209,7 +209,7 @@ def test_graph_that_contradicts_r_is_refused(change: dict[str, Any], words: str)
 def test_fault_in_the_graph_has_its_place_in_the_document() -> None:
     values = written(demo(1, 1, 1), scheduling="jgf")
     values["scheduling"]["graph"]["nodes"][1]["metadata"]["size"] = "four"
-    words = r"R.json:1:\d+: scheduling.graph.nodes\[1\].metadata.size: expected int >= 0, got 'four'"
+    words = r"R.json:1:\d+: scheduling.graph.nodes\[1\].metadata.size: expected a whole number of at least 0, got 'four'"
     with pytest.raises(InputError, match=words):
         read(values)
 
@@ -259,7 +259,7 @@ def test_ranks_of_the_parent_instance_are_in_the_same_order() -> None:
         (pool(("0-1", {"cores": "0"}), ("2", {})), "topologies of more ranks than R_lite has"),
         (pool(("0", {"cores": "0"})), "topologies of 1 ranks, but R_lite has 2"),
         (pool(("0-1", {"a": [{"cores": "0"}, {"cores": "0-1"}]})), r"topo.a\[1\].cores: core 0 is in two domains"),
-        (pool(("0-1", {"memory": "96"})), "memory: expected GiB, an int >= 1, got '96'"),
+        (pool(("0-1", {"memory": "96"})), "memory: expected GiB, a whole number of at least 1, got '96'"),
         (pool(("0-1", {"a": [{"cores": "0", "storage": []}]})), "storage belongs to a node"),
         (pool(("0-1", {"a": [{"": [{"cores": "0"}]}]})), "'' is not a valid pool type"),
         (pool(("0-1", {"core": [{"cores": "1"}], "cores": "0"})), "two siblings are named 'core0'"),
@@ -305,8 +305,8 @@ GOOD = document([("0-3", {"core": "0-1"})], ["n[0-3]"])
         ({"properties": {"a": "0-4"}}, "rank 4 is in no entry"),
         ({"properties": {"a": 1}}, "properties.a: expected text, got 1"),
         ({"starttime": 5, "expiration": 4}, "expiration 4.0 is not after the starttime 5.0"),
-        ({"starttime": -1}, "starttime: expected number >= 0, got -1"),
-        ({"nslots": 0}, "nslots: expected int >= 1"),
+        ({"starttime": -1}, "starttime: expected a number of at least 0, got -1"),
+        ({"nslots": 0}, "nslots: expected a whole number of at least 1"),
     ],
 )
 def test_contradictory_sets_are_refused(change: dict[str, Any], words: str) -> None:

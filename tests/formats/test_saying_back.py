@@ -59,7 +59,7 @@ REFUSED: dict[str, tuple[Callable[[Structure], None], str]] = {
     "a type with a slash": (of_kind(type="a/b", basename="c"), "not allowed in a path"),
     "a template without its id": (lambda s: (of_kind(name="n${id}")(s), cell("id", -1)(s))[0], "pools that have none"),
     "a template without its ancestor": (of_kind(name="n${rack}"), "'rack'|rack"),
-    "a size of nothing": (cell("size", 0), "expected int >= 1, got 0"),
+    "a size of nothing": (cell("size", 0), "expected a whole number of at least 1, got 0"),
     "a name for two": (cell("id", 1), "two node pools with id 1"),
     "a graph called pools": (has(linked("pools")), "no particular graph"),
     "a graph called as the machine": (has(linked("m")), "the machine itself"),

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fluxres
+from fluxres import limits
 from fluxres.cli.program import program
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.formats import registry
@@ -580,6 +581,60 @@ def test_files_that_include_each_other_are_refused(tmp_path: Path) -> None:
         registry.read(tmp_path / "slurm.conf")
 
 
+def test_all_mistakes_of_a_configuration_are_listed_in_its_order(tmp_path: Path) -> None:
+    lines = [
+        "PartitionName=debug Nodes=n[0-3] MaxTime=abc State=on",
+        "PartitionName=DEFAULT MaxNodes=few",
+        "NodeName=DEFAULT CPUs=four",
+        "NodeName=n[0-3] RealMemory=1000 Boord=1",
+        "NodeName=n2",
+        "NodeName=k[0-1] Gres=gpu:x:y:z TmpDisk=much",
+        "PartitionName=batch Nodes=k0,z[0-9],z",
+        "PartitionName=batch Nodes=ALL Default=perhaps",
+        "SwitchName=s Switches=t",
+    ]
+    (tmp_path / "slurm.conf").write_text("\n".join(lines))
+    (tmp_path / "gres.conf").write_text("Name=gpu Count=x Fil=a\n")
+    with pytest.raises(InputError) as caught:
+        registry.read(tmp_path / "slurm.conf")
+    said = [str(one).replace(f"{tmp_path}/", "").split(" (")[0] for one in caught.value.mistakes]
+    assert said == [
+        "slurm.conf:1: maxtime: expected a time, got 'abc'",
+        "slurm.conf:1: state: expected UP, DOWN, DRAIN or INACTIVE, got 'on'",
+        "slurm.conf:2: maxnodes: expected a number >= 0, got 'few'",
+        "slurm.conf:3: cpus: expected a number >= 0, got 'four'",
+        "slurm.conf:4: unknown key 'boord'",
+        "slurm.conf:5: a second node 'n2'",
+        "slurm.conf:6: gres: expected name:type:count, got 'gpu:x:y:z'",
+        "slurm.conf:6: tmpdisk: expected a number >= 0, got 'much'",
+        "slurm.conf:7: there is no node 'z0'",
+        "slurm.conf:8: default: expected YES or NO, got 'perhaps'",
+        "slurm.conf:8: a second partition 'batch'",
+        "slurm.conf:9: there is no switch 't'",
+        "gres.conf:1: unknown key 'fil'",
+        "gres.conf:1: count: expected a number, got 'x'",
+    ]
+
+
+def test_many_mistakes_of_a_configuration_are_counted() -> None:
+    with pytest.raises(InputError) as caught:
+        conf("NodeName=n", *["NodeName=m CPUs"] * 30)
+    assert len(caught.value.mistakes) == limits.MISTAKES_MAX
+    assert str(caught.value).endswith("and at least 1 more mistake")
+    with pytest.raises(InputError) as caught:
+        conf("fluxres: 1", "name: demo", "NodeName=n[")
+    assert len(caught.value.mistakes) == 1
+
+
+@pytest.mark.parametrize("line", ["NodeName=n[0-3", "NodeName=n CPUs", "NodeSet= Nodes=m", "include missing.conf"])
+def test_what_follows_from_a_line_that_cannot_be_read_is_no_other_mistake(line: str, tmp_path: Path) -> None:
+    (tmp_path / "slurm.conf").write_text(f"NodeName=m\n{line}\nPartitionName=batch Nodes=m,n0,n\nPartitionName=q MinNodes=x\n")
+    with pytest.raises(InputError) as caught:
+        registry.read(tmp_path / "slurm.conf")
+    assert len(caught.value.mistakes) == 2
+    assert caught.value.mistakes[-1].where.endswith("slurm.conf:4: minnodes")
+
+
 @pytest.mark.parametrize(
     ("document", "message", "where"),
     [
@@ -595,7 +650,7 @@ def test_files_that_include_each_other_are_refused(tmp_path: Path) -> None:
         ({"sinfo": []}, "describes no node", "<text>"),
         (
             {"nodes": [{"name": "a", "real_memory": {"set": True, "number": 1e30}}]},
-            "number <= 9007199254740992",
+            "a number of at most 9007199254740992",
             "<text>:1:65: nodes[0].real_memory.number",
         ),
     ],

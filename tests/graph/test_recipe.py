@@ -235,8 +235,8 @@ def test_sparse_data_is_set_on_every_instance() -> None:
 # -- refusals -----------------------------------------------------------------------------------------------------------
 
 BAD: list[tuple[str, Recipe, str, str]] = [
-    ("count", cluster(has("node", 0)), "cluster/node.count", "expected int >= 1, got 0"),
-    ("size", cluster(has("node", size=0)), "cluster/node.size", "expected int >= 1, got 0"),
+    ("count", cluster(has("node", 0)), "cluster/node.count", "expected a whole number of at least 1, got 0"),
+    ("size", cluster(has("node", size=0)), "cluster/node.size", "expected a whole number of at least 1, got 0"),
     ("state", cluster(has("node", state="off")), "cluster/node.state", "no state 'off'"),
     ("name with a slash", cluster(has("node", name="a/b", ids=None)), "cluster/node.name", "character not allowed in a path"),
     (
@@ -245,7 +245,12 @@ BAD: list[tuple[str, Recipe, str, str]] = [
         "cluster/rack/node.id",
         "expected 3 or 6 entries, got 4",
     ),
-    ("negative id", cluster(has("node", 1, ids=np.array([-1]))), "cluster/node.id", "expected int >= 0, got -1"),
+    (
+        "negative id",
+        cluster(has("node", 1, ids=np.array([-1]))),
+        "cluster/node.id",
+        "expected a whole number of at least 0, got -1",
+    ),
     ("id twice", cluster(has("node", 2, ids=np.array([4, 4]))), "cluster/node.id", "two node pools with id 4"),
     ("ids that overlap", cluster(has("node", 4), has("node", 2, ids=3)), "cluster/node.id", "two node pools with id 3"),
     ("list into a range", cluster(has("node", 4), has("node", 2, ids=np.array([9, 2]))), "cluster/node.id", "with id 2"),

@@ -17,6 +17,7 @@ import fluxres
 from fluxres import InsufficientResources, PolicyError, QueuePolicy, UsageError, clock, limits
 from fluxres.errors import FluxresError, StaleHandle
 from fluxres.instance import Instance, Job, Queue, Runner, State
+from fluxres.instance.accounting import Accounting, Qos
 from fluxres.instance.holding import OVERTIME_S
 from fluxres.model import ResourceGraph
 from fluxres.simulation.costs.cost import Fitted
@@ -1064,6 +1065,36 @@ def test_what_others_end_later_is_no_end_of_the_job() -> None:
     assert job.state is State.RUN
     top.finish(job)
     assert top.check() == []
+
+
+def test_an_end_that_others_move_is_the_limit_of_the_job() -> None:
+    top, clock, runner = make_instance(policy="easy")
+    job = top.submit("slot=2/node", duration_s=10, name="job")
+    child = top.spawn(job)
+    clock.now_s = 1.0
+    top.graph.set_end(str(job.id), 30)
+    assert top.next_due() == 1.0
+    waits = top.submit("slot=6/node", duration_s=10, name="waits")
+    assert (job.duration_s, job.ends_at, child.expires_at, waits.reserved_at) == (30, 30, 30, 30)
+    clock.now_s = 20.0
+    top.advance()
+    assert job.state is State.RUN
+    assert top.check() == []
+    clock.now_s = 30.0
+    top.advance()
+    assert "stop job: timelimit" in runner.calls
+
+
+def test_an_end_that_others_move_beyond_what_is_allowed_is_no_limit() -> None:
+    top, clock, _ = make_instance(accounting=Accounting(qos={"normal": Qos(max_wall="20s")}))
+    job = top.submit("slot=2/node", duration_s=10, name="job")
+    clock.now_s = 1.0
+    top.graph.set_end(str(job.id), 30)
+    top.advance()
+    (one,) = job.exceptions
+    assert (one.type, one.severity, job.ends_at) == ("timelimit", 1, 10)
+    assert "max_wall" in one.note
+    assert top.graph.allocation(str(job.id)).end == 10
 
 
 # -- the audit ---------------------------------------------------------------------------------------------------------

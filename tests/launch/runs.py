@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,14 +53,19 @@ class Workstation:
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("FLUXRES_", "CUDA_", "OMP_"))}
         return {**kept, "FLUXRES_STORE": str(self.store)}
 
-    def popen(self, *words: str, **settings: Any) -> Started:
-        """A command of fluxres in the background: a fork, or with settings of `subprocess.Popen`, one in a new interpreter."""
+    def popen(self, *words: str, bounds: Mapping[str, float] = {}, **settings: Any) -> Started:
+        """A command of fluxres in the background: a fork, or with settings of `subprocess.Popen`, one in a new interpreter.
+
+        Args:
+            bounds: of `fluxres.limits`, where a fork has others.
+        """
         process: Started
         if settings:
+            assert not bounds
             given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL, "text": True, **settings}
             process = subprocess.Popen([*FLUXRES, *words], env=self.environment, cwd=self.folder, **given)
         else:
-            process = Fork(*words, environment=self.environment, folder=self.folder)
+            process = Fork(*words, bounds=bounds, environment=self.environment, folder=self.folder)
         self.started.append(process)
         return process
 

@@ -69,23 +69,31 @@ class Report:
     failures: list[str] = field(default_factory=list)
 
 
-def campaign(url: str, requests: int, report: Report, *, seed: int, only: str = "") -> None:
+def campaign(url: str, requests: int, report: Report, *, seed: int, only: str = "", part: int = 0, parts: int = 1) -> None:
     """Send about this many different requests, and at least two for each operation; those for a graph go to `demo`.
 
     Args:
         only: a regular expression for the labels of operations.
+        part, parts: of the operations, for campaigns that share them.
     """
-    known = [one for one in operations() if re.search(only, one.label)]
-    open_ones = known
+    # Those that only read come first: the graph is made anew after each of the others.
+    known = sorted((one for one in operations()[part::parts] if re.search(only, one.label)), key=lambda one: not _reads(one))
+    names, open_ones = prepare(url), known
     while open_ones and len(report.different) < requests:
         share = max(2, -(-(requests - len(report.different)) // len(open_ones)))
         more = []
         for number, operation in enumerate(open_ones):
             before = len(report.different)
-            _ask(operation, url, prepare(url), share, seed + number, report)
+            _ask(operation, url, names, share, seed + number, report)
+            if not _reads(operation):
+                names = prepare(url)
             if len(report.different) - before > share // 2:
                 more.append(operation)
         open_ones, seed = more, seed + len(known)
+
+
+def _reads(operation: Any) -> bool:
+    return str(operation.method).upper() == "GET"
 
 
 def operations() -> list[Any]:

@@ -165,7 +165,7 @@ def test_instances_are_kept_for_commands(where: str, tmp_path: Path) -> None:
 
 def _use_instances(store: str, folder: Path) -> None:
     rules = folder / "site.yaml"
-    rules.write_text("users: {ada: {max_jobs: 1}}\n")
+    rules.write_text("users: {ada: {max_jobs: 1}}\npartitions: {debug: {max_time: 2h}, batch: {default: true}}\n")
 
     def do(line: str, status: int = 0) -> str:
         result = CliRunner().invoke(program, ["--store", store, "instance", *shlex.split(line)])
@@ -176,7 +176,9 @@ def _use_instances(store: str, folder: Path) -> None:
     assert do(f"create main -Q fcfs --accounting {rules}") == "main schedules by fcfs"
     assert "there is already an instance 'main'" in do("create main", 2)
     first = do("submit slot=6/node --duration 1h --user ada --name first")
-    second = do("submit slot=1/node --user ada")
+    second = do("submit -N1 -x -p debug --user ada")
+    assert "no partition 'dbug' (did you mean debug?)" in do("submit -N1 -p dbug", 2)
+    assert "no partition 'x' (choose from debug, batch)" in do("submit -N1 -p x", 2)
     third = do(f"submit -N1 --dependency afterany:{first} --user bob")
     assert "there are only 8" in do("submit slot=9/node", 3)
     assert "no such option" in do("submit slot=1/node -M low", 2).lower()
@@ -194,6 +196,11 @@ def _use_instances(store: str, folder: Path) -> None:
     assert do(f"cancel {second} {third} --note late") == f"{second}: canceled\n{third}: canceled"
     assert f"{first}: completed\n{second}: canceled" in do(f"wait {first} {second}", 5)
     assert do("queue -a").count("late") == 2
+    assert ["partition", "debug"] in [line.split() for line in do(f"show {second}").splitlines()]
+    assert "cancel (0): late" in do(f"show {second}")
+    unexplained = do("submit slot=8/node")
+    do(f"cancel {unexplained}")
+    assert ["exceptions", "cancel", "(0)"] in [line.split() for line in do(f"show {unexplained}").splitlines()]
     assert do("queue") == "fluxres: no jobs"
     limited = do("submit slot=8/node --duration 0.3s")
     assert f"{limited}: timeout" in do(f"wait {limited}", 5).splitlines()

@@ -225,13 +225,44 @@ def test_accounting_limits_and_orders_jobs(begin: Begin) -> None:
         top.submit("slot=1/node", user="eve", qos="high", duration_s=60)
     with pytest.raises(fluxres.InfeasibleRequest, match="max_wall"):
         top.submit("slot=1/node", user="eve", duration_s=7200)
-    with pytest.raises(fluxres.InfeasibleRequest, match="no QOS low"):
+    with pytest.raises(fluxres.NotInAccounting, match=r"no QOS 'low' \(choose from normal, high\)"):
         top.submit("slot=1/node", user="eve", qos="low", duration_s=60)
     top.finish(first.id)
     assert top.job(second.id).state is State.SCHED  # the urgent one has the next pools
     top.cancel(urgent.id)
     assert top.job(second.id).state is State.RUN
     assert top.check() == []
+
+
+def test_partitions_of_the_accounting_limit_on_a_machine_without_partitions(begin: Begin) -> None:
+    rules = {"partitions": {"debug": {"max_jobs": 1}, "batch": {"default": True}}, "aliases": {"1": "debug"}}
+    top = begin(accounting=rules)
+    found = [top.submit(f"-N1 -x -p {name}", duration_s=60) for name in ("debug", "1", "batch")]
+    assert [(one.partition, one.state) for one in found] == [
+        ("debug", State.RUN),
+        ("debug", State.SCHED),
+        ("batch", State.RUN),
+    ]
+    for given in ({"wanted": "-N1 -p dbug"}, {"wanted": "-N1", "partition": "dbug"}):
+        with pytest.raises(fluxres.NotInAccounting, match=r"no partition 'dbug' \(did you mean debug\?\)"):
+            top.submit(**given, duration_s=60)
+    assert top.reserve("-N1 -p debug", start_s=time.time() + 600, duration_s=60).state is State.DEPEND
+    assert top.check() == []
+
+
+@pytest.mark.parametrize(
+    ("rules", "kind", "message"),
+    [
+        ({"qos": 3}, fluxres.InputError, "accounting: qos: expected a mapping, got 3"),
+        ({"users": {"ann": {"qos": "x"}}}, fluxres.InputError, r"accounting: users.ann.qos: no qos 'x' \(there is none\)"),
+        (accounting.Accounting(users={"ann": accounting.User(qos="x")}), fluxres.InputError, "accounting: users.ann.qos: no qos"),
+        ("/nope", UsageError, r"accounting: expected an Accounting or a mapping, got '/nope' \(.*load\(\) reads a file"),
+        (3, UsageError, "accounting: expected an Accounting or a mapping, got 3"),
+    ],
+)
+def test_accounting_is_an_accounting_or_a_mapping(begin: Begin, rules: object, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        begin(accounting=rules)
 
 
 def test_users_share_once_their_first_job_has_started(begin: Begin) -> None:
@@ -911,3 +942,23 @@ def test_an_instance_that_could_not_be_read_can_be_read_again() -> None:
         errors.append(error)
     assert len(errors) == 1
     assert saved.restored(graph, kept, {}, lambda _job, _event: None).ids.state == kept.ids
+
+
+def test_another_limit_outlives_a_killed_server(tmp_path: Path) -> None:
+    store = demo_store(tmp_path)
+    with running(store) as server, fluxres.connect(server.url) as graph:
+        top = graph.create_instance("main")
+        runs, waits = top.submit("slot=8/node", duration_s=600), top.submit("slot=8/node", duration_s=600)
+        assert top.set_duration(runs.id, 1200).ends_at == runs.started_at + 1200
+        top.set_duration(waits.id, 60)
+        graph.set_end(str(runs.id), runs.started_at + 3600)  # the instance is told
+        event = {"event": "set_end", "job": str(runs.id), "start": 0, "end": 9 * 10**15}
+        with pytest.raises(UsageError, match="belongs to instance 'main'"):
+            graph.connection.make(post(of_graph("demo", "events"), {"events": [event]}, key="k"))
+        server.process.kill()
+        server.process.wait()
+    with running(store) as server, fluxres.connect(server.url) as graph:
+        top = graph.instance("main")
+        assert top.job(runs.id).ends_at == runs.started_at + 3600
+        assert (top.job(waits.id).duration_s, top.job(waits.id).reserved_at) == (60, runs.started_at + 3600)
+        assert top.check() == []

@@ -24,6 +24,7 @@ from fluxres.service.client.connection import Connection
 from fluxres.service.client.requests import Request
 from fluxres.store import lease, open_store
 from fluxres.store.lease import Lease
+from tests.launch.runs import wait_until
 from tests.service.conftest import Server, demo_store, running
 from tests.service.test_commands import SCRIPT, words_of
 
@@ -33,8 +34,7 @@ LEASE = ("--lease", "1h")
 
 @pytest.fixture
 def led_store(tmp_path: Path) -> Iterator[Server]:
-    """A command, for which this process waits."""
-    with running(demo_store(tmp_path), *LEASE, command=True) as found:
+    with running(demo_store(tmp_path), *LEASE) as found:
         yield found
 
 
@@ -125,7 +125,11 @@ def test_a_server_on_another_host_is_not_asked(led_store: Server, posts: list[st
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM])
 def test_a_server_that_does_not_run_is_not_asked(led_store: Server, posts: list[str], number: int) -> None:
     led_store.process.send_signal(number)
-    os.waitpid(led_store.process.pid, os.WUNTRACED)
+    if number == signal.SIGSTOP:
+        status = Path(f"/proc/{led_store.process.pid}/status")
+        wait_until(lambda: "State:\tT" in status.read_text())
+    else:
+        led_store.process.wait()
     assert tag(led_store.store) == 0
     assert tags(led_store.store) == {"k"}
     assert posts == []

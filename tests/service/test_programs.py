@@ -37,6 +37,8 @@ from tests.launch.runs import Started, Workstation, is_running, wait_until
 from tests.service.conftest import Server, running
 
 MARK = "0123456789abcdef01234567"
+HASTY = {"RUN_RELEASE_SECONDS": 1.0}
+"""For runs that try to reach a server that does not come back."""
 
 
 class Shared:
@@ -65,8 +67,8 @@ class Shared:
     def command(self, *words: str, status: int = 0) -> str:
         return self.place.command(words[0], "--store", self.server.url, *words[1:], status=status)
 
-    def program(self, *request: str, script: str = "") -> tuple[Started, int]:
-        return self.place.program("--store", self.server.url, "--no-bind", *request, script=script)
+    def program(self, *request: str, script: str = "", **settings: Any) -> tuple[Started, int]:
+        return self.place.program("--store", self.server.url, "--no-bind", *request, script=script, **settings)
 
     def waiting(self, number: int = 1) -> None:
         wait_until(lambda: len(self.place.tickets()) == number)
@@ -231,7 +233,7 @@ def test_free_is_tried_again_until_the_server_is_back(shared: Shared) -> None:
 
 def test_a_server_that_is_gone_at_the_end_keeps_the_status_of_the_program(shared: Shared) -> None:
     go = shared.place.folder / "go"
-    process, _ = shared.program("-g2", script=f"while ! test -e {go}; do sleep 0.05; done; exit 7")
+    process, _ = shared.program("-g2", script=f"while ! test -e {go}; do sleep 0.05; done; exit 7", bounds=HASTY)
     shared.kill()
     go.touch()
     assert process.wait(runs.PATIENCE_S) == 7
@@ -242,8 +244,8 @@ def test_a_server_that_is_gone_at_the_end_keeps_the_status_of_the_program(shared
 
 
 def test_one_who_waits_gives_up_when_the_server_is_gone_for_a_lease(shared: Shared) -> None:
-    shared.program("-g2")
-    second = shared.popen("run", "-g1", "--wait", "--lease", "1", "--no-bind", "--", "true")
+    shared.program("-g2", bounds=HASTY)
+    second = shared.popen("run", "-g1", "--wait", "--lease", "1", "--no-bind", "--", "true", bounds=HASTY)
     assert second.stderr is not None
     assert "waits for resources" in second.stderr.readline()  # now, the server has answered it
     shared.kill()

@@ -8,12 +8,21 @@ from typing import Any
 import pytest
 
 from fluxres.clock import FOREVER
-from fluxres.errors import FluxresError, InfeasibleRequest, InputError, InsufficientResources, UsageError
+from fluxres.errors import (
+    FluxresError,
+    InfeasibleRequest,
+    InputError,
+    InsufficientResources,
+    NotInAccounting,
+    UsageError,
+    exit_status,
+)
 from fluxres.instance import Instance
 from fluxres.instance.accounting import Account, Accounting, PartitionLimits, Qos, User, load
 from fluxres.instance.fair_share import FairShares
 from fluxres.simulation import Hierarchy, Submission, simulate
 from fluxres.simulation.machine import of_number, of_shape
+from fluxres.syntax.jobspec import as_request
 from tests.instance.machines import ManualClock
 from tests.simulation.site_course import course
 
@@ -84,9 +93,71 @@ def test_times_of_partitions() -> None:
         instance.submit("slot=1/node", duration_s=601)
     with pytest.raises(InfeasibleRequest, match="qos brief: a longer time than max_wall"):
         instance.submit("slot=1/node", duration_s=31, qos="brief")
-    for wrong, message in (({"partition": "lang"}, "no partition lang"), ({"qos": "high"}, "no QOS high")):
+    for wrong, message in (({"partition": "lang"}, "no partition 'lang'"), ({"qos": "high"}, "no QOS 'high'")):
         with pytest.raises(InfeasibleRequest, match=message):
             instance.submit("slot=1/node", **wrong)
+
+
+PARTITIONS = {
+    "partitions": {"debug": {"max_time": "30m", "max_jobs": 1}, "batch": {"default": True}},
+    "aliases": {"1": "debug"},
+    "qos": {"normal": {}, "high": {"max_submit_jobs": 4}},
+}
+OF_DEBUG = {
+    "version": 1,
+    "resources": [{"type": "slot", "count": 1, "label": "task", "with": [{"type": "node", "count": 1}]}],
+    "tasks": [{"command": ["true"], "slot": "task", "count": {"per_slot": 1}}],
+    "attributes": {"system": {"duration": 60, "queue": "debug"}},
+}
+
+
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+@pytest.mark.parametrize("wanted", ["-N1 -x -p debug -t 1", "-N1 -x --partition=1 -t 1", OF_DEBUG], ids=str)
+def test_partitions_of_the_accounting_only_limit_on_a_machine_without_partitions(wanted: Any, inventory: str) -> None:
+    instance = Instance(of_shape("node=8/core=2"), inventory=inventory, clock=ManualClock(), accounting=PARTITIONS)
+    first, second, third = instance.submit(wanted), instance.submit(wanted), instance.submit("-N8 -x -p batch -t 40")
+    assert [(job.partition, job.state.name) for job in (first, second, third)] == [
+        ("debug", "RUN"),
+        ("debug", "SCHED"),
+        ("batch", "SCHED"),
+    ]
+    assert second.limit_reached == "partition debug: max_jobs is 1"
+    instance.finish(first)
+    assert (second.state.name, instance.check()) == ("RUN", [])
+    instance.finish(second)
+    assert third.state.name == "RUN"
+    with pytest.raises(InfeasibleRequest, match="partition debug: a longer time than max_time allows: 30 min"):
+        instance.submit("-N1 -p 1 -t 40")
+    assert instance.reserve("-N1 -p debug", start_s=7200, duration_s=60).state.name == "DEPEND"
+    assert instance.can_hold(as_request("-N8 -p debug"))
+    assert not instance.can_hold(as_request("-N8 -p dbug"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"partition": "dbug"}, "no partition 'dbug' (did you mean debug?)"),
+        ({"partition": "x"}, "no partition 'x' (choose from debug, batch)"),
+        ({"qos": "hig"}, "no QOS 'hig' (did you mean high?)"),
+        ({"qos": "x"}, "no QOS 'x' (choose from normal, high)"),
+        ({"wanted": "-N1 -p dbug"}, "no partition 'dbug' (did you mean debug?)"),
+    ],
+)
+def test_a_wrong_name_is_told_the_nearest_or_all(wrong: dict[str, str], message: str) -> None:
+    instance = Instance(of_shape("node=8"), accounting=PARTITIONS)
+    with pytest.raises(NotInAccounting) as caught:
+        instance.submit(**{"wanted": "-N1", **wrong})
+    assert (str(caught.value), exit_status(caught.value)) == (message, 2)
+    assert isinstance(caught.value, UsageError)
+
+
+def test_jobs_of_a_workload_are_charged_to_the_partition_that_their_request_names(tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs.yaml"
+    jobs.write_text("".join(f"- {{request: '-N1 -p {name}', run: 10, duration: 20}}\n" for name in ("debug", "1", "dbug")))
+    result = simulate(jobs, "node=8/core=2", accounting=PARTITIONS)
+    assert result.schedule is not None
+    assert result.schedule.starts() == {0: 0, 1: 10 * S}  # at most one job of debug runs
+    assert dict(result.refusals.reasons) == {"no partition 'dbug'": 1}
 
 
 def test_a_job_beyond_its_partition_waits_if_limits_are_not_enforced_at_submission() -> None:
@@ -104,7 +175,7 @@ def test_associations_that_are_not_listed_are_refused_on_request() -> None:
     instance = site(users={"ann": User()}, accounts={"a": Account()}, enforce_associations=True)
     instance.submit("slot=1/node", user="ann", account="a")
     for user, account in (("bob", "a"), ("ann", "b"), (None, None)):
-        with pytest.raises(InfeasibleRequest, match=r"no account b|no user"):
+        with pytest.raises(InfeasibleRequest, match=r"no account 'b'|no user"):
             instance.submit("slot=1/node", user=user, account=account)
 
 
@@ -163,13 +234,59 @@ def test_limits_of_a_hierarchy_are_refused() -> None:
         ("aliases: {'1': batch}", "aliases.1: no partition 'batch'"),
         ("partitions: {a: {default: true}, b: {default: true}}", "partitions.b.default: a is the default partition already"),
         ("users: {7: {}}", "the key 7 is not text"),
-        ("users: {ann: {max_jobs: -1}}", "users.ann.max_jobs: expected int >= 0 or null, got -1"),
+        ("users: {ann: {max_jobs: -1}}", "users.ann.max_jobs: expected a whole number of at least 0, or nothing, got -1"),
     ],
 )
 def test_wrong_rules_are_named_with_their_line(text: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         load(text.encode())
     assert message in str(caught.value)
+
+
+MISTAKEN = b"""\
+partitions:
+  debug: {max_tim: 30m}
+  batch: {default: true, max_time: 1 dya}
+accounts:
+  physics: {fairshare: -3}
+  optics: {parent: physic, max_jobs: 8}
+users:
+  ann: {account: optics, qos: hihg}
+qos: {high: {}}
+aliases: {"1": debg, "1": debug}
+"""
+
+
+def test_all_mistakes_are_reported_at_once() -> None:
+    with pytest.raises(InputError) as caught:
+        load(MISTAKEN)
+    said = [(one.where, one.message, one.hint) for one in caught.value.mistakes]
+    assert [(where.split(": ")[0], message) for where, message, _ in said] == [
+        ("<text>:2:11", "unknown key 'max_tim'"),
+        ("<text>:3:36", "expected a duration, got '1 dya'"),
+        ("<text>:5:24", "expected a whole number of at least 0, got -3"),
+        ("<text>:6:20", "no account 'physic'"),
+        ("<text>:8:31", "no qos 'hihg'"),
+        ("<text>:10:22", "duplicate key"),
+    ]
+    assert [hint for _, _, hint in said[3:5]] == ["did you mean physics?", "did you mean high?"]
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ("{qoss: {high: {}}, users: {ann: {qos: high}}}", ["qoss"]),
+        ("{qos: [high], users: {ann: {qos: high}}}", ["qos"]),
+        ("{partitions: {7: {}}, aliases: {a: b}}", ["partitions"]),
+        ("{preempt_typ: qos, qos: {a: {}, b: {preempt: [a]}}}", ["preempt_typ"]),
+        ("{partitions: {a: {max_time: 1x, default_time: 2h}}}", ["partitions.a.max_time"]),
+        ("{accounts: {c: {parent: a}, a: {parent: b}, b: {parent: a}}}", ["accounts.a.parent"]),
+    ],
+)
+def test_what_follows_from_a_mistake_is_no_other_one(text: str, places: list[str]) -> None:
+    with pytest.raises(InputError) as caught:
+        load(text.encode())
+    assert [one.where.split(": ")[1] for one in caught.value.mistakes] == places
 
 
 def test_the_example_is_read() -> None:

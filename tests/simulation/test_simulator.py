@@ -84,6 +84,17 @@ def test_a_job_with_an_undecided_request_is_refused_and_the_others_run(monkeypat
     assert any("undecided after" in reason for reason in result.refusals.reasons)
 
 
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+def test_jobs_that_are_too_large_are_refused_for_one_kind_of_reason(inventory: str) -> None:
+    sizes = (2, 33, 62, 40, 33)
+    jobs = [job(n, 0, 5, size) for n, size in enumerate(sizes)]
+    refusals = simulate(jobs, of_number(32), inventory=inventory).refusals
+    assert (len(refusals.reasons), refusals.reasons.total()) == (3, 4)
+    [(kind, number)] = refusals.by_kind().items()
+    assert number == 4
+    assert kind.startswith("requested 33 to 62 ")
+
+
 def test_the_first_refused_jobs_are_named() -> None:
     result = simulate([job(n, 0, 5, 9) for n in range(1, 151)], of_number(4))
     assert result.refusals.listed(3) == "1, 2, 3 and 147 more"

@@ -292,6 +292,9 @@ def extend_command(settings: Settings, job: str, change: str | None, end: float 
     none, and max the latest possible one.
     """
     wanted = NewEnd(change, end, duration)
+    if (left := _extended_by_instance(settings, job, wanted)) is not None:
+        answer_held(settings, left, job)
+        return
     with changing(settings) as graph:
         end, duration_s = wanted.of(graph, job) if wanted.is_relative else wanted.given
         before = graph.allocation(job).end
@@ -300,3 +303,15 @@ def extend_command(settings: Settings, job: str, change: str | None, end: float 
     if is_earlier and launcher is not None:
         note(f"the program of job {printable(job)} ends by then (`fluxres cancel {printable(job)}` ends it now)")
     answer_held(settings, graph, job)
+
+
+def _extended_by_instance(settings: Settings, job: str, wanted: NewEnd) -> ResourceGraph | None:
+    """Move the limit of a job of an instance, which ends the job then; returns the graph, None for any other job."""
+    from fluxres.cli.kept import keeper
+    from fluxres.syntax import fluid
+
+    if not fluid.is_name(job):
+        return None
+    with keeper(settings) as kept:
+        end, duration_s = wanted.of(kept.graph(), job) if wanted.is_relative else wanted.given
+        return kept.graph() if kept.set_end(job, end, duration_s) else None

@@ -12,6 +12,7 @@ from fluxres import limits
 from fluxres.cli import completing
 from fluxres.cli.arguments import Asked, Moment, RequestCommand, named, targets
 from fluxres.cli.kept import keeper, one_of
+from fluxres.cli.new_end import NewLength
 from fluxres.cli.output import answer, note
 from fluxres.cli.policy_options import inventory_option, match_policy_option, queue_policy_option
 from fluxres.cli.program import Group
@@ -28,12 +29,16 @@ if TYPE_CHECKING:
 
     from fluxres.cli.kept import Keeper
     from fluxres.launch.session import Ran
+    from fluxres.model import ResourceGraph
 
 _instance: Final = click.option(
     "-i", "--instance", "name", metavar="NAME", help="The instance, or main/JOB for one below. Default: the only one."
 )
 _queue_policy: Final = queue_policy_option("Queue policy: the order in which jobs start.", default="easy", show_default=True)
 _match_policy: Final = match_policy_option("Match policy: the pools to prefer.", default="first", show_default=True)
+
+
+_HELD: Final = "held (urgency 0)"
 
 
 class _Dependency(click.ParamType[str]):
@@ -138,10 +143,20 @@ def submit(
         address = one_of(kept, name)
         graph = kept.graph()
         if asked.on(graph).request is None:
-            raise UsageError("an instance needs a request", hint="such as slot=4/node, or -N4")
+            raise _no_request(graph, asked.pools)
         about = {**given, "dependencies": list(given["dependencies"]), "name": job_name}
         made = kept.submit(address, asked.document(graph), {**about, "duration_s": duration})
     answer(settings, document=lambda: made, lines=lambda _style: [made["id"]])
+
+
+def _no_request(graph: ResourceGraph, words: list[str]) -> UsageError:
+    """What to type in place of the names of pools, or of nothing."""
+    if not words:
+        return UsageError("an instance needs a request", hint="such as slot=4/node, or -N4")
+    are_nodes = all(graph.pool(v).type == "node" for v, _ in targets(graph, words))
+    how = f"`-w {','.join(words)}` asks for just {'these' if len(words) > 1 else 'this'}" if are_nodes else "such as slot=4/core"
+    named = f"{listed(words)} {'are pools' if len(words) > 1 else 'is a pool'}, and an instance finds pools for a request"
+    return UsageError(named, hint=f"{how}; `fluxres instance reserve` takes pools")
 
 
 @instance_command.command("reserve", cls=RequestCommand, policy=None, outputs=PLAIN_OUTPUTS)
@@ -189,6 +204,8 @@ def queue(settings: Settings, address: str | None, name: str | None, has_all: bo
         found = kept.jobs(one_of(kept, name if address is None else address), None if has_all else "active")
     if not found and settings.has_table:
         note("no jobs")
+    if settings.has_table and (waiting := [one["id"] for one in found if _is_held(one)]):
+        note(f"to release a held job: fluxres instance update {waiting[0]} --urgency 16")
     columns = [
         Column("JOB", role=lambda _text: "job"),
         Column("USER"),
@@ -219,7 +236,11 @@ def _waits_for(one: dict[str, Any]) -> str:
         return ", ".join(map(_dependency, one["dependencies"]))
     if one["state"] != "SCHED":
         return str(one["exceptions"][0]["note"]) if one["exceptions"] else ""
-    return "held" if one["urgency"] == 0 else one["limit_reached"] or "resources"
+    return _HELD if one["urgency"] == 0 else one["limit_reached"] or "resources"
+
+
+def _is_held(one: dict[str, Any]) -> bool:
+    return bool(one["state"] == "SCHED" and one["urgency"] == 0)
 
 
 def _dependency(text: str) -> str:
@@ -239,11 +260,15 @@ def show(settings: Settings, job: str, name: str | None) -> None:
 
     def lines(style: Style) -> list[str]:
         waits_for = _waits_for(found) if found["state"] in ("DEPEND", "SCHED") else None
+        if _is_held(found):
+            waits_for = f"{_HELD}, until `fluxres instance update {found['id']} --urgency 16`"
         pools = held([(pool["path"], pool["amount"]) for pool in found["pools"]]) if found["pools"] else None
         shown = {"id": found["id"], "state": found["state"], "waits for": waits_for, **found, "pools": pools}
         shown["duration"] = None if found["duration"] is None else duration.readable(found["duration"])
         shown["dependencies"] = list(map(_dependency, found["dependencies"]))
-        shown["exceptions"] = [f"{one['type']} ({one['severity']}): {one['note']}" for one in found["exceptions"]]
+        shown["exceptions"] = [
+            f"{one['type']} ({one['severity']})" + (f": {one['note']}" if one["note"] else "") for one in found["exceptions"]
+        ]
         for key in ("submitted", "reserved", "started", "ends", "finished"):
             shown[key] = None if found[key] is None else when(found[key])
         facts = {key: ", ".join(value) if isinstance(value, list) else value for key, value in shown.items()}
@@ -251,6 +276,49 @@ def show(settings: Settings, job: str, name: str | None) -> None:
         return table([Column("KEY"), Column("VALUE")], rows, header=False, style=style)
 
     answer(settings, document=lambda: found, lines=lines)
+
+
+@instance_command.command("update", outputs=PLAIN_OUTPUTS)
+@click.argument("job")
+@_instance
+@click.option("--duration", metavar="[+|-]D", help="New limit, from the start of the job; inf for none. +D more, -D less.")
+@click.option("--urgency", type=click.IntRange(0, 31), metavar="N", help="Of a job that waits: 16 is usual, 0 holds it.")
+@click.pass_obj
+def update(settings: Settings, job: str, name: str | None, duration: str | None, urgency: int | None) -> None:
+    """Change the limit of a job that waits or runs, or the urgency of one that waits.
+
+    A longer limit of a running job is refused if others hold or have reserved its pools by then. Jobs that only wait in the
+    queue are planned anew. An urgency other than 0 releases a held job.
+    """
+    if duration is None and urgency is None:
+        raise UsageError("nothing to change was given", hint="give --duration or --urgency")
+    length = None if duration is None else NewLength(duration)
+    with keeper(settings) as kept:
+        address = one_of(kept, name)
+        found = kept.job(address, job)
+        if length is not None and urgency is not None and found["state"] not in ("DEPEND", "SCHED"):
+            raise UsageError(f"job {found['id']} does not wait, it is {found['state']}", hint="leave out --urgency")
+        if length is not None:
+            found = kept.set_duration(address, job, _new_limit(found, length))
+        if urgency is not None:
+            found = kept.set_urgency(address, job, urgency)
+    answer(settings, document=lambda: {"jobs": [found]}, lines=lambda _style: [_updated(found)])
+
+
+def _new_limit(job: dict[str, Any], length: NewLength) -> float:
+    """A new limit in seconds. Errors: UsageError if it is relative to none."""
+    if length.is_relative and job["duration"] is None:
+        raise UsageError(f"{length.text} changes the present limit, but job {job['id']} has none", hint="set one: --duration D")
+    return length.after(job["duration"] or 0.0)
+
+
+def _updated(job: dict[str, Any]) -> str:
+    """A job after a change, in a line."""
+    limit = "no limit" if job["duration"] is None else f"limit {duration.readable(job['duration'])}"
+    if job["started"] is not None:
+        ends = "" if job["ends"] is None else f", ends {when(job['ends'])}"
+        return f"{job['id']}: {job['result'] or job['state']}, {limit}{ends}"
+    return f"{job['id']}: {job['result'] or job['state']}, {limit}, urgency {job['urgency']}"
 
 
 @instance_command.command("cancel", outputs=PLAIN_OUTPUTS)

@@ -323,7 +323,7 @@ def _read(workload: str, given: dict[str, Any]) -> tuple[Workload, Machine]:
 
 
 def _note_left_out(jobs: Workload, result: Result) -> None:
-    for reason, number in (*jobs.left_out.items(), *((f"refused: {why}", n) for why, n in result.refusals.reasons.items())):
+    for reason, number in (*jobs.left_out.items(), *((f"refused: {why}", n) for why, n in result.refusals.by_kind().items())):
         note(f"{plural(number, 'job')} left out, {reason}")
     for reason, number in result.left_reasons.items():
         note(f"{plural(number, 'job')} never started, {reason}")

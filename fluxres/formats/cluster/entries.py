@@ -400,7 +400,7 @@ class Entries:
                 fields |= size_of(fields["size"], fields.get("unit"))
         if fields.get("size") == 0 and not fields.get("way"):
             raise InputError(
-                "expected int >= 1, got 0",
+                "expected a whole number of at least 1, got 0",
                 where=entry.where("size"),
                 hint="0 is only for pools of a copy that lead to its content, with 'way: true'",
             )
@@ -513,10 +513,12 @@ class Entries:
         if isinstance(value, int):
             if value < 0:
                 raise InputError(
-                    f"expected int >= 0, got {value}", where=entry.where("id"), hint="write 'id: null' for a pool without id"
+                    f"expected a whole number of at least 0, got {value}",
+                    where=entry.where("id"),
+                    hint="write 'id: null' for a pool without id",
                 )
             if value > limits.ID_MAX:
-                raise LimitExceeded(f"expected int <= {limits.ID_MAX}, got {value}", where=entry.where("id"))
+                raise LimitExceeded(f"expected a whole number of at most {limits.ID_MAX}, got {value}", where=entry.where("id"))
             return value
         return None if value is None or value is UNSET else self._numbers(entry, "id", value)
 
@@ -544,7 +546,7 @@ class Entries:
             if isinstance(item, int):
                 spans = [(item, item)]
                 if not 0 <= item <= limits.ID_MAX:
-                    raise InputError(f"expected int >= 0 and <= {limits.ID_MAX}, got {item}", where=entry.where(key))
+                    raise InputError(f"expected a whole number from 0 to {limits.ID_MAX}, got {item}", where=entry.where(key))
             else:
                 try:
                     spans = idset.ranges(item)

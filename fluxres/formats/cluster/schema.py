@@ -39,7 +39,7 @@ class IdStart(Struct, forbid_unknown_fields=True):
 class Resource(Struct, forbid_unknown_fields=True):
     """One entry of the containment tree: a pool, how many of it each parent has, and its children."""
 
-    worded: ClassVar[dict[str, str]] = {"size": "int >= 1 or text such as '192GiB'"}
+    worded: ClassVar[dict[str, str]] = {"size": "a whole number of at least 1 or text such as '192GiB'"}
     also_called: ClassVar[dict[str, str]] = {
         **dict.fromkeys(("children", "contains", "content", "resources", "pools", "has", "nodes"), "with"),
         **dict.fromkeys(("number", "quantity", "num", "n", "instances"), "count"),

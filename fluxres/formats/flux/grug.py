@@ -391,7 +391,7 @@ class _Making:
             if ("/" in word and what != "unit") or not word.isprintable():
                 self._fail(kind.line, f"{what} {word!r} has a character that no path can hold")
         if kind.size < 1:
-            self._fail(kind.line, f"size: expected int >= 1, got {kind.size}")
+            self._fail(kind.line, f"size: expected a whole number of at least 1, got {kind.size}")
         number = self._table.intern(pool_kinds.Kind(kind.type, kind.basename, kind.unit or None))
         self._doubtful |= kind.basename[-1:].isdigit()
         rows = np.arange(self._n, self._n + count, dtype=np.int32)

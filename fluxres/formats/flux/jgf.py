@@ -355,7 +355,7 @@ class _Builder:
         ways = self.nodes.given("way")
         for row in np.flatnonzero(sizes == 0).tolist():
             if not ways.get(row):
-                self.fail(["nodes", row, "metadata", "size"], "expected int >= 1, got 0")
+                self.fail(["nodes", row, "metadata", "size"], "expected a whole number of at least 1, got 0")
         return sizes
 
     def _capacities(self, sizes: Int64) -> dict[int, int]:

@@ -122,7 +122,7 @@ class _NodeRows:
                 self._rows.add(parent, self._kinds.intern(Kind(type_, type_)), self._taken(value, place, type_))
             elif key == "memory":
                 if type(value) is not int or not 1 <= value <= limits.SIZE_MAX:
-                    self._fail(place, f"expected GiB, an int >= 1, got {shown(value)}")
+                    self._fail(place, f"expected GiB, a whole number of at least 1, got {shown(value)}")
                 self._rows.add(parent, self._kinds.intern(Kind("memory", "memory", MEMORY_UNIT)), np.array([-1]), value)
             elif key == "storage":
                 if level:

@@ -14,6 +14,7 @@ from typing import Final
 
 from fluxres import limits
 from fluxres.documents.document import shown
+from fluxres.documents.mistakes import Mistakes
 from fluxres.errors import ErrorPlace, InputError, LimitExceeded
 from fluxres.formats.slurm.lines import Line
 from fluxres.graph.kinds import PropertyValue
@@ -106,9 +107,13 @@ def _parsed(text: str) -> tuple[Gres, ...]:
     return tuple(found)
 
 
-def devices(line: Line) -> Devices | None:
-    """A line of gres.conf; None for one that describes no device."""
-    line.require_known(KEYS)
+def devices(line: Line, mistakes: Mistakes) -> Devices | None:
+    """A line of gres.conf; None for one that describes no device.
+
+    Args:
+        mistakes: unknown keys are noted here.
+    """
+    line.require_known(KEYS, mistakes)
     if "name" not in line.pairs:
         return None
     files = tuple(_files(line))

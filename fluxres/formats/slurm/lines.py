@@ -8,14 +8,15 @@ files of this machine.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from fluxres import limits
 from fluxres.documents import source_text
 from fluxres.documents.document import shown
+from fluxres.documents.mistakes import Mistakes
 from fluxres.documents.source import Source
 from fluxres.documents.suggestion import nearest
 from fluxres.errors import ErrorPlace, InputError, LimitExceeded
@@ -115,11 +116,27 @@ class Line:
         if self.room.names < 0:
             raise LimitExceeded(_TOO_MANY.format(limits.SLURM_NAMES_MAX), where=f"{self.where}: {key}")
 
-    def require_known(self, known: frozenset[str]) -> None:
-        """Refuse keys that Slurm does not have, which are most often misspelt."""
+    def require_known(self, known: frozenset[str], mistakes: Mistakes) -> None:
+        """Note keys that Slurm does not have, which are most often misspelt."""
         for key in self.pairs:
             if key not in known:
-                raise InputError(f"unknown key {shown(key)}", where=self.where, hint=nearest(key, sorted(known)))
+                with mistakes:
+                    raise InputError(f"unknown key {shown(key)}", where=self.where, hint=nearest(key, sorted(known)))
+
+    def right(self, check: Callable[[Line, str], object], mistakes: Mistakes) -> Line:
+        """This line without the keys whose values are wrong, which are noted.
+
+        Args:
+            check: raises an InputError for a key with such a value.
+        """
+        wrong = set()
+        for key in self.pairs:
+            before = len(mistakes)
+            with mistakes:
+                check(self, key)
+            if len(mistakes) > before:
+                wrong.add(key)
+        return replace(self, pairs={key: value for key, value in self.pairs.items() if key not in wrong}) if wrong else self
 
 
 def _hosts(item: str, room: int) -> list[str]:
@@ -137,24 +154,37 @@ def _hosts(item: str, room: int) -> list[str]:
     return [head + tail for head in heads for tail in tails]
 
 
-def lines(source: Source, room: Room) -> Iterator[Line]:
+def lines(source: Source, room: Room, mistakes: Mistakes) -> Iterator[Line]:
     """The lines of a configuration and of what it includes.
 
-    Errors: InputError with file and line; LimitExceeded for files that include each other.
+    Args:
+        mistakes: lines that cannot be read are noted here, with file and line.
+
+    Errors: InputError for a file that does not begin like a configuration; LimitExceeded for files that include each other.
     """
-    return _lines(source, 0, room)
+    return _lines(source, 0, room, mistakes)
 
 
-def _lines(source: Source, depth: int, room: Room) -> Iterator[Line]:
+def _lines(source: Source, depth: int, room: Room, mistakes: Mistakes) -> Iterator[Line]:
+    is_begun = depth > 0
     for number, text in _joined(source.text):
         if not text:
             continue
         where = source.where(number)
         include = _INCLUDE.match(text)
+        if not is_begun and include is None and _KEY.match(text) is None:
+            _pairs(text, where)  # refuses it: this is another kind of file
+        is_begun = True
         if include is not None:
-            yield from _included(include[1], source, where, depth, room)
+            inner: Source | None = None
+            with mistakes:
+                inner = _included(include[1], source, where, depth)
+            if inner is not None:
+                yield from _lines(inner, depth + 1, room, mistakes)
             continue
-        pairs = _pairs(text, where)
+        pairs: dict[str, str] = {}
+        with mistakes:
+            pairs = _pairs(text, where)
         if pairs:
             yield Line(where, pairs, room)
 
@@ -203,14 +233,15 @@ def _pairs(text: str, where: str) -> dict[str, str]:
     return pairs
 
 
-def _included(name: str, source: Source, where: str, depth: int, room: Room) -> Iterator[Line]:
+def _included(name: str, source: Source, where: str, depth: int) -> Source:
     if depth >= limits.INCLUDE_DEPTH_MAX:
         raise LimitExceeded(f"files include each other more than {limits.INCLUDE_DEPTH_MAX} deep", where=where)
     beside = source.path is not None and "/" not in name and name not in (".", "..")
     if not beside or source.path is None:
         hint = "copy its lines here, or move the file to the directory of this one"
         raise InputError(f"includes {shown(name)}, which is not in the directory of this file", where=where, hint=hint)
-    yield from _lines(Source.named(str(source.path.parent / name)), depth + 1, room)
+    with ErrorPlace(where, inner=True):
+        return Source.named(str(source.path.parent / name))
 
 
 def beside(source: Source, name: str) -> Source | None:

@@ -9,6 +9,7 @@ default topology of the cluster is the graph ``network``; others, which partitio
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
@@ -17,12 +18,23 @@ from fluxres import limits
 from fluxres.documents import typed
 from fluxres.documents.document import Document, Key, Place, shown
 from fluxres.documents.json_typed import collector_paused
+from fluxres.documents.mistakes import Mistakes
 from fluxres.documents.source import Source
 from fluxres.errors import ErrorPlace, InputError, LimitExceeded
 from fluxres.formats.format import Loaded
 from fluxres.formats.slurm import gres as slurm_gres
 from fluxres.formats.slurm.lines import Line, Room, beside, lines
-from fluxres.formats.slurm.site import NETWORK, NODE_KEYS, Partition, Site, SiteNode, Switch, hardware_of, state_of
+from fluxres.formats.slurm.site import (
+    NETWORK,
+    NODE_KEYS,
+    Partition,
+    Site,
+    SiteNode,
+    Switch,
+    hardware_of,
+    require_hardware,
+    state_of,
+)
 from fluxres.graph.accounts import is_countable
 from fluxres.graph.kinds import PropertyValue
 from fluxres.syntax import duration
@@ -153,7 +165,7 @@ _PLUGINS: Final = {"topology/tree": "switchname", "topology/block": "blockname",
 def read(source: Source, *, origin: int | None = None) -> Loaded:
     """The machine of a Slurm configuration.
 
-    Errors: InputError `FILE:line: key`; LimitExceeded.
+    Errors: InputError with all that is wrong, each at `FILE:line: key`; LimitExceeded.
     Cost: O(nodes) Python, O(pools) array writes.
 
     >>> text = b"NodeName=n[1-2] CPUs=4 RealMemory=1024\\nPartitionName=batch Nodes=ALL Default=YES"
@@ -161,15 +173,21 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
     >>> loaded.structure.path(1), loaded.structure.kind_of(1).properties
     ('/cluster/n1', (('partition-batch', None),))
     """
-    with collector_paused():
-        return _Reading(source).site().loaded(origin)
+    mistakes = Mistakes()
+    with collector_paused(), mistakes.all():
+        return _Reading(source, mistakes).site().loaded(origin, mistakes)
 
 
 class _Reading:
-    """One pass over the lines; references to later lines are resolved at the end."""
+    """One pass over the lines; references to later lines are resolved at the end.
 
-    def __init__(self, source: Source) -> None:
+    Args:
+        mistakes: what is wrong is noted here. A line is then read without the values that are wrong.
+    """
+
+    def __init__(self, source: Source, mistakes: Mistakes) -> None:
         self._source = source
+        self._mistakes = mistakes
         self._site = Site(source.file)
         self._defaults: dict[str, dict[str, str]] = {"nodename": {}, "partitionname": {}}
         self._partitions: list[Line] = []
@@ -182,26 +200,40 @@ class _Reading:
         self._room = Room()
 
     def site(self) -> Site:
-        for line in lines(self._source, self._room):
-            self._take(line)
+        self._take_all(self._source)
         gres = beside(self._source, "gres.conf")
-        for line in lines(gres, self._room) if gres is not None else ():
-            self._take(line)
-        self._read_topology()
+        if gres is not None:
+            self._take_all(gres)
+        with self._mistakes:
+            self._read_topology()
         self._settle_partitions()
         self._settle_down()
         return self._site
 
+    def _take_all(self, source: Source) -> None:
+        noted = len(self._mistakes)
+        for line in lines(source, self._room, self._mistakes):
+            self._note_unreadable(noted)
+            with self._mistakes:
+                self._take(line)
+            noted = len(self._mistakes)
+        self._note_unreadable(noted)
+
+    def _note_unreadable(self, noted: int) -> None:
+        """Lines that could not be read since so many mistakes were noted may have named nodes."""
+        if len(self._mistakes) > noted:
+            self._site.knows_nodes = False
+
     def _take(self, line: Line) -> None:
         pairs, head = line.pairs, line.head
         if "name" in pairs or "autodetect" in pairs:  # lines of gres.conf may follow the nodes they refer to
-            device = slurm_gres.devices(line)
+            device = slurm_gres.devices(line, self._mistakes)
             if device is not None:
                 self._site.devices.append(device)
         elif head == "nodename":
             self._nodes(line)
         elif head == "partitionname":
-            default = self._with_defaults(line)
+            default = self._with_defaults(line.right(_setting, self._mistakes))
             if default is not None:
                 self._partitions.append(default)
         elif head == "nodeset":
@@ -229,9 +261,10 @@ class _Reading:
                 message = f"is ignored: {plugin}, and Slurm reads it only for {', '.join(_PLUGINS)}"
                 self._site.notes.add("topology", one.file, message)
                 return
-            for line in lines(one, self._room):
+            for line in lines(one, self._room, self._mistakes):
                 if line.head == wanted:
-                    self._switch(line)
+                    with self._mistakes:
+                        self._switch(line)
                 elif line.head in _SWITCHES:
                     self._site.notes.add("topology", line.where, f"is ignored: {self._plugin} has no {_SWITCHES[line.head][0]}")
 
@@ -244,11 +277,15 @@ class _Reading:
         return Line(line.where, {line.head: line.pairs[line.head], **defaults, **line.pairs}, line.room)
 
     def _nodes(self, line: Line) -> None:
-        line.require_known(NODE_KEYS)
-        whole = self._with_defaults(line)
+        line.require_known(NODE_KEYS, self._mistakes)
+        whole = self._with_defaults(line.right(require_hardware, self._mistakes))
         if whole is None:
             return
-        hosts = whole.hosts("nodename")
+        try:
+            hosts = whole.hosts("nodename")
+        except InputError:
+            self._site.knows_nodes = False
+            raise
         number = len(self._site.nodes) + len(hosts)
         if number > limits.SLURM_NODES_MAX:
             raise LimitExceeded(f"{number} nodes, at most {limits.SLURM_NODES_MAX} are allowed", where=line.where)
@@ -265,7 +302,7 @@ class _Reading:
 
     def _switch(self, line: Line) -> None:
         type_name, keys = _SWITCHES[line.head]
-        line.require_known(keys)
+        line.require_known(keys, self._mistakes)
         text = line.pairs.get("linkspeed")
         speed = None if text is None else line.number("linkspeed", text)
         if not is_countable(speed):
@@ -283,20 +320,21 @@ class _Reading:
 
     def _settle_partitions(self) -> None:
         for line in self._partitions:
-            text = line.pairs.get("state", "UP")
-            state = _PARTITION_STATES.get(text.lower())
-            if state is None:
-                raise line.refuse("state", f"expected UP, DOWN, DRAIN or INACTIVE, got {shown(text)}")
-            settings = _settings(line)
-            names, members = line.hosts("partitionname"), self._members(line, ())
-            line.take("partitionname", len(names) * (len(members) + len(settings)))
-            self._site.partitions += [Partition(name, members, state, dict(settings), line.where) for name in names]
+            with self._mistakes:
+                self._settle_partition(line)
 
         default = [partition for partition in self._site.partitions if partition.settings.get("default")]
         for partition in default[:-1]:
             message = f"{partition.name!r} is not the default: {default[-1].name!r} is, which comes later, as in Slurm"
             self._site.notes.add("default", partition.where, message)
             del partition.settings["default"]
+
+    def _settle_partition(self, line: Line) -> None:
+        state = _PARTITION_STATES[line.pairs.get("state", "UP").lower()]
+        settings = {name: value for key in line.pairs for name, value in _setting(line, key).items()}
+        names, members = line.hosts("partitionname"), self._members(line, ())
+        line.take("partitionname", len(names) * (len(members) + len(settings)))
+        self._site.partitions += [Partition(name, members, state, dict(settings), line.where) for name in names]
 
     def _members(self, line: Line, open_sets: tuple[str, ...]) -> list[str]:
         """The nodes that a partition or a node set names: hosts, ALL, other sets."""
@@ -331,36 +369,41 @@ class _Reading:
             return
         number = {node.name: node for node in self._site.nodes}
         for line in self._down:
-            state, reason = state_of([line.pairs.get("state", "DOWN")]), line.pairs.get("reason")
-            for host in line.hosts("downnodes"):
-                node = number.get(host)
-                if node is None:
-                    self._site.notes.add("downnodes", f"{line.where}: downnodes", f"unknown node {shown(host)} is left out")
-                    continue
-                node.state, node.reason = state, node.reason if reason is None else reason
+            with self._mistakes:
+                self._settle_downnodes(line, number)
+
+    def _settle_downnodes(self, line: Line, number: Mapping[str, SiteNode]) -> None:
+        state, reason = state_of([line.pairs.get("state", "DOWN")]), line.pairs.get("reason")
+        for host in line.hosts("downnodes"):
+            node = number.get(host)
+            if node is None:
+                self._site.notes.add("downnodes", f"{line.where}: downnodes", f"unknown node {shown(host)} is left out")
+                continue
+            node.state, node.reason = state, node.reason if reason is None else reason
 
 
-def _settings(line: Line) -> dict[str, PropertyValue]:
-    """The settings of a partition: limits by our names; other keys as they are, in lower case.
+def _setting(line: Line, key: str) -> dict[str, PropertyValue]:
+    """What a key sets of a partition: limits by our names; other keys as they are, in lower case.
 
-    Errors: InputError for a limit that is none.
+    Errors: InputError for a limit or a state that is none.
     """
-    found: dict[str, PropertyValue] = {}
-    for key, value in line.pairs.items():
-        word = value.strip().lower()
-        if key in ("partitionname", "nodes", "state"):
-            continue
-        if key == "default":
-            if word not in ("yes", "no"):
-                raise line.refuse(key, f"expected YES or NO, got {shown(value)}")
-            found |= {key: True} if word == "yes" else {}
-        elif key in _TIMES and word not in _UNLIMITED:
-            found[_TIMES[key]] = _limit(line, key, value)
-        elif key in _NUMBERS and word not in _UNLIMITED:
-            found[_NUMBERS[key]] = line.number(key, value)
-        elif key not in _TIMES and key not in _NUMBERS:
-            found[key] = value
-    return found
+    value = line.pairs[key]
+    word = value.strip().lower()
+    if key in ("partitionname", "nodes"):
+        return {}
+    if key == "state":
+        if value.lower() not in _PARTITION_STATES:
+            raise line.refuse(key, f"expected UP, DOWN, DRAIN or INACTIVE, got {shown(value)}")
+        return {}
+    if key == "default":
+        if word not in ("yes", "no"):
+            raise line.refuse(key, f"expected YES or NO, got {shown(value)}")
+        return {key: True} if word == "yes" else {}
+    if key in _TIMES:
+        return {} if word in _UNLIMITED else {_TIMES[key]: _limit(line, key, value)}
+    if key in _NUMBERS:
+        return {} if word in _UNLIMITED else {_NUMBERS[key]: line.number(key, value)}
+    return {key: value}
 
 
 def _limit(line: Line, key: str, value: str) -> str:

@@ -23,6 +23,7 @@ import numpy as np
 from fluxres import limits
 from fluxres.arrays import Int32
 from fluxres.documents.document import Place, listed
+from fluxres.documents.mistakes import Mistakes
 from fluxres.errors import InputError, LimitExceeded
 from fluxres.formats.format import Loaded
 from fluxres.formats.losses import Notes
@@ -107,6 +108,14 @@ def state_of(words: Iterable[str]) -> str:
             found.add("unknown")
         found.add(_STATES.get(plain.rstrip("*~#%$@+^!-"), "up"))
     return next((state for state in _WORST if state in found), "up")
+
+
+def require_hardware(line: Line, key: str) -> None:
+    """Check the value of a key of a `NodeName=` line. Errors: InputError, LimitExceeded with the place."""
+    if key in _SPELLED or key in ("realmemory", "tmpdisk"):
+        line.count(key, 0)
+    elif key == "gres":
+        slurm_gres.parse(line.pairs[key], line)
 
 
 def hardware_of(line: Line, notes: Notes) -> Hardware:
@@ -320,20 +329,29 @@ class Site:
     partitions: list[Partition] = field(default_factory=list)
     networks: dict[str, list[Switch]] = field(default_factory=dict)
     """Switches by the name of their graph."""
+    knows_nodes: bool = True
+    """Whether the names of all nodes could be read; otherwise a name of none may be one of them."""
     devices: list[Devices] = field(default_factory=list)
     notes: Notes = field(default_factory=Notes)
 
-    def loaded(self, origin: int | None) -> Loaded:
+    def loaded(self, origin: int | None, mistakes: Mistakes | None = None) -> Loaded:
         """The machine.
 
-        Errors: InputError for duplicate and unknown names; LimitExceeded. Cost: O(nodes + members of partitions and switches)
-        Python, O(pools) array writes.
+        Args:
+            mistakes: what is wrong with it already.
+
+        Errors: InputError with these, and for duplicate and unknown names; LimitExceeded. Cost: O(nodes + members of partitions
+        and switches) Python, O(pools) array writes.
         """
-        if not self.nodes:
+        if mistakes is None:
+            mistakes = Mistakes()
+        if not self.nodes and not mistakes:
             hint = "a configuration has NodeName= lines; topology.conf and gres.conf are read from the directory of slurm.conf"
             raise InputError("describes no node", where=self.file, hint=hint)
-        number = _numbers(((node.name, node.where) for node in self.nodes), "node")
-        self._join(number)
+        with mistakes.all():
+            number = _numbers(((node.name, node.where) for node in self.nodes), "node", mistakes)
+            self._join(number, mistakes)
+            switches_by_name = {name: self._switches(switches, mistakes) for name, switches in self.networks.items()}
         places: dict[int, str | Place] = {}
         entries = recipes(self.nodes, self.devices, self.notes)
         first = 0
@@ -354,22 +372,34 @@ class Site:
             origin=uuids.new_origin() if origin is None else origin,
             where=lambda recipe, _key: str(places.get(id(recipe), self.file)),
         )
-        self._connect(structure, number)
+        self._connect(structure, number, switches_by_name)
         return Loaded(structure, [], self.name, self.notes.lines())
 
-    def _join(self, number: Mapping[str, int]) -> None:
+    def _join(self, number: Mapping[str, int], mistakes: Mistakes) -> None:
         """Set the partitions of each node."""
-        _numbers(((partition.name, partition.where) for partition in self.partitions), "partition")
+        _numbers(((partition.name, partition.where) for partition in self.partitions), "partition", mistakes)
         members = sum(len(partition.hosts) for partition in self.partitions)
         members += sum(len(switch.hosts) for network in self.networks.values() for switch in network)
         if members > limits.SELECTED_MAX:
             raise LimitExceeded(f"{members} members of partitions and switches, at most {limits.SELECTED_MAX}", where=self.file)
         for partition in self.partitions:
             partition.hosts = list(dict.fromkeys(partition.hosts))
+            if self.knows_nodes:
+                _require_known(number, partition.hosts, "node", partition.where, mistakes)
             for host in partition.hosts:
-                self.nodes[_known(number, host, "node", partition.where)].partitions.append(partition.name)
+                if host in number:
+                    self.nodes[number[host]].partitions.append(partition.name)
 
-    def _connect(self, structure: Structure, number: Mapping[str, int]) -> None:
+    def _switches(self, switches: Sequence[Switch], mistakes: Mistakes) -> dict[str, int]:
+        """The numbers of the switches of a network by name."""
+        number = _numbers(((each.name, each.where) for each in switches), switches[0].type, mistakes)
+        for each in switches:
+            _require_known(number, each.switches, "switch", each.where, mistakes)
+        return number
+
+    def _connect(
+        self, structure: Structure, number: Mapping[str, int], switches_by_name: Mapping[str, Mapping[str, int]]
+    ) -> None:
         vertices = structure.of_type("node")
         node = {name: int(vertices[i]) for name, i in number.items()}
         at = structure.tree_end
@@ -378,16 +408,18 @@ class Site:
             structure.subsystems[PARTITIONS] = _graph(PARTITIONS, edges, SCHEDULES, hierarchy=False)
         at += len(self.partitions)
         for name, switches in self.networks.items():
-            self._network(structure, name, switches, node, at)
+            number_of = {each: at + i for each, i in switches_by_name[name].items()}
+            self._network(structure, name, switches, node, number_of)
             at += len(switches)
 
-    def _network(self, structure: Structure, name: str, switches: Sequence[Switch], node: Mapping[str, int], at: int) -> None:
-        number = {each: at + i for each, i in _numbers(((s.name, s.where) for s in switches), switches[0].type).items()}
+    def _network(
+        self, structure: Structure, name: str, switches: Sequence[Switch], node: Mapping[str, int], number: Mapping[str, int]
+    ) -> None:
         edges: list[tuple[int, int]] = []
         speeds: list[float] = []
         strangers: dict[str, None] = {}
         for each in switches:
-            below = [_known(number, other, "switch", each.where) for other in dict.fromkeys(each.switches)]
+            below = [number[other] for other in dict.fromkeys(each.switches)]
             hosts = dict.fromkeys(each.hosts)
             below += [node[host] for host in hosts if host in node]
             strangers |= {host: None for host in hosts if host not in node}
@@ -419,21 +451,27 @@ def _graph(name: str, edges: Sequence[tuple[int, int]], relation: str, *, hierar
     return Subsystem(name, hierarchy, ends[:, 0].copy(), ends[:, 1].copy(), relations=[relation])
 
 
-def _numbers(named: Iterable[tuple[str, str | Place]], what: str) -> dict[str, int]:
-    """The numbers of names. Errors: InputError for a duplicate name."""
+def _numbers(named: Iterable[tuple[str, str | Place]], what: str, mistakes: Mistakes) -> dict[str, int]:
+    """The numbers of names; a duplicate name is noted, the first one of each line."""
     found: dict[str, int] = {}
+    noted: set[str] = set()
     for name, where in named:
-        if name in found:
-            raise InputError(f"a second {what} {name!r}", where=str(where), hint="describe each only once")
-        found[name] = len(found)
+        if name in found and str(where) not in noted:
+            noted.add(str(where))
+            with mistakes:
+                raise InputError(f"a second {what} {name!r}", where=str(where), hint="describe each only once")
+        found.setdefault(name, len(found))
     return found
 
 
-def _known(number: Mapping[str, int], name: str, what: str, where: str | Place) -> int:
-    found = number.get(name)
-    if found is None:
-        raise InputError(f"there is no {what} {name!r}", where=str(where), hint="check the spelling; names are case-sensitive")
-    return found
+def _require_known(number: Mapping[str, int], names: Iterable[str], what: str, where: str | Place, mistakes: Mistakes) -> None:
+    """Note the first of these names that there is not."""
+    name = next((name for name in names if name not in number), None)
+    if name is not None:
+        with mistakes:
+            raise InputError(
+                f"there is no {what} {name!r}", where=str(where), hint="check the spelling; names are case-sensitive"
+            )
 
 
 def _literal(name: str) -> str:

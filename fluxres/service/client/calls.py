@@ -54,6 +54,14 @@ def chosen(wanted: str | None, where: str) -> Call[str]:
     return name
 
 
+def _rules(given: object) -> dict[str, Any]:
+    """Rules of accounting as plain values. Errors: those of `accounting.given`."""
+    from fluxres.instance import accounting
+
+    found: dict[str, Any] = to_builtins(accounting.given(given))
+    return found
+
+
 class Calls(Generic[A, S]):
     """What can be asked of one graph.
 
@@ -415,9 +423,12 @@ class Calls(Generic[A, S]):
     ) -> Call[str]:
         """Begin an instance on the graph; returns its address.
 
+        Args:
+            accounting: partitions, QOS, accounts and users with limits: an Accounting, or a mapping as a file has it.
+
         Errors: UsageError for a name that is taken; InputError for rules of accounting that are not valid.
         """
-        rules = to_builtins(accounting)
+        rules = None if accounting is None else _rules(accounting)
         given = {"name": name, "queue_policy": queue_policy, "match_policy": match_policy, "accounting": rules}
         return str((yield from self._post("instances", given, idempotency_key))["address"])
 

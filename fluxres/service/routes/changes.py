@@ -138,10 +138,15 @@ async def shrink(request: Asked, graph: OfGraph, data: JSONBody[requests.Shrink]
 
 @post("/extend", opt=SCHEDULER, status_code=200, operation_id="extend")
 async def extend(request: Asked, graph: OfGraph, data: JSONBody[requests.Extend]) -> Response[answers.Extended]:
-    """Move the end of what a job holds: of all of it, or of nothing."""
+    """Move the end of what a job holds: of all of it, or of nothing. That of a job of an instance is its limit there."""
+    caller, site = caller_of(request), site_of(request)
 
     def operation(g: ResourceGraph) -> dict[str, Any]:
-        g.set_end(data.job, data.end, duration_s=data.duration_s)
+        instances = site.served_as(g).instances
+        if instances.owner(g, data.job) is not None:
+            caller.require_whole("an instance")
+        if not instances.set_end(g, data.job, data.end, data.duration_s):
+            g.set_end(data.job, data.end, duration_s=data.duration_s)
         return {"job": data.job, "held": _left(request, g, data.job)}
 
     return await change(request, graph, answers.Extended, operation)
@@ -277,7 +282,7 @@ async def apply_events(request: Asked, graph: OfGraph, data: JSONBody[requests.E
 
     With If-Match, only on the revision that it decided on. A machine that is merged or applied has a route of its own.
     """
-    caller = caller_of(request)
+    caller, site = caller_of(request), site_of(request)
     for event in data.events:
         sent_events.require_form(event)
     if any(event["event"] in sent_events.OF_ADMINS for event in data.events):
@@ -289,6 +294,9 @@ async def apply_events(request: Asked, graph: OfGraph, data: JSONBody[requests.E
                 _require_over(g, caller, event["before"])
             elif event["event"] == "reserve" and caller.paths is not None:
                 tap.require_pools(event, caller)
+            elif event["event"] == "set_end" and (name := site.served_as(g).instances.owner(g, event["job"])) is not None:
+                hint = "POST .../extend, or `fluxres instance update`, tells the instance"
+                raise UsageError(f"job {event['job']} belongs to instance '{name}'", hint=hint)
             _apply(g, event)
         return {"events": len(data.events)}
 

@@ -14,7 +14,7 @@ from litestar.params import JSONBody, QueryParameter
 from msgspec.json import encode
 
 from fluxres.documents.suggestion import choose_from
-from fluxres.errors import Unavailable, UnknownJob, UsageError
+from fluxres.errors import UnknownJob, UsageError
 from fluxres.instance import Instance, accounting
 from fluxres.instance.saved import require_policy
 from fluxres.model import ResourceGraph, targets
@@ -42,14 +42,7 @@ async def _made(
     site.leadership.require()
     said, expected, mark = f"{request.method} {request.url.path}", request.headers.get("if-match"), request.headers.get(CHILD)
     with gone(graph, mark):
-        served = await site.work(lambda: site.served(graph))
-
-        def current(g: ResourceGraph) -> bytes:
-            if g is not served.graph:
-                raise Unavailable("the graph was replaced just now", hint="send the request again", retry_after_s=1)
-            return operation(served, g)
-
-        return await site.change(graph, caller, said, expected, current, keep, mark)
+        return await site.change(graph, caller, said, expected, lambda g: operation(site.served_as(g), g), keep, mark)
 
 
 async def _ask(request: Asked, graph: str, kind: type[T], address: str, question: Callable[[Instance], object]) -> Response[T]:
