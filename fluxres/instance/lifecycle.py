@@ -10,7 +10,15 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from fluxres.clock import FOREVER, seconds, ticks
-from fluxres.errors import InfeasibleRequest, InsufficientResources, ListenerError, PolicyError, StoreError, UsageError
+from fluxres.errors import (
+    FluxresError,
+    InfeasibleRequest,
+    InsufficientResources,
+    ListenerError,
+    PolicyError,
+    StoreError,
+    UsageError,
+)
 from fluxres.instance import recording, states
 from fluxres.instance.dependencies import Dependencies, Verdict
 from fluxres.instance.finished import FinishedJobs
@@ -340,7 +348,10 @@ class Lifecycle:
         try:
             self.finished.add(job)
         except Exception as error:  # noqa: BLE001  # sinks may raise anything
-            self._defer(job, "sink", error)
+            if isinstance(error, FluxresError | OSError):  # which says what it could not write
+                instance.time.defer(error)
+            else:
+                self._defer(job, "sink", error)
         for other in ready:
             self._depend(other)
         for other, dependency in never:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fluxres import ListenerError, UsageError
+from fluxres import ListenerError, StoreError, UsageError
 from fluxres.instance import Instance, Job, Runner, State
 from fluxres.instance.job import JobEvent
 from tests.instance.machines import ManualClock, nodes
@@ -84,13 +84,21 @@ def test_a_call_within_a_listener_leaves_the_error_to_the_outermost() -> None:
     assert [job.state for job in instance.jobs()] == [State.RUN, State.RUN]
 
 
-def test_a_job_is_kept_if_the_sink_raises() -> None:
+@pytest.mark.parametrize(
+    ("wrong", "error", "text"),
+    [
+        (OSError("disk full"), OSError, r"^disk full$"),
+        (StoreError("disk full"), StoreError, r"^disk full$"),
+        (KeyError("x"), ListenerError, r"^sink, job ƒ1: KeyError: 'x' "),
+    ],
+)
+def test_a_job_is_kept_if_the_sink_raises(wrong: Exception, error: type[Exception], text: str) -> None:
     def sink(job: Job) -> None:
-        raise OSError("disk full")
+        raise wrong
 
     instance = Instance(nodes(2), sink=sink)
     first, second = (instance.submit("slot=2/node") for _ in range(2))
-    with pytest.raises(ListenerError, match="sink, job ƒ1: OSError: disk full"):
+    with pytest.raises(error, match=text):
         instance.finish(first)
     assert instance.jobs() == [first, second]
     assert (first.result, second.state, instance.check()) == ("completed", State.RUN, [])
