@@ -319,6 +319,15 @@ class UnknownType(InfeasibleRequest, UsageError):
     code = "unknown-type"
 
 
+class NothingHeld(InfeasibleRequest, UsageError):
+    """A request that only asks for shared pools, so that nothing would be recorded for it, usually a mistake.
+
+    It is an InfeasibleRequest as well, like UnknownType.
+    """
+
+    code = "nothing-held"
+
+
 class NotInAccounting(InfeasibleRequest, UsageError):
     """A job names a partition, a QOS or an account that the accounting of its instance does not list, usually a mistake.
 
@@ -332,6 +341,12 @@ class PolicyError(FluxresError):
     """A queue policy that raised, did what a policy cannot do, or did not come to an end; the instance is whole."""
 
     code = "policy"
+
+
+class ListenerError(FluxresError):
+    """A listener or a sink of an instance that raised; the call has done its work, and the instance is whole."""
+
+    code = "listener"
 
 
 class RunFailed(FluxresError):
@@ -459,8 +474,10 @@ STATUS: dict[type[FluxresError], tuple[int, int]] = {
     InsufficientResources: (1, 409),
     InfeasibleRequest: (3, 422),
     UnknownType: (2, 422),
+    NothingHeld: (2, 422),
     NotInAccounting: (2, 422),
     PolicyError: (2, 422),
+    ListenerError: (2, 422),
     RunFailed: (5, 500),
     StoreError: (4, 500),
     StoreBusy: (4, 503),

@@ -62,15 +62,23 @@ class Moment(click.ParamType[float]):
         """Seconds of `now`, `+30m`, `3600`, `2026-12-01T08:00`, `tomorrow 08:00` or `-`."""
         if isinstance(value, float):
             return value
-        asked, now = moment.read(value), _now(ctx)
-        start = ctx.params.get(self.after) if ctx is not None and self.after is not None and asked.is_next else None
-        # While click parses, an option that is not given has a value of its own.
-        found = asked.resolve(start if isinstance(start, float) and start < inf else now)
+        now = _now(ctx)
+        try:
+            found = self._resolved(moment.read(value), now, ctx)
+        except FluxresError as error:
+            if param is not None:
+                error.where, error.message = param.opts[0], error.message.removeprefix("time: ")
+            raise
         if self.is_start and moment.EPOCH_FROM_S < found < now:
             from fluxres.cli.output import note
 
             note(f"the start, {when(found)}, is in the past")
         return found
+
+    def _resolved(self, asked: moment.Moment, now: float, ctx: click.Context | None) -> float:
+        start = ctx.params.get(self.after) if ctx is not None and self.after is not None and asked.is_next else None
+        # While click parses, an option that is not given has a value of its own.
+        return asked.resolve(start if isinstance(start, float) and start < inf else now)
 
 
 def _now(ctx: click.Context | None) -> float:

@@ -138,20 +138,31 @@ def keep(ctx: click.Context) -> None:
 
 
 class Duration(click.ParamType[float]):
-    """A duration as people write it, as seconds: a Flux standard duration, or Slurm's `1:00:00` and `1-12`."""
+    """A duration as people write it, as seconds: a Flux standard duration, or Slurm's `1:00:00` and `1-12`.
+
+    Args:
+        is_positive: 0 is refused.
+    """
 
     name = "duration"
 
+    def __init__(self, *, is_positive: bool = False) -> None:
+        self.is_positive = is_positive
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Seconds of `30m` or `1:00:00`."""
-        from fluxres.errors import FluxresError
+        from fluxres.errors import FluxresError, UsageError
         from fluxres.syntax import duration
 
+        place = "" if param is None else param.opts[0]
         try:
-            return value if isinstance(value, float) else duration.read(value)
+            found = value if isinstance(value, float) else duration.read(value)
         except FluxresError as error:
-            error.where = error.where if param is None else param.opts[0]
+            error.where = place or error.where
             raise
+        if self.is_positive and found == 0:
+            raise UsageError(f"expected a positive duration, got {value}", where=place)
+        return found
 
 
 class OutputFormat(click.ParamType[str]):

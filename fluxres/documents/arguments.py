@@ -23,7 +23,7 @@ def text(value: object, what: str, hint: str = "") -> str:
     'yaml'
     """
     if not isinstance(value, str):
-        raise _expected("text", value, what, hint)
+        raise expected("text", value, what, hint)
     return value
 
 
@@ -49,7 +49,7 @@ def texts_or_none(**given: object) -> None:
 def flag(value: object, what: str) -> bool:
     """True or False. Errors: UsageError."""
     if not isinstance(value, bool):
-        raise _expected("True or False", value, what)
+        raise expected("True or False", value, what)
     return value
 
 
@@ -60,14 +60,14 @@ def whole(value: object, what: str) -> int:
     4
     """
     if isinstance(value, bool) or not isinstance(value, int):
-        raise _expected("a whole number", value, what)
+        raise expected("a whole number", value, what)
     return value
 
 
 def function(value: object, what: str, does: str) -> None:
     """Check that a value can be called. Errors: UsageError."""
     if not callable(value):
-        raise _expected(f"a function that {does}", value, what)
+        raise expected(f"a function that {does}", value, what)
 
 
 def items(value: object, what: str, of: str, hint: str = "") -> Iterable[Any]:
@@ -77,16 +77,18 @@ def items(value: object, what: str, of: str, hint: str = "") -> Iterable[Any]:
     [1, 2]
     """
     if not isinstance(value, Iterable) or isinstance(value, str | bytes | bytearray | memoryview):
-        raise _expected(f"a list of {of}", value, what, hint)
+        raise expected(f"a list of {of}", value, what, hint)
     return value
 
 
 def mapping(value: object, what: str, of: str, hint: str = "") -> Mapping[Any, Any]:
     """A mapping. Errors: UsageError."""
     if not isinstance(value, Mapping):
-        raise _expected(f"a mapping of {of}", value, what, hint)
+        raise expected(f"a mapping of {of}", value, what, hint)
     return value
 
 
-def _expected(kind: str, value: object, what: str, hint: str = "") -> UsageError:
-    return UsageError(f"{what}: expected {kind}, got {shown(value)}", hint=hint)
+def expected(kind: str, value: object, what: str, hint: str = "") -> UsageError:
+    """The error for a value of another kind."""
+    found = repr(value) if value is None or isinstance(value, bool) else shown(value)
+    return UsageError(f"{what}: expected {kind}, got {found}", hint=hint)

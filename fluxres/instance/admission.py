@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from fluxres import limits
 from fluxres.clock import FOREVER
 from fluxres.instance import dependencies as deps
 from fluxres.instance.charged import NOBODY, Charged
@@ -93,7 +94,10 @@ class Admission:
             name: of the job.
         """
         instance = self._instance
-        found = tuple(deps.parse(one) for one in (*given, *deps.listed(request.system.get("dependencies"))))
-        for dependency in found:
-            instance.dependencies.require(dependency, name, instance.holdings.jobs)
-        return found
+        found = []
+        for one in (*given, *deps.listed(request.system.get("dependencies"))):
+            dependency = deps.parse(one, instance.due.now)
+            text = one[: limits.NAME_LENGTH_MAX] if isinstance(one, str) else ""
+            instance.dependencies.require(dependency, name, instance.holdings.jobs, text=text)
+            found.append(dependency)
+        return tuple(found)

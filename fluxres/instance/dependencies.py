@@ -12,9 +12,10 @@ from enum import Enum
 from typing import Any, Final
 
 from fluxres import limits
-from fluxres.clock import ticks
+from fluxres.clock import FOREVER, ticks
 from fluxres.documents import arguments
 from fluxres.documents.document import shown
+from fluxres.documents.suggestion import suggest
 from fluxres.errors import InputError, UsageError
 from fluxres.instance.job import AFTER, ANY, BEGIN, OK, SCHEMES, SINGLETON, Dependency, Job
 from fluxres.instance.states import RUNNING, State
@@ -40,8 +41,11 @@ class Verdict(Enum):
     NEVER = "never"
 
 
-def parse(given: Dependency | str | Mapping[str, Any]) -> Dependency:
+def parse(given: AnyDependency, now: int = 0) -> Dependency:
     """Parse a dependency: `scheme:value`, or ``{"scheme": …, "value": …}`` as in a jobspec.
+
+    Args:
+        now: in ticks, from which a begin time such as ``+1h`` counts.
 
     Errors: InputError for an unknown scheme, and for a value that is not a job id or a time; UsageError for another type.
 
@@ -62,17 +66,32 @@ def parse(given: Dependency | str | Mapping[str, Any]) -> Dependency:
     if scheme == SINGLETON:
         return Dependency(scheme)
     if scheme == BEGIN:
-        try:
-            return Dependency(scheme, ticks(float(value), BEGIN))
-        except (ValueError, UsageError):
-            raise InputError(f"expected seconds since 1970, got {value!r:.80}", where=f"dependency {scheme}") from None
+        return Dependency(scheme, _begin_time(value, now))
     return Dependency(scheme, fluid.decode(value))
 
 
 def _scheme(scheme: object) -> str:
     if not isinstance(scheme, str) or scheme not in SCHEMES:
-        raise InputError(f"expected {', '.join(SCHEMES)}, got {scheme!r:.80}", where="dependency")
+        hint = suggest(scheme, SCHEMES) if isinstance(scheme, str) else ""
+        raise InputError(f"expected {', '.join(SCHEMES)}, got {scheme!r:.80}", where="dependency", hint=hint)
     return scheme
+
+
+def _begin_time(value: str, now: int) -> int:
+    """A begin time in ticks: seconds, as in RFC 26, or text as for other times. Errors: InputError."""
+    try:
+        found = ticks(float(value), BEGIN)
+    except ValueError:
+        try:
+            found = ticks(value, BEGIN, now)
+        except UsageError as error:
+            message = error.message.removeprefix(f"{BEGIN}: ")
+            raise InputError(message, where=f"dependency {BEGIN}", hint=error.hint) from None
+    except UsageError as error:
+        raise InputError(error.message.removeprefix(f"{BEGIN}: "), where=f"dependency {BEGIN}") from None
+    if found >= FOREVER:
+        raise InputError(f"expected a time that comes, got {value!r:.80}", where=f"dependency {BEGIN}")
+    return found
 
 
 class Dependencies:
@@ -105,8 +124,11 @@ class Dependencies:
         if job.name is not None:
             self._named.setdefault((job.user, job.name), {})[job.number] = job
 
-    def require(self, dependency: Dependency, name: str | None, jobs: Mapping[int, Job], where: str = "") -> None:
+    def require(self, dependency: Dependency, name: str | None, jobs: Mapping[int, Job], where: str = "", text: str = "") -> None:
         """Check that a job of this name, which may be a new one, can have a dependency.
+
+        Args:
+            text: the dependency as it was given, for messages.
 
         Errors: UsageError for an unknown job, and singleton for a job without a name.
         """
@@ -115,7 +137,9 @@ class Dependencies:
             if name is None:
                 raise UsageError("a singleton needs a name: it waits for earlier jobs of that name", where=where)
         elif scheme != BEGIN and value not in jobs and value not in self._outcomes:
-            raise UsageError(f"{dependency}: no such job, or it ended too long ago to be remembered", where=where)
+            hint = "a dependency names a job by its id, which `fluxres instance queue -a` lists"
+            message = f"{text or dependency}: no such job, or it ended too long ago to be remembered"
+            raise UsageError(message, where=where, hint=hint)
 
     def add(self, job: Job, dependency: Dependency, jobs: Mapping[int, Job], now: int) -> Verdict:
         """Add a dependency to a job.

@@ -12,7 +12,7 @@ class FinishedJobs:
     """The latest jobs that have ended, by number.
 
     Args:
-        sink: gets each of them instead; then none is kept.
+        sink: gets each of them instead; then only those are kept on which it raises.
     """
 
     __slots__ = ("_jobs", "_sink")
@@ -25,9 +25,17 @@ class FinishedJobs:
         return len(self._jobs)
 
     def add(self, job: Job) -> None:
-        if self._sink is not None:
-            self._sink(job)
+        """Add a job. Errors: what the sink raises; the job is kept then."""
+        if self._sink is None:
+            self._keep(job)
             return
+        try:
+            self._sink(job)
+        except Exception:
+            self._keep(job)
+            raise
+
+    def _keep(self, job: Job) -> None:
         self._jobs[job.number] = job
         if len(self._jobs) > limits.FINISHED_KEPT:
             del self._jobs[next(iter(self._jobs))]

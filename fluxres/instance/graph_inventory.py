@@ -116,11 +116,11 @@ class GraphInventory:
     # -- requests ----------------------------------------------------------------------------------------------------
 
     def ask(self, request: Request) -> Request:
-        """The request itself, if it can ever be satisfied."""
+        """The request itself, if it can ever be satisfied, and asks for more than shared pools."""
         wanted = self._wants.of(request)
         known = self._feasible.get(wanted)
         if known is None:
-            known = self._matcher().satisfiable(request)
+            known = self._is_feasible(request)
             if len(self._feasible) > 4096:
                 self._feasible.clear()
             self._feasible[wanted] = known
@@ -130,6 +130,18 @@ class GraphInventory:
                 raise matching.refused(replace(refusal, is_of_part=refusal.is_of_part or is_child))
             raise InfeasibleRequest("the request can never be satisfied", hint="this machine can never satisfy it")
         return request
+
+    def _is_feasible(self, request: Request) -> bool:
+        """Whether the idle machine satisfies a request. Errors: UsageError for one that only asks for shared pools.
+
+        A request of another system may say that it consumes nothing.
+        """
+        matcher = self._matcher()
+        if not matcher.satisfiable(request):
+            return False
+        if request.chooser is None and not matcher.is_recorded(request, self.match_policy):
+            raise changes.nothing_recorded()
+        return True
 
     @property
     def is_full(self) -> bool:

@@ -14,9 +14,10 @@ the resources of its job return to the parent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Final, NoReturn, ParamSpec, TypeVar
 from weakref import WeakMethod
 
 from fluxres import limits
@@ -30,6 +31,7 @@ from fluxres.errors import (
     InsufficientResources,
     LimitExceeded,
     UnknownJob,
+    UnknownType,
     UsageError,
 )
 from fluxres.graph.structure import Problem
@@ -68,16 +70,39 @@ from fluxres.instance.tree import Branch, require_name
 from fluxres.instance.upstream import ParentSupply
 from fluxres.match.policy import policy as require_match_policy
 from fluxres.model import joining, matching, targets
-from fluxres.model.locking import locked, writing
+from fluxres.model.locking import locked
 from fluxres.model.resource_graph import ResourceGraph, require_graph
 from fluxres.model.targets import Targets
 from fluxres.shown import Tabular
 from fluxres.syntax import fluid
 from fluxres.syntax.jobspec import Request, Wanted, as_request, parse_shape
-from fluxres.syntax.moment import in_message
+from fluxres.syntax.moment import in_message, to_the_second
 
 if TYPE_CHECKING:
     from fluxres.instance.accounting import Accounting
+
+
+Given = ParamSpec("Given")
+Answer = TypeVar("Answer")
+
+
+def call(method: Callable[Concatenate[Instance, Given], Answer]) -> Callable[Concatenate[Instance, Given], Answer]:
+    """Let a method hold the lock for changes; the outermost one raises in the end what listeners and sinks have raised."""
+
+    @wraps(method)
+    def within(self: Instance, /, *args: Given.args, **kwargs: Given.kwargs) -> Answer:
+        with self.write_lock:
+            time = self.time
+            time.calls += 1
+            try:
+                found = method(self, *args, **kwargs)
+            finally:
+                time.calls -= 1
+            if time.defect is not None and not time.calls:
+                time.raise_defect(time.defect)
+            return found
+
+    return within
 
 
 class Instance(Tabular):
@@ -141,6 +166,7 @@ class Instance(Tabular):
         if arguments.text(passes, "passes") not in ("event", "manual"):
             raise UsageError(f"passes: expected event or manual, got {passes!r:.80}")
         self._options = InstanceOptions(queue_policy, match_policy, size_policy, inventory, runner, sink, events, passes)
+        self._options.require_calls()
         self._graph = graph
         self.name = name if name is not None else graph.name
         self.lock = graph.lock
@@ -209,7 +235,7 @@ class Instance(Tabular):
 
     # -- jobs by id --------------------------------------------------------------------------------------------------
 
-    @writing
+    @call
     def job(self, job: AnyJob) -> Job:
         """A job by its id, in any form of RFC 19.
 
@@ -246,27 +272,28 @@ class Instance(Tabular):
             raise UsageError(f"job {found.id} has finished", hint="jobs in its child have not ended yet")
         return found
 
-    @writing
-    def jobs(self, *in_states: State | str) -> list[Job]:
+    @call
+    def jobs(self, *in_states: State | str | None) -> list[Job]:
         """The active jobs and the finished ones that are kept, in order of submission; optionally only those in some states.
 
         Args:
-            in_states: states, or their names, also of virtual ones: pending, running, active.
+            in_states: states, or their names, also of virtual ones: pending, running, active; None for all.
 
         Errors: UsageError for an unknown state.
         """
-        chosen = frozenset[State]().union(*({one} if isinstance(one, State) else states.named(one) for one in in_states))
+        given = [one for one in in_states if one is not None]
+        chosen = frozenset[State]().union(*({one} if isinstance(one, State) else states.named(one) for one in given))
         found = sorted((*self.lifecycle.finished.jobs, *self.lifecycle.jobs.values()), key=lambda job: job.number)
-        return [job for job in found if job.state in chosen] if in_states else found
+        return [job for job in found if job.state in chosen] if given else found
 
     @property
-    @writing
+    @call
     def pending(self) -> int:
         """The number of jobs that have no resources yet."""
         return sum(job.state in states.PENDING for job in self.lifecycle.jobs.values())
 
     @property
-    @writing
+    @call
     def running(self) -> int:
         """The number of jobs that hold resources."""
         return len(self.lifecycle.jobs) - self.pending
@@ -283,7 +310,7 @@ class Instance(Tabular):
 
     # -- submission --------------------------------------------------------------------------------------------------
 
-    @writing
+    @call
     def submit(  # noqa: PLR0913 - one option each
         self,
         wanted: Wanted,
@@ -388,7 +415,7 @@ class Instance(Tabular):
 
     # -- advance reservations ----------------------------------------------------------------------------------------
 
-    @writing
+    @call
     def reserve(
         self,
         wanted: Wanted | None = None,
@@ -415,12 +442,13 @@ class Instance(Tabular):
         now = self.enter()
         arguments.texts_or_none(name=name, user=user)
         start, length = ticks(start_s, "start_s", now), _duration(duration_s)
-        if start <= now:
-            message = f"expected a start after now, got {in_message(seconds(start))}"
-            raise UsageError(message, where=self.address, hint=f"now is {in_message(seconds(now))}")
+        if not now < start < FOREVER:
+            message = f"expected a start after now, got {to_the_second(seconds(start))}"
+            raise UsageError(message, where=self.address, hint=f"now is {to_the_second(seconds(now))}")
         self.lifetime.require_not_ending()
         if (wanted is None) == (pools is None):
-            raise UsageError("expected a request or pools", where=self.address)
+            got = "neither" if wanted is None else "both"
+            raise UsageError(f"expected a request or pools, got {got}", where=self.address)
         one = Request(parse_shape(f"slot=1/{self.choice.measure or 'node'}")) if wanted is None else as_request(wanted)
         one = self.admission.on_machine(one)
         if pools is None:
@@ -448,7 +476,7 @@ class Instance(Tabular):
         self.due.follow_up()
         return job
 
-    @writing
+    @call
     def can_hold(self, request: Request) -> bool:
         """Whether the machine of this instance can ever satisfy a request; False if that stays undecided."""
         try:
@@ -457,7 +485,7 @@ class Instance(Tabular):
             return False
         return True
 
-    @writing
+    @call
     def has_room(self, request: Request) -> bool:
         """Whether there is room for a request now, regardless of jobs that wait and of reservations for later."""
         self.enter()
@@ -467,7 +495,7 @@ class Instance(Tabular):
 
     # -- running jobs ------------------------------------------------------------------------------------------------
 
-    @writing
+    @call
     def finish(self, job: AnyJob, status: int = 0) -> None:
         """Report the end of a job: its resources are free from now on, or when the jobs in its child have ended too.
 
@@ -493,7 +521,7 @@ class Instance(Tabular):
         self.due.advance_to(now)
         self.due.follow_up()
 
-    @writing
+    @call
     def requeue(self, job: AnyJob, note: str = "", *, kind: str = "requeue") -> None:
         """Stop a running job, and let it wait again in its place of the queue, as the same job.
 
@@ -518,7 +546,7 @@ class Instance(Tabular):
 
     # -- exceptions and changes of jobs ------------------------------------------------------------------------------
 
-    @writing
+    @call
     def cancel(self, job: AnyJob, note: str = "") -> None:
         """Cancel a pending or running job, and all jobs in its child.
 
@@ -526,7 +554,7 @@ class Instance(Tabular):
         """
         self.exception(job, "cancel", note=note)
 
-    @writing
+    @call
     def exception(self, job: AnyJob, kind: str, severity: int = 0, note: str = "") -> None:
         """Raise an exception on a job (RFC 21); severity 0 ends it.
 
@@ -541,7 +569,7 @@ class Instance(Tabular):
         self.lifecycle.raise_exception(found, kind, severity, note)
         self.due.follow_up()
 
-    @writing
+    @call
     def set_urgency(self, job: AnyJob, urgency: int) -> None:
         """Change the urgency of a pending job, and so its place in the queue.
 
@@ -552,7 +580,7 @@ class Instance(Tabular):
         self.lifecycle.set_urgency(found, require_urgency(urgency))
         self.due.follow_up()
 
-    @writing
+    @call
     def set_duration(self, job: AnyJob, duration_s: Length | None) -> None:
         """Change the limit of a job; None for none. The limit of a running job counts from its start, and moves its end.
 
@@ -578,7 +606,7 @@ class Instance(Tabular):
         self.lifecycle.set_duration(found, duration)
         self.due.follow_up()
 
-    @writing
+    @call
     def resize(self, job: AnyJob, size: int) -> bool:
         """Give a running malleable job another of its sizes; its remaining time changes as its limits at both sizes.
 
@@ -624,7 +652,7 @@ class Instance(Tabular):
         job.planned = length
         return True
 
-    @writing
+    @call
     def add_dependency(self, job: AnyJob, dependency: Dependency | str | Mapping[str, Any]) -> None:
         """Add a dependency to a pending job.
 
@@ -632,12 +660,12 @@ class Instance(Tabular):
         """
         self.enter()
         found = self._pending(job)
-        self.lifecycle.add_dependency(found, deps.parse(dependency))
+        self.lifecycle.add_dependency(found, deps.parse(dependency, self.due.now))
         self.due.follow_up()
 
     # -- time --------------------------------------------------------------------------------------------------------
 
-    @writing
+    @call
     def advance(self) -> None:
         """Handle all events due by now, here and in the children (limits, begin times, reservations, expiry); then make a pass.
 
@@ -653,7 +681,7 @@ class Instance(Tabular):
                 one.due.owe_pass()
         self.due.make_owed_passes()
 
-    @writing
+    @call
     def next_due(self) -> float | None:
         """When `advance` has to be called next, in seconds; None for never."""
         if self.lifetime.is_closed:
@@ -664,7 +692,7 @@ class Instance(Tabular):
         moment = min(one.due.next_wakeup() for one in self.walk())
         return None if moment >= FOREVER else seconds(moment)
 
-    @writing
+    @call
     def schedule(self, limit: int | None = None) -> int:
         """Make one pass of the policy.
 
@@ -696,7 +724,7 @@ class Instance(Tabular):
     # -- the machine -------------------------------------------------------------------------------------------------
 
     @property
-    @writing
+    @call
     def graph(self) -> ResourceGraph:
         """The resource graph with everything that running jobs hold, and what is reserved ahead, after handling what is due."""
         if not self.lifetime.is_closed:
@@ -706,7 +734,7 @@ class Instance(Tabular):
         self.holdings.record_jobs()
         return self._graph
 
-    @writing
+    @call
     def set_state(self, where: Targets, state: str, *, requeue: bool = False) -> None:
         """Set the state of pools (RFC 4), here and in the children that have them.
 
@@ -740,13 +768,18 @@ class Instance(Tabular):
         """Put pools back in service."""
         self.set_state(where, "up")
 
-    @writing
+    @call
     def measure_in(self, type_name: str | None) -> None:
-        """Measure the size of jobs in units of a type; default: in cores, or in what the inventory allocates."""
+        """Measure the size of jobs in units of a type; default: in cores, or in what the inventory allocates.
+
+        Errors: UnknownType for one that the machine does not have.
+        """
         arguments.texts_or_none(type_name=type_name)
+        if type_name is not None and type_name not in (types := self._graph.structure.types):
+            raise UnknownType(f"no pool of type '{type_name:.80}'", where=self.address, hint=choose_from(types))
         self.choice.measure_in(type_name)
 
-    @writing
+    @call
     def check(self) -> list[Problem]:
         """Audit this instance, its children and their graphs; returns an empty list if all rules hold."""
         now = self.time.read_clock()
@@ -758,7 +791,7 @@ class Instance(Tabular):
     # -- the tree ----------------------------------------------------------------------------------------------------
 
     @property
-    @writing
+    @call
     def children(self) -> list[Instance]:
         return list(self._children.values())
 
@@ -794,7 +827,7 @@ class Instance(Tabular):
             yield found
             todo += reversed(found.children)
 
-    @writing
+    @call
     def tree(self) -> list[Branch]:
         """The values of this instance and all below it, depth first."""
         top = self.depth
@@ -812,7 +845,7 @@ class Instance(Tabular):
             for one in self.walk()
         ]
 
-    @writing
+    @call
     def find(self, address: str) -> Instance:
         """An instance by its address, which may be complete or relative to this instance; a name stands for its job.
 
@@ -846,7 +879,7 @@ class Instance(Tabular):
 
     # -- children ----------------------------------------------------------------------------------------------------
 
-    @writing
+    @call
     def spawn(
         self,
         job: AnyJob,
@@ -881,6 +914,7 @@ class Instance(Tabular):
         if name is not None and name != str(found.id):
             self._require_free_name(name)
         given = InstanceOptions(queue_policy, match_policy, None, inventory, runner, sink, events, passes)
+        given.require_calls()
         return self.make_child(found, now, given, name)
 
     def _require_free_name(self, name: str) -> None:
@@ -909,7 +943,7 @@ class Instance(Tabular):
         options = self._options.for_child(given, self.inventory, self.runner)
         child = type(self)(graph, clock=self.clock, name=str(found.id) if name is None else name, **options._asdict())
         child.write_lock = self.write_lock
-        child.measure_in(self.choice.measure)
+        child.choice.measure_in(self.choice.measure)
         upstream.on_change = child.others.note_drawn_elsewhere
         is_first = not self._children
         found.child = self._children[found.number] = child
@@ -943,7 +977,7 @@ class Instance(Tabular):
         self.due.now = self.ids.epoch = self.time.now
         self.lifetime.expire_at(job.limit)
 
-    @writing
+    @call
     def grow(self, wanted: Targets | Wanted) -> list[str]:
         """Get more resources from the parent (RFC 4 Merge).
 
@@ -966,7 +1000,7 @@ class Instance(Tabular):
         finally:
             self.due.follow_up()
 
-    @writing
+    @call
     def shrink(self, wanted: Targets) -> list[str]:
         """Return pools to the parent (RFC 4 Unlink), which may allocate them immediately.
 
@@ -984,7 +1018,7 @@ class Instance(Tabular):
         finally:
             self.due.follow_up()  # renews the dropped reservations
 
-    @writing
+    @call
     def shrink_idle(self, units: int) -> int:
         """Return at most that many units that are free now to the parent, of the type in which sizes are measured.
 
@@ -1010,7 +1044,7 @@ class Instance(Tabular):
 
     # -- the end of an instance --------------------------------------------------------------------------------------
 
-    @writing
+    @call
     def close(self, status: int = 0) -> None:
         """End this instance, and its job with `status`: cancel its jobs and close its children.
 
@@ -1026,7 +1060,7 @@ class Instance(Tabular):
             parent.lifecycle.finish(job, status)
             parent.due.follow_up()
 
-    @writing
+    @call
     def fail(self, note: str = "") -> None:
         """End this instance and its job in the parent as failed."""
         self._require_parent()
@@ -1043,7 +1077,7 @@ class Instance(Tabular):
     def is_closed(self) -> bool:
         return self.lifetime.is_closed
 
-    @writing
+    @call
     def shut(self, why: str, kind: str = "cancel") -> None:
         """End all jobs here and below, but not the job in the parent.  The instance closes when the last of them has ended.
 
@@ -1056,7 +1090,7 @@ class Instance(Tabular):
         """Remove the child of a job, which is closed."""
         del self._children[job.number]
 
-    @writing
+    @call
     def set_expiration(self, at_s: Time | None) -> None:
         """Set when this instance expires, with exception timelimit on its jobs; None for when its job ends.
 

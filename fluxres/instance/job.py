@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from threading import RLock
 
     from fluxres.instance.accounting import Accounting
-    from fluxres.instance.inventory import Ask, Claim, Inventory
+    from fluxres.instance.inventory import Ask, Claim, Hold, Inventory
     from fluxres.instance.sizes import Option, Sizes
     from fluxres.model import ResourceGraph
     from fluxres.syntax.jobspec import Request
@@ -324,9 +324,15 @@ class Job:
         return seconds(self.submitted)
 
     @property
+    def _ahead(self) -> Hold | None:
+        """What an advance reservation has that did not begin yet; None for other jobs."""
+        return self.instance.inventory.ahead.get(self.number) if self.is_booking and self.claim is None else None
+
+    @property
     def reserved_at(self) -> float | None:
         """The start that is reserved for the job while it is pending; None if its instance ends before."""
-        start, last = _known(self.reserved), self.instance.expires_at
+        ahead, last = self._ahead, self.instance.expires_at
+        start = _known(self.reserved if ahead is None else ahead.start)
         return None if start is None or (last is not None and start >= last) else start
 
     @property
@@ -335,10 +341,12 @@ class Job:
 
     @property
     def ends_at(self) -> float | None:
-        """When a started job ends at the latest: at its limit, or with its instance; infinity for neither."""
-        if self.started < 0:
+        """When a started job, or an advance reservation, ends at the latest: at its limit, or with its instance; infinity for
+        neither."""
+        ahead = self._ahead
+        if self.started < 0 and ahead is None:
             return None
-        end, last = seconds(self.last_end), self.instance.expires_at
+        end, last = seconds(self.last_end if ahead is None else ahead.end), self.instance.expires_at
         return end if last is None else min(end, last)
 
     @property
@@ -348,14 +356,15 @@ class Job:
 
     @property
     def pools(self) -> list[tuple[str, int]]:
-        """The paths and units of the pools that the job holds; pools below an exclusive one are implied.
+        """The paths and units of the pools that the job holds, or has reserved ahead; pools below an exclusive one are implied.
 
-        Empty before the job starts and after it has ended.
+        Empty before other jobs start, and after a job has ended.
         """
         with self.instance.lock:  # also to read: records of many pools are written when somebody looks at them
-            if self.claim is None or self.state is State.INACTIVE:
+            held = self.claim if self.claim is not None else self._ahead
+            if held is None or self.state is State.INACTIVE:
                 return []
-            return self.instance.inventory.pools(self.claim)
+            return self.instance.inventory.pools(held)
 
     @property
     def result(self) -> str | None:

@@ -10,7 +10,15 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from fluxres.clock import FOREVER, seconds, ticks
-from fluxres.errors import InfeasibleRequest, InsufficientResources, PolicyError, StoreError, UsageError
+from fluxres.errors import (
+    FluxresError,
+    InfeasibleRequest,
+    InsufficientResources,
+    ListenerError,
+    PolicyError,
+    StoreError,
+    UsageError,
+)
 from fluxres.instance import recording, states
 from fluxres.instance.dependencies import Dependencies, Verdict
 from fluxres.instance.finished import FinishedJobs
@@ -29,6 +37,8 @@ if TYPE_CHECKING:
     from fluxres.instance.options import Listener, Sink
     from fluxres.instance.sizes import Option
 
+
+_HAS_GONE_ON: Final = "the job went on as if nothing had been raised"
 
 _READY: Final = states.after(states.after(State.NEW, "validate"), "depend")
 """The state of a new job that waits for no other."""
@@ -188,7 +198,19 @@ class Lifecycle:
 
     def _log_event(self, job: Job, event: str, **context: Any) -> None:
         assert self._log is not None  # callers check first, because most runs have no listener
-        self._log(job, JobEvent(seconds(self._instance.due.now), event, context))
+        try:
+            self._log(job, JobEvent(seconds(self._instance.due.now), event, context))
+        except Exception as error:  # noqa: BLE001  # listeners may raise anything, and the job goes on to its next state
+            self._defer(job, f"listener at event {event}", error)
+
+    def _defer(self, job: Job, what: str, error: Exception) -> None:
+        """Let the call in progress raise what a listener or a sink has raised, when it has done its work."""
+        if isinstance(error, (ListenerError, *self._raised)):
+            self._instance.time.defer(error)
+            return
+        found = ListenerError(f"{type(error).__name__}: {error}", where=f"{what}, job {job.id}", hint=_HAS_GONE_ON)
+        found.__cause__ = error
+        self._instance.time.defer(found)
 
     def _log_end(self, job: Job, event: str, **context: Any) -> None:
         """Log an event of the end of a job, which the listener may report again or try to complete."""
@@ -323,7 +345,13 @@ class Lifecycle:
         if instance.dependencies.concern(job):
             succeeded = job.status == 0 and not any(failure.severity == states.FATAL for failure in job.exceptions)
             ready, never = instance.dependencies.ended(job, succeeded, job.started >= 0)
-        self.finished.add(job)
+        try:
+            self.finished.add(job)
+        except Exception as error:  # noqa: BLE001  # sinks may raise anything
+            if isinstance(error, FluxresError | OSError):  # which says what it could not write
+                instance.time.defer(error)
+            else:
+                self._defer(job, "sink", error)
         for other in ready:
             self._depend(other)
         for other, dependency in never:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from fluxres.documents import arguments
 from fluxres.errors import UsageError
 from fluxres.instance.interchangeable import InterchangeableInventory
 from fluxres.instance.inventory import Inventory
@@ -29,6 +30,16 @@ class InstanceOptions(NamedTuple):
     sink: Sink | None = None
     events: Listener | bool | None = None
     passes: str | None = None
+
+    def require_calls(self) -> None:
+        """Check what the instance calls. Errors: UsageError."""
+        runner = self.runner
+        if runner is not None and not (callable(getattr(runner, "start", None)) and callable(getattr(runner, "stop", None))):
+            raise arguments.expected("a runner with start(job) and stop(job, why)", runner, "runner")
+        if self.sink is not None:
+            arguments.function(self.sink, "sink", "takes a job that has ended")
+        if self.events is not None and not isinstance(self.events, bool):
+            arguments.function(self.events, "events", "takes a job and an event")
 
     def for_child(self, given: InstanceOptions, inventory: Inventory, runner: Runner) -> InstanceOptions:
         """The options of a child: those given to it, else these, which are those of its parent.

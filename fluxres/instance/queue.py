@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from fluxres import limits
 from fluxres.clock import FOREVER, seconds, ticks
-from fluxres.errors import FluxresError, PolicyError, StoreError
+from fluxres.errors import FluxresError, PolicyError, StoreError, UsageError
 from fluxres.instance import states
 from fluxres.instance.graph_inventory import GraphHold, GraphInventory
 from fluxres.instance.interchangeable import InterchangeableInventory
@@ -136,6 +136,8 @@ def _report(policy: QueuePolicy, error: BaseException) -> None:
     """Errors: PolicyError that names the policy, for what it raised itself, or did that a policy cannot do."""
     if isinstance(error, PolicyError) and (line := _line(policy, error)):
         raise PolicyError(error.message + line, where=error.where, hint=error.hint) from error
+    if isinstance(error, UsageError) and (line := _line(policy, error)):
+        raise PolicyError(error.message + line, where=f"queue policy {policy.name}", hint=error.hint) from error
     if isinstance(error, FluxresError | PassEnded) or not isinstance(error, Exception | Endless):
         return
     raise PolicyError(f"{type(error).__name__}: {error}{_line(policy, error)}", where=f"queue policy {policy.name}") from error

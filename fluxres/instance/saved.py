@@ -253,7 +253,7 @@ def _resume(
 ) -> None:
     """The jobs of an instance, and the instances below it."""
     made.ids.resume(kept.ids)
-    made.measure_in(kept.measure)
+    made.choice.measure_in(kept.measure)
     known = [_job(made, one, is_child=bool(way)) for one in jobs.get(way, ())]
     made.resume(known, FOREVER if kept.expires < 0 else kept.expires)
     if isinstance(made.policy, Multifactor):

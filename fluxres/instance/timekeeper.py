@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from heapq import heappop, heappush
-from typing import Protocol
+from typing import NoReturn, Protocol
 from weakref import ReferenceType, ref
 
 from fluxres import limits
 from fluxres.clock import FOREVER, Clock, now_ticks
+from fluxres.errors import FluxresError
 
 
 class Member(Protocol):
@@ -94,6 +95,25 @@ class Timekeeper:
         """Instances that may have late jobs of whose resources others hold some."""
         self.has_returned = False
         """Whether anything was freed since the last `reclaim`."""
+        self.calls = 0
+        """The number of calls of the instances of the tree in progress, one within the other."""
+        self.defect: Exception | None = None
+        """What a listener or a sink has raised first; the outermost call raises it when it has done its work."""
+        self._more_defects = 0
+
+    def defer(self, defect: Exception) -> None:
+        """Let the outermost call in progress raise what a listener or a sink has raised."""
+        if self.defect is None:
+            self.defect = defect
+        else:
+            self._more_defects += 1
+
+    def raise_defect(self, defect: Exception) -> NoReturn:
+        """Raise the first of the deferred errors, which says how many others there are."""
+        if self._more_defects and isinstance(defect, FluxresError):
+            defect.hint += f"; {self._more_defects} more errors followed in this call"
+        self.defect, self._more_defects = None, 0
+        raise defect
 
     @property
     def owes_passes(self) -> bool:

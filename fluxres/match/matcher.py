@@ -357,6 +357,16 @@ class Matcher:
                 return True
         return False
 
+    def is_recorded(self, request: Request, how: str | Policy = "first") -> bool:
+        """Whether a match of the request has pools to record, which one for shared pools alone has not.
+
+        Errors: as `satisfiable`.
+        """
+        if any(vertex.is_exclusive for vertex in request.vertices()):
+            return True
+        found = self._unhindered().match(request, 0, FOREVER, how)
+        return found is None or len(found.vertices) > 0
+
     def why_not(
         self,
         request: Request,

@@ -22,7 +22,7 @@ from fluxres.allocation.plans import Implies
 from fluxres.allocation.records import ELSEWHERE, STAGE_OWNER, Records, empty_planner
 from fluxres.allocation.together import Share
 from fluxres.clock import FOREVER, Length, positive_ticks, seconds
-from fluxres.errors import FluxresError, StaleHandle, UsageError
+from fluxres.errors import FluxresError, NothingHeld, StaleHandle, UsageError
 from fluxres.model import events, extending, supply, targets
 from fluxres.model.values import Allocation, Stage, columns
 from fluxres.syntax.moment import in_message, to_the_second
@@ -109,10 +109,15 @@ def require_end(graph: ResourceGraph, window: Window) -> None:
 def require_picks(found: Placement) -> None:
     """Refuse to allocate a match without pools to record."""
     if not len(found.vertices):
-        raise UsageError(
-            "the request only asks for shared pools, for which nothing is recorded",
-            hint="put them in a slot, such as slot/node, or ask for them exclusively, such as node{x}",
-        )
+        raise nothing_recorded()
+
+
+def nothing_recorded() -> NothingHeld:
+    """For a request whose matches have no pools to record."""
+    return NothingHeld(
+        "the request only asks for shared pools, for which nothing is recorded",
+        hint="put them in a slot, such as slot/node, or ask for them exclusively, such as node{x}",
+    )
 
 
 def allocate(graph: ResourceGraph, job: str, named: supply.Named, window: Window, facts: JobFacts | None = None) -> Allocation:

@@ -279,7 +279,13 @@ def place(graph: ResourceGraph, where: Where, hierarchy: str | None = None) -> P
 
 
 def is_request(wanted: object, graph: ResourceGraph) -> TypeGuard[Wanted]:
-    """Whether this is a request (a shape, options, a jobspec, a Request), and not pools by name."""
+    """Whether this is a request (a shape, options, a jobspec, a Request), and not pools by name.
+
+    Errors: UsageError for a number alone, which may be meant as an amount or as a vertex number.
+    """
+    if is_whole(wanted):
+        hint = f"such as -N{wanted}, or the path of a pool"
+        raise UsageError(f"expected a request or pools, got the number {wanted}", hint=hint)
     if isinstance(wanted, str):
         if wanted.startswith("-") and "/" not in wanted and ARROW not in wanted:  # short options
             return True

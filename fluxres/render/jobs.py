@@ -179,7 +179,7 @@ class Wait:
 
     Args:
         view: the job.
-        blockers: the jobs that hold something of its pools before it, those that end last; none if it waits for its time only.
+        blockers: the jobs that hold something of its pools until its start; none if it waits for its time only.
     """
 
     view: JobView
@@ -203,9 +203,7 @@ def waits(graph: ResourceGraph, planned: Iterable[JobView], now: int) -> list[Wa
     found = []
     for view in planned:
         mine, start = view.holding, view.holding.start
-        before = (ends <= start) & (ends > now)
-        before &= overlapping(graph.structure, np.unique(mine.vertices), vertices)
-        last = before & (ends == ends[before].max()) if before.any() else before
+        last = (ends == start) & overlapping(graph.structure, np.unique(mine.vertices), vertices)
         names = [every[i].job for i in np.unique(owner[last]).tolist() if every[i].job != mine.job]
         found.append(Wait(view, tuple(map(graph.records.said, names))))
     return found

@@ -93,7 +93,8 @@ class _Reader:
         for start, label in self.slots:
             if len(self.slots) > 1 and (label is None or label in seen):
                 got = "none" if label is None else f"{excerpt(label)} again"
-                raise InputError(f"expected a different label for each slot, got {got}", where=_at(start))
+                such = "in braces, such as slot{first}/node"
+                raise InputError(f"expected a different label for each slot, got {got}", where=_at(start), hint=such)
             seen.add(label)
         return found
 

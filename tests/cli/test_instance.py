@@ -309,7 +309,10 @@ def test_an_advance_reservation_starts_at_its_time(keeper: Invoke) -> None:
     assert eventually(lambda: document(keeper, job)["state"] == "RUN")
     maintenance = keeper("instance", "reserve", "node5", "--start", "+3h", "--duration", "1h", "--name", "service").stdout.strip()
     row = next(line for line in keeper("instance", "queue").stdout.splitlines() if maintenance in line)
-    assert re.search(r" service +DEPEND .* begin-time:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d$", row)
+    moment = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d"
+    assert re.search(rf" service +DEPEND +{moment} +{moment} +\d+ +/[\w/]+/node5$", row)
+    assert re.search(rf"^dependencies +begin-time:{moment}$", keeper("instance", "show", maintenance).stdout, re.MULTILINE)
+    assert "waits for  its start time" in keeper("jobs", maintenance).stdout
     keeper("instance", "cancel", maintenance)
 
 
@@ -444,3 +447,30 @@ def test_pools_are_no_request_of_an_instance(tiny: Invoke) -> None:
     assert tiny("instance", "queue").stdout.splitlines()[1].split()[0] == job
     assert "`-w node1,node2`" in tiny("instance", "submit", "node1", "node2", status=2).stderr
     assert "such as slot=4/node" in tiny("instance", "submit", status=2).stderr
+
+
+@pytest.mark.parametrize("words", [("submit", "node=2"), ("reserve", "node=2", "--start", "+1h", "--duration", "1h")])
+def test_a_request_for_shared_pools_alone_is_refused(keeper: Invoke, words: tuple[str, ...]) -> None:
+    assert "only asks for shared pools" in keeper("instance", *words, status=2).stderr
+    assert json.loads(keeper("instance", "queue", "--json").stdout) == {"jobs": []}
+
+
+def test_cancel_ends_all_jobs_or_none(keeper: Invoke) -> None:
+    first, second = (keeper("instance", "submit", "slot=1/node").stdout.strip() for _ in range(2))
+    assert "no job ƒnone" in keeper("instance", "cancel", first, "ƒnone", status=2).stderr
+    assert document(keeper, first)["state"] == "RUN"
+    assert keeper("instance", "cancel", first, second, first).stdout == f"{first}: canceled\n{second}: canceled\n"
+    assert "has ended: canceled" in keeper("instance", "cancel", first, status=2).stderr
+
+
+@pytest.mark.parametrize("moment", ["-", "inf", "zz"])
+def test_a_begin_time_that_never_comes_is_refused(tiny: Invoke, moment: str) -> None:
+    tiny("instance", "create", "main")
+    found = tiny("instance", "submit", "-N1", "--dependency", f"begin-time:{moment}", status=2)
+    assert "--dependency: expected a time" in found.stderr
+
+
+def test_a_begin_time_in_the_past_is_noted(keeper: Invoke) -> None:
+    assert "is in the past" in keeper("instance", "submit", "-N1", "--dependency", "begin-time:2000-01-01").stderr
+    wrong = keeper("instance", "submit", "-N1", "--duration", "0", status=2)
+    assert "--duration: expected a positive duration, got 0" in wrong.stderr

@@ -611,10 +611,10 @@ def test_reserved_pools_include_what_the_inventory_does_not_count(inventory: str
     top.measure_in(measure)
     top.cancel(top.submit("slot=1/core", duration_s=1))
     maintenance = top.reserve(pools="/cluster/node0", start_s=10, duration_s=10)
-    before = top.submit("memory=3", duration_s=15)
+    before = top.submit("slot=1/memory=3", duration_s=15)
     clock.now_s = 10.0
     top.advance()
-    during = top.submit("memory=3", duration_s=15)
+    during = top.submit("slot=1/memory=3", duration_s=15)
     assert [job.state for job in (maintenance, before, during)] == [State.RUN, State.SCHED, State.SCHED]
     assert top.check() == []
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fluxres import FluxresError, Request
+from fluxres import FluxresError, InputError, NothingHeld, Request, UnknownType, UsageError
+from fluxres.instance import Instance
 from fluxres.instance.job import Dependency
-from tests.instance.machines import on_nodes
+from tests.instance.machines import ManualClock, of_shape, on_nodes
 
 WRONG: dict[str, list[Any]] = {
     **{word: [["a"], {}, bytearray(b"x"), 3, True, object(), np.array(["a", "b"])] for word in ("name", "user")},
@@ -74,3 +75,79 @@ def test_a_refused_submission_has_no_events() -> None:
     assert seen == []
     instance.submit("slot=1/node")
     assert seen[0] == "submit"
+
+
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+@pytest.mark.parametrize("wanted", ["node=2", "core=1", "node=2/core=1"])
+def test_a_request_for_shared_pools_alone_is_refused(wanted: str, inventory: str) -> None:
+    instance = Instance(of_shape("node=4/core=2"), inventory=inventory)
+    for ask in (lambda: instance.submit(wanted), lambda: instance.reserve(wanted, start_s=5, duration_s=5)):
+        with pytest.raises(NothingHeld, match=r"only asks for shared pools.*put them in a slot"):
+            ask()
+    assert (instance.jobs(), instance.graph.jobs(), instance.can_hold(Request.parse(wanted))) == ([], [], False)
+
+
+def test_a_policy_that_takes_nodes_exclusively_needs_no_slot() -> None:
+    instance = Instance(of_shape("node=4/core=2"), match_policy="firstnodex")
+    assert instance.submit("node=2").pools == [("/cluster/node0", 1), ("/cluster/node1", 1)]
+
+
+def test_a_number_is_no_pool() -> None:
+    instance, _ = on_nodes(4)
+    child = instance.spawn(instance.submit("slot=2/node"))
+    for ask in (lambda: child.grow(1), lambda: child.shrink(1), lambda: instance.graph.allocate(1, job="j")):
+        with pytest.raises(UsageError, match=r"expected a request or pools, got the number 1 .*-N1"):
+            ask()  # type: ignore[no-untyped-call]  # wrong on purpose
+
+
+@pytest.mark.parametrize("text", ["begin-time:+2h", "begin-time:7200", "begin-time:1970-01-01T02:00Z"])
+def test_a_begin_time_is_any_text_for_a_time(text: str) -> None:
+    instance, clock = on_nodes(1)
+    job = instance.submit("slot=1/node", dependencies=text)
+    assert instance.next_due() == 7200.0
+    clock.now_s = 7200.0
+    instance.advance()
+    assert job.state.name == "RUN"
+
+
+@pytest.mark.parametrize("text", ["begin-time:-", "begin-time:inf", "begin-time:nan", "begin-time:soon", "begin-time:"])
+def test_a_begin_time_that_never_comes_is_refused(text: str) -> None:
+    instance, _ = on_nodes(1)
+    with pytest.raises(InputError, match=r"^dependency begin-time: "):
+        instance.submit("slot=1/node", dependencies=text)
+
+
+def test_a_dependency_on_no_job_is_named_as_it_was_given() -> None:
+    instance, _ = on_nodes(1)
+    with pytest.raises(UsageError, match=r"^afterok:first: no such job.*names a job by its id"):
+        instance.submit("slot=1/node", dependencies="afterok:first")
+    with pytest.raises(InputError, match="did you mean afterok"):
+        instance.submit("slot=1/node", dependencies="after0k:ƒ1")
+
+
+def test_jobs_of_no_state_are_all_jobs() -> None:
+    instance, _ = on_nodes(1)
+    job = instance.submit("slot=1/node")
+    assert instance.jobs(None) == instance.jobs() == [job]
+
+
+def test_a_type_to_measure_in_is_one_of_the_machine() -> None:
+    instance, _ = on_nodes(1)
+    with pytest.raises(UnknownType, match=r"no pool of type 'nod' .*node"):
+        instance.measure_in("nod")
+    instance.measure_in("node")
+
+
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+def test_an_advance_reservation_says_what_it_has_and_when(inventory: str) -> None:
+    clock = ManualClock()
+    instance = Instance(of_shape("node=2"), inventory=inventory, clock=clock)
+    job = instance.reserve("slot=1/node", start_s=10, duration_s=5)
+    assert (job.reserved_at, job.ends_at, job.pools) == (10.0, 15.0, [("/cluster/node0", 1)])
+    clock.now_s = 10.0
+    instance.advance()
+    assert (job.state.name, job.reserved_at, job.ends_at, job.pools) == ("RUN", None, 15.0, [("/cluster/node0", 1)])
+    with pytest.raises(UsageError, match="expected a start after now, got never"):
+        instance.reserve("slot=1/node", start_s=float("inf"), duration_s=5)
+    with pytest.raises(UsageError, match="expected a request or pools, got both"):
+        instance.reserve("slot=1/node", pools="/cluster/node0", start_s=20, duration_s=5)

@@ -61,6 +61,10 @@ class Shell:
         self.expect(r"\r\n")
         return self.expect("ready> ")
 
+    def has_given_the_terminal(self) -> bool:
+        """Whether a job is in the foreground; a shell prints the command of `fg` before that."""
+        return os.tcgetpgrp(self._screen) != self.process.pid
+
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
@@ -118,6 +122,7 @@ def test_a_job_in_the_background_goes_on(shell: Shell, workstation: Workstation)
     _, _, program = workstation.processes("r1")
     shell.type("fg\n")
     shell.expect("sleep 1000\r\n")
+    wait_until(shell.has_given_the_terminal)
     shell.type("\x03")
     shell.expect("ready> ")
     assert shell.command("echo $?") == "130\r\n"

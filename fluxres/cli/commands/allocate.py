@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @click.option(
     "--end", type=Moment(after="start"), metavar="T", help="End time. Default: from the duration of the request, else none."
 )
-@click.option("--duration", type=Duration(), metavar="D", help="Duration, instead of --end.")
+@click.option("--duration", type=Duration(is_positive=True), metavar="D", help="Duration, instead of --end.")
 @click.option("--or-reserve", is_flag=True, help="If the request cannot start then, reserve the earliest start.")
 @click.option("--grow", is_flag=True, help="Allocate to a job that holds resources already; see also fluxres grow.")
 @click.option("--user", metavar="U", help="User of a new job. Default: the user who runs the command.")

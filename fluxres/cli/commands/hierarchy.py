@@ -53,7 +53,10 @@ _COUNT = click.IntRange(min=0)
     "-r", "--request", metavar="REQUEST", help="Request of each job. Default: one core, or one node if there are no cores."
 )
 @click.option(
-    "--duration", type=Duration(), metavar="D", help="Time limit of each job, followed by SIGTERM and SIGKILL. Default: none."
+    "--duration",
+    type=Duration(is_positive=True),
+    metavar="D",
+    help="Time limit of each job, followed by SIGTERM and SIGKILL. Default: none.",
 )
 @click.option("-N", "--nodes", type=_COUNT, metavar="NODES", help="Number of nodes of a generated machine.")
 @click.option("-c", "--cores", type=_COUNT, metavar="CORES", help="Cores per node.")

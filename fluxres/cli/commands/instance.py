@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -17,13 +18,16 @@ from fluxres.cli.policy_options import inventory_option, match_policy_option, qu
 from fluxres.cli.program import Group
 from fluxres.cli.settings import PLAIN_OUTPUTS, TABLE_OUTPUTS, Duration, Settings
 from fluxres.cli.stores import reading
-from fluxres.documents.document import listed
+from fluxres.documents.document import excerpt, listed
 from fluxres.errors import RunFailed, UsageError
 from fluxres.render.events import folded_paths, held
 from fluxres.render.text import Column, Style, table, when
 from fluxres.syntax import duration
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from fluxres.cli.kept import Keeper
     from fluxres.launch.session import Ran
     from fluxres.model import ResourceGraph
 
@@ -45,7 +49,12 @@ class _Dependency(click.ParamType[str]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """`begin-time:+1h` as seconds since 1970; others as they are."""
         scheme, _, moment = str(value).partition(":")
-        return f"{scheme}:{Moment().convert(moment, param, ctx)!r}" if scheme == "begin-time" else str(value)
+        if scheme != "begin-time":
+            return str(value)
+        begin = Moment(is_start=True).convert(moment, param, ctx)
+        if begin == inf:
+            raise UsageError(f"expected a time that comes, got {excerpt(value)}", where="--dependency")
+        return f"{scheme}:{begin!r}"
 
 
 @click.group("instance", cls=Group, outputs=TABLE_OUTPUTS)
@@ -109,7 +118,9 @@ def _answer_rows(settings: Settings, columns: list[Column], rows: list[list[str]
 @instance_command.command("submit", cls=RequestCommand, policy=None, outputs=PLAIN_OUTPUTS)
 @click.argument("words", nargs=-1, metavar="REQUEST", shell_complete=completing.pool)
 @_instance
-@click.option("--duration", type=Duration(), metavar="D", help="Limit of the job. Default: that of the request, else none.")
+@click.option(
+    "--duration", type=Duration(is_positive=True), metavar="D", help="Limit of the job. Default: that of the request, else none."
+)
 @click.option("--name", "job_name", metavar="NAME", help="Name of the job, for lists and singleton.")
 @click.option("--user", metavar="U", help="User of the job. Default: the user who runs the command.")
 @click.option("--urgency", type=click.IntRange(0, 31), metavar="N", default=16, show_default=True, help="0 holds the job.")
@@ -151,8 +162,8 @@ def _no_request(graph: ResourceGraph, words: list[str]) -> UsageError:
 @instance_command.command("reserve", cls=RequestCommand, policy=None, outputs=PLAIN_OUTPUTS)
 @click.argument("words", nargs=-1, metavar="[PATH...|REQUEST]", shell_complete=completing.pool)
 @_instance
-@click.option("--start", type=Moment(is_start=True), metavar="T", required=True, help="When it starts: +2h, tomorrow 08:00, ….")
-@click.option("--duration", type=Duration(), metavar="D", required=True, help="How long it lasts.")
+@click.option("--start", type=Moment(), metavar="T", required=True, help="When it starts: +2h, tomorrow 08:00, ….")
+@click.option("--duration", type=Duration(is_positive=True), metavar="D", required=True, help="How long it lasts.")
 @click.option("--name", "job_name", metavar="NAME", help="Name of the job.")
 @click.option("--user", metavar="U", help="User of the job. Default: the user who runs the command.")
 @click.pass_obj
@@ -216,9 +227,11 @@ def _job_cells(one: dict[str, Any]) -> list[str]:
 
 
 def _why(one: dict[str, Any]) -> str:
-    """What a job holds, or why it does not run."""
-    if one["pools"]:
-        return folded_paths([pool["path"] for pool in one["pools"]])
+    """What a job holds or has reserved ahead, or why it does not run."""
+    return folded_paths([pool["path"] for pool in one["pools"]]) if one["pools"] else _waits_for(one)
+
+
+def _waits_for(one: dict[str, Any]) -> str:
     if one["state"] == "DEPEND":
         return ", ".join(map(_dependency, one["dependencies"]))
     if one["state"] != "SCHED":
@@ -246,12 +259,13 @@ def show(settings: Settings, job: str, name: str | None) -> None:
         found = kept.job(one_of(kept, name), job)
 
     def lines(style: Style) -> list[str]:
-        waits_for = _why(found) if found["state"] in ("DEPEND", "SCHED") else None
+        waits_for = _waits_for(found) if found["state"] in ("DEPEND", "SCHED") else None
         if _is_held(found):
             waits_for = f"{_HELD}, until `fluxres instance update {found['id']} --urgency 16`"
         pools = held([(pool["path"], pool["amount"]) for pool in found["pools"]]) if found["pools"] else None
         shown = {"id": found["id"], "state": found["state"], "waits for": waits_for, **found, "pools": pools}
         shown["duration"] = None if found["duration"] is None else duration.readable(found["duration"])
+        shown["dependencies"] = list(map(_dependency, found["dependencies"]))
         shown["exceptions"] = [
             f"{one['type']} ({one['severity']})" + (f": {one['note']}" if one["note"] else "") for one in found["exceptions"]
         ]
@@ -316,8 +330,17 @@ def cancel(settings: Settings, jobs: tuple[str, ...], name: str | None, why: str
     """End jobs that wait or run."""
     with keeper(settings) as kept:
         address = one_of(kept, name)
-        found = [kept.cancel(address, job, why) for job in jobs]
+        found = [kept.cancel(address, job, why) for job in _active_ids(kept, address, jobs)]
     _answer_jobs(settings, found)
+
+
+def _active_ids(kept: Keeper, address: str, jobs: Iterable[str]) -> list[str]:
+    """The ids of jobs, each once. Errors: UnknownJob; UsageError for one that has ended: before the first one is changed."""
+    found = [kept.job(address, job) for job in jobs]
+    for one in found:
+        if one["result"]:
+            raise UsageError(f"job {one['id']} has ended: {one['result']}", where=address)
+    return list(dict.fromkeys(one["id"] for one in found))
 
 
 @instance_command.command("finish", outputs=PLAIN_OUTPUTS)

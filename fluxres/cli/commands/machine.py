@@ -112,7 +112,7 @@ def state_command(
 @_find_option
 @click.option("--start", type=Moment(is_start=True), is_eager=True, metavar="T", help="Start time. Default: now.")
 @click.option("--end", type=Moment(after="start"), metavar="T", help="End time.")
-@click.option("--duration", "duration_s", type=Duration(), metavar="D", help="Duration, instead of --end.")
+@click.option("--duration", "duration_s", type=Duration(is_positive=True), metavar="D", help="Duration, instead of --end.")
 @click.option("--name", metavar="NAME", help="Name of the reservation. Default: maint1, maint2, …")
 @click.option(
     "--ignore-running",

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 @click.command("when", cls=RequestCommand, outputs=POOL_OUTPUTS)
 @click.argument("words", nargs=-1, metavar="REQUEST", shell_complete=completing.file)
 @click.option("--start", "after", type=Moment(is_start=True), metavar="T", help="Earliest time to consider. Default: now.")
-@click.option("--duration", type=Duration(), metavar="D", help="Duration. Default: that of the request, else unlimited.")
+@click.option(
+    "--duration", type=Duration(is_positive=True), metavar="D", help="Duration. Default: that of the request, else unlimited."
+)
 @click.pass_obj
 def when_command(settings: Settings, asked: Asked, after: float | None, duration: float | None) -> None:
     """Show the earliest time at which a REQUEST can start, and what it would get.
@@ -69,7 +71,9 @@ NEVER: Final = STATUS[InfeasibleRequest][0]
 @click.command("why", cls=RequestCommand)
 @click.argument("words", nargs=-1, metavar="REQUEST", shell_complete=completing.file)
 @click.option("--start", "at", type=Moment(is_start=True), metavar="T", help="At this time. Default: now.")
-@click.option("--duration", type=Duration(), metavar="D", help="Duration. Default: that of the request, else unlimited.")
+@click.option(
+    "--duration", type=Duration(is_positive=True), metavar="D", help="Duration. Default: that of the request, else unlimited."
+)
 @click.pass_context
 def why_command(ctx: click.Context, asked: Asked, at: float | None, duration: float | None) -> None:
     """Explain why a REQUEST has no match: the number of candidates, what rules them out, and what would match.

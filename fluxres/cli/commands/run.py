@@ -106,7 +106,9 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
             metavar="[TIME]",
             help="Wait for the resources, at most TIME. Default: not at all.",
         ),
-        click.option("--duration", type=Duration(), metavar="D", help="Limit of its run time; the same as --time."),
+        click.option(
+            "--duration", type=Duration(is_positive=True), metavar="D", help="Limit of its run time; the same as --time."
+        ),
         click.option(
             "--priority",
             type=click.IntRange(-limits.PRIORITY_MAX, limits.PRIORITY_MAX),

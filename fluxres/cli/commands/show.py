@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.command("info", cls=Command, outputs=TABLE_OUTPUTS)
 @click.argument("path", required=False, shell_complete=completing.pool)
 @click.option("--start", type=Moment(), metavar="T", help="What is free at this time. Default: now.")
-@click.option("--duration", type=Duration(), metavar="D", help="Count units that stay free for this long.")
+@click.option("--duration", type=Duration(is_positive=True), metavar="D", help="Count units that stay free for this long.")
 @click.pass_obj
 @watchable
 def info_command(settings: Settings, path: str | None, start: float | None, duration: float | None) -> None:
@@ -160,7 +160,7 @@ def _tree_document(graph: ResourceGraph, branches: Iterator[Branch]) -> list[dic
     metavar="T",
     help="A window from --start until then: units free throughout it, jobs at any time in it.",
 )
-@click.option("--duration", type=Duration(), metavar="D", help="Length of that window, instead of --end.")
+@click.option("--duration", type=Duration(is_positive=True), metavar="D", help="Length of that window, instead of --end.")
 @click.option("--during", type=Window(), hidden=True)
 @click.option("--with-children", is_flag=True, help="Also everything below the pools found.")
 @click.option("--with-ancestors", is_flag=True, help="Also the pools above, up to the root.")
@@ -231,7 +231,7 @@ def _window(
 @click.command("available", cls=Command, outputs=POOL_OUTPUTS)
 @click.argument("path", required=False, shell_complete=completing.pool)
 @click.option("--at", type=Moment(), metavar="T", help="At this time. Default: now.")
-@click.option("--duration", type=Duration(), metavar="D", help="Count units that stay free for this long.")
+@click.option("--duration", type=Duration(is_positive=True), metavar="D", help="Count units that stay free for this long.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="At most N lines (JSON: N pools).")
 @click.pass_obj
 def available_command(settings: Settings, path: str | None, at: float | None, duration: float | None, limit: int | None) -> None:
@@ -271,7 +271,7 @@ def allocated_command(settings: Settings, job: str | None, at: float | None) -> 
 @click.command("aggregate", cls=Command, outputs=TABLE_OUTPUTS)
 @click.argument("path", default="/", shell_complete=completing.pool)
 @click.option("--at", type=Moment(), metavar="T", help="At this time. Default: now.")
-@click.option("--duration", type=Duration(), metavar="D", help="Count units that stay free for this long.")
+@click.option("--duration", type=Duration(is_positive=True), metavar="D", help="Count units that stay free for this long.")
 @click.option("--all", "every", is_flag=True, help="Include types without free units.")
 @click.pass_obj
 def aggregate_command(settings: Settings, path: str, at: float | None, duration: float | None, every: bool) -> None:

@@ -29,7 +29,7 @@ _PIXELS = 960
 @click.argument("pools", nargs=-1, metavar="[PATH]...", shell_complete=completing.pool)
 @click.option("--start", type=Moment(), metavar="T", help="Start of the window. Default: now.")
 @click.option("--end", type=Moment(), metavar="T", help="End of the window. Default: 24 hours after its start.")
-@click.option("--duration", type=Duration(), metavar="D", help="Length of the window, instead of --end.")
+@click.option("--duration", type=Duration(is_positive=True), metavar="D", help="Length of the window, instead of --end.")
 @click.option("--by", type=click.Choice(("node", "job")), default="node", help="A row for nodes that are alike, or for each job.")
 @click.option("--width", type=click.IntRange(40, limits.CHART_WIDTH_MAX), metavar="N", help="Columns (of SVG: pixels).")
 @click.option(

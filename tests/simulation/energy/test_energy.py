@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import fluxres
 from fluxres import limits
 from fluxres.cli.program import program
 from fluxres.clock import FOREVER, TICKS_PER_S
 from fluxres.errors import InfeasibleRequest, InputError, UsageError
+from fluxres.formats.peers.jqm import jobs as jqm
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.uuids import new_origin
 from fluxres.instance.accounting import Accounting, PartitionLimits, User
@@ -196,7 +198,9 @@ def test_a_job_without_cores_draws_epsilon() -> None:
 
 
 def test_a_job_that_holds_nothing_consumes_nothing() -> None:
-    result = simulate([_job(1, 0, 10, as_request("core=1"))], "node=1/core=4", energy=Energy(NodePower(100, 200)))
+    machine = fluxres.load(b"managers: [{type: quantity, key: thread, quantity: 4}]")
+    asks = jqm.request(parameters={"com.enioka.jqm.rm.thread.consumption": 0})
+    result = simulate([_job(1, 0, 10, asks)], machine, energy=Energy(NodePower(100, 200)))
     assert (_energies(result), result.metrics.results) == ({"idle": 1000.0}, {"completed": 1})
 
 

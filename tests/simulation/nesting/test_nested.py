@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+import fluxres
 from fluxres import InputError
 from fluxres.clock import FOREVER
 from fluxres.documents.source import Source
 from fluxres.errors import InfeasibleRequest, UsageError
+from fluxres.formats.peers.jqm import jobs as jqm
 from fluxres.simulation.disturbances.external import Disturbances, ExternalEvent
 from fluxres.simulation.events import EVENT_ORDERS
 from fluxres.simulation.machine import Machine, of_number, of_shape
@@ -271,9 +273,15 @@ def test_every_job_is_completed_refused_or_left_whatever_becomes_of_its_instance
 
 
 def test_an_instance_of_a_job_that_holds_nothing_is_a_mistake() -> None:
-    inner = Submission(1, 0, S, FOREVER, as_request("node"))
+    inner, nothing = Submission(1, 0, S, FOREVER, 1), jqm.request(parameters={"com.enioka.jqm.rm.thread.consumption": 0})
+    machine = fluxres.load(b"managers: [{type: quantity, key: thread, quantity: 4}]")
     with pytest.raises(InputError, match=r"^job w: holds nothing that jobs of its own could get \(.*node\{x\}\)$"):
-        simulate([Submission("w", 0, 0, FOREVER, as_request("node"), jobs=(inner,))], of_shape("node=4"))
+        simulate([Submission("w", 0, 0, FOREVER, nothing, jobs=(inner,))], machine)
+
+
+def test_a_job_that_asks_for_shared_pools_alone_is_refused() -> None:
+    found = simulate([Submission("w", 0, S, FOREVER, as_request("node"))], of_shape("node=4"))
+    assert found.metrics.results == {"refused": 1}
 
 
 def test_a_dependency_on_a_job_of_another_level_says_so() -> None:
