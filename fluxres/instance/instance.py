@@ -990,6 +990,8 @@ class Instance(Tabular):
         self.enter()
         self.lifetime.require_not_ending()
         parent.due.advance_to(self.due.now)
+        if targets.is_request(wanted, parent.holdings.graph):
+            wanted = parent.admission.on_machine(as_request(wanted))
         parts.ask_of(parent, wanted)
         self.due.make_owed_passes()  # the parent renews its reservations before anything is taken
         self.lifetime.require_open()
