@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fluxres.clock import FOREVER
-from fluxres.errors import NotInAccounting, (
+from fluxres.errors import (
     FluxresError,
     InfeasibleRequest,
     InputError,
