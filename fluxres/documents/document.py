@@ -82,7 +82,8 @@ def shown(value: object) -> str:
         return "a mapping"
     if isinstance(value, list | tuple):
         return f"a list of {len(value)}" if value else "an empty list"
-    return f"a {type(value).__name__}"
+    kind = type(value).__name__
+    return f"{'an' if kind[:1].lower() in 'aeiou' else 'a'} {kind}"
 
 
 def path_text(path: Iterable[Key]) -> str:

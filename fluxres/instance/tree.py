@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from fluxres.documents import arguments
 from fluxres.errors import UsageError
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -12,6 +13,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 def require_name(name: str) -> None:
     """Errors: UsageError for a name that an instance cannot be addressed by."""
+    arguments.text(name, "name")
     if _NAME.fullmatch(name) is None:
         raise UsageError(f"not a name for an instance: {name!r:.80}", hint="use up to 64 letters, digits and any of . _ -")
 

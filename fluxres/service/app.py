@@ -146,7 +146,7 @@ def _of_http(request: Asked, error: HTTPException) -> Response[bytes]:
     """What the framework refuses: an unknown path, another method, a body or a parameter of the wrong form."""
     if isinstance(error, ValidationException):
         extra = error.extra if isinstance(error.extra, list) else []
-        mistakes = [Mistake(str(item.get("key", "")), str(item.get("message", ""))) for item in extra]
+        mistakes = [Mistake(str(item.get("key", "")), _in_words(str(item.get("message", "")))) for item in extra]
         first = mistakes[0] if mistakes else Mistake("", error.detail)
         return _problem(UsageError(first.message, where=first.where, hint=_fields(request, first)), 400)
     if isinstance(error.__cause__, RecursionError):
@@ -155,6 +155,32 @@ def _of_http(request: Asked, error: HTTPException) -> Response[bytes]:
         refused = UsageError(f"{request.method} {request.url.path:.200}: {error.detail.lower()}", hint=_ROUTES_HINT)
         return _problem(refused, error.status_code)
     return _problem(UsageError(error.detail), error.status_code)
+
+
+_EXPECTED: Final = re.compile("Expected `([^`]+)`(.*?)(?:, got `([^`]+)`)?")
+_WORDS: Final = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+    "null": "nothing",
+}
+
+
+def _in_words(message: str) -> str:
+    """What msgspec says about a value of a wrong type, in the words of other messages.
+
+    >>> _in_words("Expected `str | null`, got `int`"), _in_words("Expected `int` >= 1")
+    ('expected text or nothing, got a whole number', 'expected a whole number >= 1')
+    """
+    found = _EXPECTED.fullmatch(message)
+    if found is None:
+        return message
+    kinds, more, got = found.groups()
+    said = " or ".join(_WORDS.get(kind, kind) for kind in kinds.split(" | "))
+    return f"expected {said}{more}" + (f", got {_WORDS.get(got, got)}" if got else "")
 
 
 def _fields(request: Asked, mistake: Mistake) -> str:

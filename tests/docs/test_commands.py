@@ -27,7 +27,8 @@ from pathlib import Path
 import pytest
 
 from tests.forks import write_program
-from tests.store.servers import find_etcd, free_port, has_postgresql, postgresql
+from tests.ports import free_port
+from tests.store.servers import find_etcd, has_postgresql, postgresql
 from tests.traceability import ROOT
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

@@ -16,14 +16,13 @@ import argparse
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -32,6 +31,7 @@ import fluxres
 from fluxres.launch import cgroup
 from fluxres.store import mailbox, open_store
 from tests.launch import idle
+from tests.ports import free_port
 
 DEVICES = 4
 SCRIPT = """
@@ -143,9 +143,7 @@ class Servers:
 
     def __init__(self, folder: Path, store: Path, randoms: random.Random) -> None:
         self._folder, self._store, self._randoms = folder, store, randoms
-        with closing(socket.socket()) as free:
-            free.bind(("127.0.0.1", 0))
-            self._port = free.getsockname()[1]
+        self._port = free_port()
         self.url = f"http://127.0.0.1:{self._port}"
         self.kills = -1
         self._process: subprocess.Popen[bytes] | None = None

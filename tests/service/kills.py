@@ -26,9 +26,9 @@ import fluxres
 from fluxres.errors import FluxresError
 from fluxres.store import open_store
 from tests.crash.campaign import address as new_store
+from tests.ports import free_port
 from tests.service.conftest import DEMO, Server, running
 from tests.service.mixed import Others
-from tests.store.servers import free_port
 
 CORES = 2
 

@@ -962,3 +962,33 @@ def test_another_limit_outlives_a_killed_server(tmp_path: Path) -> None:
         assert top.job(runs.id).ends_at == runs.started_at + 3600
         assert (top.job(waits.id).duration_s, top.job(waits.id).reserved_at) == (60, runs.started_at + 3600)
         assert top.check() == []
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [("name", 5), ("user", object()), ("dependencies", 3), ("dependencies", object()), ("qos", 3), ("urgency", "x")],
+    ids=["name", "user", "number", "object", "qos", "urgency"],
+)
+def test_an_argument_of_another_type_is_named(begin: Begin, argument: str, value: object) -> None:
+    top = begin()
+    with pytest.raises(UsageError, match=rf"^{argument}: expected "):
+        top.submit("slot=1/node", **{argument: value})
+    assert top.submit("slot=1/node").state is State.RUN
+
+
+@pytest.mark.parametrize("timeout", ["x", object(), -1, float("nan")], ids=["text", "object", "negative", "nan"])
+def test_a_timeout_is_a_length_of_time(shared: Server, timeout: object) -> None:
+    name = f"g{next(_names)}"
+    shared.connection().make(Request("POST", f"/v1/graphs?name={name}", json.dumps(DEMO).encode()))
+    with fluxres.connect(shared.url, graph=name) as graph:
+        top = graph.create_instance("main")
+        job = top.submit("slot=1/node")
+        with pytest.raises(UsageError, match=r"^timeout_s: expected "):
+            top.wait(job, timeout_s=timeout)
+        with pytest.raises(UsageError, match=r"^payload: expected plain values .* got an object"):
+            top.submit("slot=1/node", payload=object())
+        assert top.wait(job, timeout_s="10ms").state is State.RUN
+    with awaited(shared.url, name) as other:
+        same = Begun(other._run(other._inside.instance("main")), other._loop.run_until_complete)
+        with pytest.raises(UsageError, match=r"^timeout_s: expected "):
+            same.wait(job.id, timeout_s=timeout)

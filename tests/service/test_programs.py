@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from queue import Queue
@@ -34,6 +33,7 @@ from fluxres.store.mailbox import News
 from fluxres.syntax import jobspec
 from tests.launch import runs
 from tests.launch.runs import Started, Workstation, is_running, wait_until
+from tests.ports import free_port
 from tests.service.conftest import Server, running
 
 MARK = "0123456789abcdef01234567"
@@ -46,9 +46,7 @@ class Shared:
 
     def __init__(self, place: Workstation, stack: ExitStack) -> None:
         self.place, self._stack = place, stack
-        with closing(socket.socket()) as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.server = self.start()
 
     def start(self, *options: str) -> Server:

@@ -7,7 +7,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import tempfile
@@ -20,6 +19,8 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+
+from tests.ports import free_port
 
 
 def _found(name: str) -> str | None:
@@ -37,13 +38,6 @@ def _program(name: str) -> str:
     if found is None:
         pytest.skip(f"there is no {name} here: install the package postgresql")
     return found
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Server(Protocol):

@@ -30,9 +30,10 @@ from fluxres.store.etcd.client import Client
 from fluxres.store.etcd.connection import EtcdConnection
 from fluxres.store.etcd.database import EtcdDatabase
 from fluxres.store.etcd.keys import end
+from tests.ports import free_port
 from tests.store.graphs import fingerprint, machine
 from tests.store.link import Link
-from tests.store.servers import Etcd, etcd, free_port
+from tests.store.servers import Etcd, etcd
 from tests.store.test_attached import until
 from tests.traceability import ROOT
 

@@ -18,9 +18,10 @@ from fluxres.cli.program import program
 from fluxres.clock import fixed
 from fluxres.errors import FluxresError, InputError, StoreError, UnknownGraph, UsageError
 from fluxres.store import Entry, Store, open_store, upkeep
+from tests.ports import free_port
 from tests.store.conftest import KINDS
 from tests.store.graphs import change, facts, fingerprint, machine
-from tests.store.servers import Postgresql, free_port
+from tests.store.servers import Postgresql
 
 
 def populate(store: Store, turns: int = 12) -> None:

@@ -13,6 +13,7 @@ from functools import update_wrapper
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
+from fluxres.clock import Length, length_ticks, seconds
 from fluxres.errors import StoreError
 from fluxres.instance.states import State
 from fluxres.model.values import Span
@@ -265,13 +266,14 @@ class AsyncRemoteInstance:
     fail = _awaiting(InstanceCalls.fail)
     close = _awaiting(InstanceCalls.close)
 
-    async def wait(self, job: AnyJob, timeout_s: float | None = None) -> RemoteJob:
+    async def wait(self, job: AnyJob, timeout_s: Length | None = None) -> RemoteJob:
         """A job once it has ended, or as it is when the time is over; the server pushes what happens meanwhile.
 
         Errors: UnknownJob; StoreError if no server can be reached for `SERVICE_RESUME_SECONDS`.
         """
+        within_s = None if timeout_s is None else seconds(length_ticks(timeout_s, "timeout_s"))
         with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s), aclosing(self.graph.news()) as news:
+            async with asyncio.timeout(within_s), aclosing(self.graph.news()) as news:
                 async for event in news:
                     if concerns(event, job) and (found := await self.job(job)).state is State.INACTIVE:
                         return found

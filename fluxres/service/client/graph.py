@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from fluxres import clock
+from fluxres.clock import Length, length_ticks, seconds
 from fluxres.errors import FluxresError, UnknownJob
 from fluxres.instance.states import State
 from fluxres.model.values import Span
@@ -250,12 +251,12 @@ class RemoteInstance:
     fail = _sending(InstanceCalls.fail)
     close = _sending(InstanceCalls.close)
 
-    def wait(self, job: AnyJob, timeout_s: float | None = None) -> RemoteJob:
+    def wait(self, job: AnyJob, timeout_s: Length | None = None) -> RemoteJob:
         """A job once it has ended, or as it is when the time is over; the server pushes what happens meanwhile.
 
         Errors: UnknownJob; StoreError if no server can be reached for `SERVICE_RESUME_SECONDS`.
         """
-        until_s = None if timeout_s is None else clock.stopwatch() + timeout_s
+        until_s = None if timeout_s is None else clock.stopwatch() + seconds(length_ticks(timeout_s, "timeout_s"))
         for event in self.graph.news(until_s=until_s):
             if concerns(event, job) and (found := self.job(job)).state is State.INACTIVE:
                 return found

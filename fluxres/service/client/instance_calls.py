@@ -8,6 +8,7 @@ from typing import Any
 
 from fluxres import limits
 from fluxres.clock import Length, Time
+from fluxres.documents import arguments
 from fluxres.errors import UsageError
 from fluxres.instance.tree import Branch
 from fluxres.service.client.calls import length_of, moment_of
@@ -80,7 +81,7 @@ class InstanceCalls:
             hint = "submit one size (`graph.earliest` says when each could start), or use a local Instance"
             raise UsageError("a server does not keep jobs of several sizes", where="sizes", hint=hint)
         given = {"wanted": names_of(wanted), "duration_s": length_of(duration_s), "urgency": urgency, "name": name, "user": user}
-        after = [dependencies] if isinstance(dependencies, str) else list(dependencies)
+        after = [dependencies] if isinstance(dependencies, str) else list(arguments.items(dependencies, "dependencies", "texts"))
         more = {"dependencies": after, "payload": payload, "account": account, "qos": qos, "partition": partition}
         return RemoteJob((yield from self._post("submit", {**given, **more}, idempotency_key)))
 

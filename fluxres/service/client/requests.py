@@ -10,6 +10,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from fluxres.documents import arguments
 from fluxres.errors import (
     STATUS,
     FluxresError,
@@ -92,7 +93,21 @@ def post(
     """
     given = {"content-type": "application/json", **(headers or {}), **_conditions(key, revision)}
     said = {name: value for name, value in body.items() if value is not None}
-    return Request("POST", path, msgspec.json.encode(said), given)
+    try:
+        content = msgspec.json.encode(said)
+    except (TypeError, ValueError, RecursionError):
+        name, value = next((item for item in said.items() if not _is_plain(item[1])), ("", said))
+        raise arguments.expected("plain values such as text, numbers, lists and mappings", value, name) from None
+    return Request("POST", path, content, given)
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a value can be written as JSON."""
+    try:
+        msgspec.json.encode(value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def stream_of(path: str, headers: Mapping[str, str] | None = None) -> Request:
