@@ -102,10 +102,15 @@ def _bounds(kind: Any, *, above: bool) -> str:
     elif kind.le is None or (not above and (kind.ge == 0 or kind.le > _FAR)):
         high = ""
     elif kind.ge is not None:
-        return f" from {kind.ge} to {kind.le}"
+        return f" from {kind.ge} to {_readable(kind.le)}"
     else:
         high = f"at most {kind.le}" if low else f"of at most {kind.le}"
     return " " + " and ".join(filter(None, (low, high))) if low or high else ""
+
+
+def _readable(bound: float) -> str:
+    """A bound without `.0`."""
+    return f"{bound:.0f}" if float(bound).is_integer() else str(bound)
 
 
 def _is_within(kind: Any, value: Any) -> bool:

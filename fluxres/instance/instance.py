@@ -989,7 +989,10 @@ class Instance(Tabular):
         parent, upstream = self._require_parent()
         self.enter()
         self.lifetime.require_not_ending()
+        targets.require_no_number(wanted)
         parent.due.advance_to(self.due.now)
+        if targets.is_request(wanted, parent.holdings.graph):
+            wanted = parent.admission.on_machine(as_request(wanted))
         parts.ask_of(parent, wanted)
         self.due.make_owed_passes()  # the parent renews its reservations before anything is taken
         self.lifetime.require_open()
@@ -1012,6 +1015,7 @@ class Instance(Tabular):
         """
         parent, upstream = self._require_parent()
         self.enter()
+        targets.require_no_number(wanted)
         parent.due.advance_to(self.due.now)
         try:
             return parts.shrink(self, upstream, parent, wanted)

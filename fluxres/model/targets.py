@@ -279,13 +279,7 @@ def place(graph: ResourceGraph, where: Where, hierarchy: str | None = None) -> P
 
 
 def is_request(wanted: object, graph: ResourceGraph) -> TypeGuard[Wanted]:
-    """Whether this is a request (a shape, options, a jobspec, a Request), and not pools by name.
-
-    Errors: UsageError for a number alone, which may be meant as an amount or as a vertex number.
-    """
-    if is_whole(wanted):
-        hint = f"such as -N{wanted}, or the path of a pool"
-        raise UsageError(f"expected a request or pools, got the number {wanted}", hint=hint)
+    """Whether this is a request (a shape, options, a jobspec, a Request), and not pools by name."""
     if isinstance(wanted, str):
         if wanted.startswith("-") and "/" not in wanted and ARROW not in wanted:  # short options
             return True
@@ -293,6 +287,13 @@ def is_request(wanted: object, graph: ResourceGraph) -> TypeGuard[Wanted]:
             return True
         return not names_pools(graph.structure, wanted)
     return "resources" in wanted if isinstance(wanted, Mapping) else hasattr(wanted, "resources")
+
+
+def require_no_number(wanted: object) -> None:
+    """Refuse a number alone where an amount could be meant as well as the number of a vertex. Errors: UsageError."""
+    if is_whole(wanted):
+        hint = f"such as -N{wanted}, or the path of a pool"
+        raise UsageError(f"expected a request or pools, got the number {wanted}", hint=hint)
 
 
 def resolve(graph: ResourceGraph, targets: Targets | Sequence[Where]) -> list[tuple[int, int | None]]:

@@ -417,12 +417,14 @@ def _part(store: Store, rows: Rows, above: GraphRow, job: str, name: str, comman
 
 def grow(pair: Both, wanted: Targets | Wanted, policy: str) -> list[str]:
     """Allocate more to the job of a child; returns the paths."""
+    targets.require_no_number(wanted)
     return list(dict.fromkeys(span.pool for span in pair.parent.grow(pair.job, wanted, policy=policy).spans))
 
 
 def shrink(pair: Both, wanted: Targets) -> list[str]:
     """Return pools of a child to its parent; returns their paths."""
     parent, part, job = pair.parent, pair.part, pair.job
+    targets.require_no_number(wanted)
     if targets.is_request(wanted, part):
         hint = f"name them, such as {giving_back.IDLE_NODES}"
         raise UsageError(f"expected pools to return, got a request: {wanted!r:.80}", hint=hint)

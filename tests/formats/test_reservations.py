@@ -147,7 +147,11 @@ def test_a_reservation_written_by_hand_holds_what_jobs_leave() -> None:
         ("{name: a, pools: [/m], windows: [{start: 2, end: 2}]}", "windows[0].end", "before it begins at 2"),
         ("{name: a, pools: [/m], windows: [{start: 5, end: 7}, {start: 6, end: 8}]}", "windows[1].start", "before it ends at 7"),
         ("{name: a, pools: [/m], windows: [{start: 5}]}", "windows[0]", "'end' is missing"),
-        ("{name: a, pools: [/m], windows: [{start: 5, end: .inf}]}", "windows[0].end", "expected number"),
+        (
+            "{name: a, pools: [/m], windows: [{start: 5, end: .inf}]}",
+            "windows[0].end",
+            "expected a number from 0 to 4000000000000, got inf",
+        ),
         ('{name: "a\\tb", pools: [/m], windows: [{start: 1, end: 2}]}', "name", "control characters"),
         ('{name: a, user: "\\t", pools: [/m], windows: [{start: 1, end: 2}]}', "user", "control characters"),
         ("{name: a, pools: [5], windows: [{start: 1, end: 2}]}", "pools[0]", "expected text, got 5"),

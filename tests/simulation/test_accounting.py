@@ -133,6 +133,16 @@ def test_partitions_of_the_accounting_only_limit_on_a_machine_without_partitions
     assert not instance.can_hold(as_request("-N8 -p dbug"))
 
 
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+def test_a_child_grows_by_a_request_that_names_a_partition_of_the_accounting(inventory: str) -> None:
+    instance = Instance(of_shape("node=8/core=2"), inventory=inventory, clock=ManualClock(), accounting=PARTITIONS)
+    child = instance.spawn(instance.submit("-N1 -x -p batch -t 40"))
+    assert child.grow("-N1 -x -p debug") == ["/cluster/node1"]
+    with pytest.raises(NotInAccounting, match="did you mean debug"):
+        child.grow("-N1 -x -p dbug")
+    assert instance.check() == []
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

@@ -50,7 +50,7 @@ VERTEX = "resources.0.with.0"
     ("path", "value", "where", "message"),
     [
         ("version", ..., "request", "'version'"),
-        ("version", 0, "version", ">= 1"),
+        ("version", 0, "version", "of at least 1"),
         ("version", True, "version", "true"),
         ("version", 4.2, "version", "4.2"),
         ("extra", 1, "extra", "unknown key 'extra'"),
@@ -79,7 +79,7 @@ VERTEX = "resources.0.with.0"
         ("tasks.0.slot", ..., "tasks[0]", "'slot'"),
         ("tasks.0.count", {}, "tasks[0].count", "exactly one"),
         ("tasks.0.count", {"per_slot": 1, "total": 1}, "tasks[0].count", "exactly one"),
-        ("tasks.0.count", {"total": 0}, "tasks[0].count.total", ">= 1"),
+        ("tasks.0.count", {"total": 0}, "tasks[0].count.total", "of at least 1"),
         ("tasks.0.count", {"per_resource": {"type": "core"}}, "tasks[0].count.per_resource", "'count'"),
         ("tasks.0.count", {"each": 1}, "tasks[0].count.each", "unknown key 'each'"),
         ("attributes", None, "attributes", "null"),

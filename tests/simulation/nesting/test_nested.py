@@ -281,7 +281,7 @@ def test_an_instance_of_a_job_that_holds_nothing_is_a_mistake() -> None:
 
 def test_a_job_that_asks_for_shared_pools_alone_is_refused() -> None:
     found = simulate([Submission("w", 0, S, FOREVER, as_request("node"))], of_shape("node=4"))
-    assert found.metrics.results == {"refused": 1}
+    assert found.refusals.reasons == {"the request only asks for shared pools, for which nothing is recorded": 1}
 
 
 def test_a_dependency_on_a_job_of_another_level_says_so() -> None:
