@@ -12,7 +12,7 @@ import click
 from fluxres.cli.arguments import Moment
 from fluxres.cli.program import Command
 from fluxres.cli.settings import Duration
-from fluxres.errors import InputError, UsageError
+from fluxres.errors import FluxresError, InputError, UsageError
 
 if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
@@ -45,13 +45,20 @@ def new_end(command: Callable[..., Any]) -> Callable[..., Any]:
 class NewLength:
     """A duration that may have a sign: then it counts from the present one.
 
-    Errors: InputError.
+    Args:
+        place: for messages.
+
+    Errors: InputError; UsageError for 0 without a sign.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, place: str = "--duration") -> None:
         sign = text[:1] if text[:1] in ("+", "-") else ""
         self.text, self.is_relative, self._is_less = text, bool(sign), sign == "-"
-        self.given_s = Duration().convert(text.removeprefix(sign), None, None)
+        try:
+            self.given_s = Duration(is_positive=not sign).convert(text.removeprefix(sign), None, None)
+        except FluxresError as error:
+            error.where = place or error.where
+            raise
 
     def after(self, before_s: float) -> float:
         """The new value, in seconds."""
@@ -82,7 +89,7 @@ class NewEnd:
             duration = change
         elif change is not None and not is_latest:
             end = _new_end(change)
-        length = None if duration is None else NewLength(duration)
+        length = None if duration is None else NewLength(duration, "" if duration is change else "--duration")
         self.given = end, None if length is None else length.given_s
         self.is_relative = is_latest or (length is not None and length.is_relative)
         self._length = length
