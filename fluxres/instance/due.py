@@ -259,7 +259,7 @@ class DueEvents:
         if time.owed or time.has_suppliers:
             self.make_owed_passes()
         if time.defect is not None and not time.calls:
-            time.raise_defect(time.defect)
+            raise time.take_defect()
 
     def owe_pass(self, *, is_promised: bool = False) -> None:
         """Let the Timekeeper make a pass when everything due is done, unless passes are made manually.

@@ -87,7 +87,10 @@ Answer = TypeVar("Answer")
 
 
 def call(method: Callable[Concatenate[Instance, Given], Answer]) -> Callable[Concatenate[Instance, Given], Answer]:
-    """Let a method hold the lock for changes; the outermost one raises in the end what listeners and sinks have raised."""
+    """Let a method hold the lock for changes; the outermost one raises in the end what listeners and sinks have raised.
+
+    If it raises itself, that is a note of its error, so that no later call raises it.
+    """
 
     @wraps(method)
     def within(self: Instance, /, *args: Given.args, **kwargs: Given.kwargs) -> Answer:
@@ -96,10 +99,14 @@ def call(method: Callable[Concatenate[Instance, Given], Answer]) -> Callable[Con
             time.calls += 1
             try:
                 found = method(self, *args, **kwargs)
+            except Exception as error:
+                if time.defect is not None and time.calls == 1:
+                    error.add_note(f"before that: {time.take_defect()}")
+                raise
             finally:
                 time.calls -= 1
             if time.defect is not None and not time.calls:
-                time.raise_defect(time.defect)
+                raise time.take_defect()
             return found
 
     return within

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from heapq import heappop, heappush
-from typing import NoReturn, Protocol
+from typing import Protocol
 from weakref import ReferenceType, ref
 
 from fluxres import limits
@@ -108,12 +108,14 @@ class Timekeeper:
         else:
             self._more_defects += 1
 
-    def raise_defect(self, defect: Exception) -> NoReturn:
-        """Raise the first of the deferred errors, which says how many others there are."""
+    def take_defect(self) -> Exception:
+        """The first of the deferred errors, which says how many others there are; nothing is deferred any more."""
+        defect = self.defect
+        assert defect is not None  # callers look first, because there rarely is one
         if self._more_defects and isinstance(defect, FluxresError):
             defect.hint += f"; {self._more_defects} more errors followed in this call"
         self.defect, self._more_defects = None, 0
-        raise defect
+        return defect
 
     @property
     def owes_passes(self) -> bool:

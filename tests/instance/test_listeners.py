@@ -84,6 +84,23 @@ def test_a_call_within_a_listener_leaves_the_error_to_the_outermost() -> None:
     assert [job.state for job in instance.jobs()] == [State.RUN, State.RUN]
 
 
+def test_a_call_that_is_refused_has_the_error_of_a_listener_as_a_note() -> None:
+    clock = ManualClock()
+
+    def listen(job: Job, event: JobEvent) -> None:
+        if event.name == "finish":
+            raise ValueError("wrong")
+
+    instance = Instance(nodes(2), events=listen, clock=clock)
+    job = instance.submit("slot=1/node", duration_s=10)
+    clock.now_s = 20.0
+    with pytest.raises(UsageError, match="has ended: timeout") as refused:
+        instance.cancel(job)
+    (note,) = refused.value.__notes__
+    assert note.startswith("before that: listener at event finish, job ƒ1: ValueError: wrong")
+    assert instance.submit("slot=1/node").state is State.RUN
+
+
 @pytest.mark.parametrize(
     ("wrong", "error", "text"),
     [
