@@ -254,7 +254,10 @@ class LocalKeeper:
 
     def set_end(self, job: str, end: float | None, duration_s: float | None) -> bool:
         with self._graph.batch():
-            return self._kept.set_end(self._graph, job, end, duration_s)
+            name = self._kept.owner(self._graph, job)
+            if name is not None:
+                self._kept.set_end(self._graph, name, job, end, duration_s)
+        return name is not None
 
     def wait(self, address: str, job: str) -> Document:
         while (found := self.job(address, job))["state"] != "INACTIVE":

@@ -89,13 +89,15 @@ class NewEnd:
             duration = change
         elif change is not None and not is_latest:
             end = _new_end(change)
-        length = None if duration is None else NewLength(duration, "" if duration is change else "--duration")
+        length = None if duration is None else NewLength(duration, "--duration" if change is None else "")
         self.given = end, None if length is None else length.given_s
         self.is_relative = is_latest or (length is not None and length.is_relative)
         self._length = length
 
-    def of(self, graph: ResourceGraph, job: str) -> tuple[float, None]:
-        """The end and no duration, if it is relative. Errors: UsageError if the job has no end; those of `latest_end`."""
+    def of(self, graph: ResourceGraph, job: str) -> tuple[float | None, float | None]:
+        """The end of a job, or its duration. Errors: UsageError if a relative one has no end; those of `latest_end`."""
+        if not self.is_relative:
+            return self.given
         if self._length is None:
             return graph.latest_end(job), None
         before = graph.allocation(job).end

@@ -307,7 +307,7 @@ def _problems(rules: Accounting, wrong: Collection[tuple[Key, ...]]) -> Iterator
     """What is wrong with rules of the right types.
 
     Args:
-        wrong: the places that could not be read, and have their defaults; what follows from these is left out.
+        wrong: the places that could not be read and have their defaults; consequences of these are left out.
     """
     listed: dict[str, Mapping[str, Any]] = {key: getattr(rules, key) for key in ("partitions", "qos", "accounts", "users")}
     is_astray = any(len(path) == 1 and path[0] not in Accounting.__struct_fields__ for path in wrong)
@@ -354,8 +354,11 @@ def _problems_of_times(entry: object, path: tuple[Key, ...]) -> Iterator[_Proble
 
 
 def _problems_of_preemption(rules: Accounting, known: Mapping[str, object], *, has_type: bool) -> Iterator[_Problem]:
-    """Args:
-    has_type: whether the type of preemption is what was meant.
+    """What is wrong with the rules of preemption.
+
+    Args:
+        known: the entries of each kind that could be read.
+        has_type: whether `preempt_type` could be read.
     """
     yield from _problems_of_times(rules, ())
     for name, each in rules.qos.items():

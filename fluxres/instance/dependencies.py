@@ -8,6 +8,7 @@ it.  Of inactive jobs only the outcome is kept (whether they succeeded, and whet
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from enum import Enum
 from typing import Any, Final
 
@@ -79,18 +80,15 @@ def _scheme(scheme: object) -> str:
 
 def _begin_time(value: str, now: int) -> int:
     """A begin time in ticks: seconds, as in RFC 26, or text as for other times. Errors: InputError."""
+    moment: float | str = value
+    with suppress(ValueError):
+        moment = float(value)
     try:
-        found = ticks(float(value), BEGIN)
-    except ValueError:
-        try:
-            found = ticks(value, BEGIN, now)
-        except UsageError as error:
-            message = error.message.removeprefix(f"{BEGIN}: ")
-            raise InputError(message, where=f"dependency {BEGIN}", hint=error.hint) from None
+        found = ticks(moment, BEGIN, now)
     except UsageError as error:
-        raise InputError(error.message.removeprefix(f"{BEGIN}: "), where=f"dependency {BEGIN}") from None
+        raise InputError(error.message.removeprefix(f"{BEGIN}: "), where=f"dependency {BEGIN}", hint=error.hint) from None
     if found >= FOREVER:
-        raise InputError(f"expected a time that comes, got {value!r:.80}", where=f"dependency {BEGIN}")
+        raise InputError(f"expected a time, got {value!r:.80}, which never comes", where=f"dependency {BEGIN}")
     return found
 
 

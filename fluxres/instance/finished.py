@@ -12,7 +12,7 @@ class FinishedJobs:
     """The latest jobs that have ended, by number.
 
     Args:
-        sink: gets each of them instead; then only those are kept on which it raises.
+        sink: gets each of them instead; then only those on which it raises are kept.
     """
 
     __slots__ = ("_jobs", "_sink")

@@ -118,11 +118,11 @@ class Holdings:
         """
         now = self.instance.time.now
         self._cut, self._moved = {}, []
-        for number, job in self.jobs.items():
-            if job.state is State.RUN and job.limit > now and not self._is_late(number) and self._has_held(job):
-                end = max(self._ends(fluid.encode(number)), default=0)
+        for job in self._on_time(now):
+            if self._has_held(job):
+                end = max(self._ends(fluid.encode(job.number)), default=0)
                 if end < min(job.limit, FOREVER):
-                    self._cut[number] = max(end, now - 1)
+                    self._cut[job.number] = max(end, now - 1)
                 elif end > job.limit:
                     self._moved.append(job)
         self.next_cut = min(self._cut.values(), default=FOREVER)
@@ -141,9 +141,15 @@ class Holdings:
         if not isinstance(inventory, GraphInventory):
             return
         now = instance.time.now
-        for number, job in self.jobs.items():
-            if job.state is State.RUN and job.limit > now and not self._is_late(number) and inventory.has_lost(job.claim, now):
+        for job in list(self._on_time(now)):  # a listener may submit and end jobs
+            if job.state is State.RUN and inventory.has_lost(job.claim, now):
                 instance.lifecycle.resized(job)
+
+    def _on_time(self, now: int) -> Iterator[Job]:
+        """The running jobs that have not reached their limits."""
+        for number, job in self.jobs.items():
+            if job.state is State.RUN and job.limit > now and not self._is_late(number):
+                yield job
 
     def _is_late(self, number: int) -> bool:
         return number in self.overtime or number in self.disputed or number in self.at_limit

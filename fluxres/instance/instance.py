@@ -87,9 +87,9 @@ Answer = TypeVar("Answer")
 
 
 def call(method: Callable[Concatenate[Instance, Given], Answer]) -> Callable[Concatenate[Instance, Given], Answer]:
-    """Let a method hold the lock for changes; the outermost one raises in the end what listeners and sinks have raised.
+    """Let a method hold the lock for changes; when the outermost one ends, it raises what listeners and sinks have raised.
 
-    If it raises itself, that is a note of its error, so that no later call raises it.
+    If it has an error of its own, theirs is added to that as a note, so that no later call raises it.
     """
 
     @wraps(method)
@@ -608,7 +608,7 @@ class Instance(Tabular):
                 raise UsageError(f"job {found.id} is ending")
             if found.number in self.inventory.ahead:
                 hint = "cancel it, and reserve again; its limit can be changed once it runs"
-                raise UsageError(f"job {found.id} is reserved ahead, for a time of its own", where=self.address, hint=hint)
+                raise UsageError(f"job {found.id} was reserved ahead, for a fixed time", where=self.address, hint=hint)
         self.admission.of_limit(found, duration)
         self.lifecycle.set_duration(found, duration)
         self.due.follow_up()
@@ -931,7 +931,7 @@ class Instance(Tabular):
         with suppress(UnknownJob):
             taken = taken or f"a job, {self.job(name).id}"
         if taken:
-            hint = "choose another name, or none: the id of its job is its name then"
+            hint = "choose another name, or give none: then the id of its job is the name"
             raise UsageError(f"'{name}' names {taken}", where=self.address, hint=hint)
 
     def make_child(

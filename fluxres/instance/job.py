@@ -325,7 +325,7 @@ class Job:
 
     @property
     def _ahead(self) -> Hold | None:
-        """What an advance reservation has that did not begin yet; None for other jobs."""
+        """What is reserved ahead for a job that has not begun; None for other jobs."""
         return self.instance.inventory.ahead.get(self.number) if self.is_booking and self.claim is None else None
 
     @property

@@ -203,9 +203,13 @@ class Lifecycle:
         except Exception as error:  # noqa: BLE001  # listeners may raise anything, and the job goes on to its next state
             self._defer(job, f"listener at event {event}", error)
 
-    def _defer(self, job: Job, what: str, error: Exception) -> None:
-        """Let the call in progress raise what a listener or a sink has raised, when it has done its work."""
-        if isinstance(error, (ListenerError, *self._raised)):
+    def _defer(self, job: Job, what: str, error: Exception, *unchanged: type[Exception]) -> None:
+        """Let the call in progress raise what a listener or a sink has raised, when it has done its work.
+
+        Args:
+            unchanged: errors that are not put into a ListenerError, besides those of stores, policies and runners.
+        """
+        if isinstance(error, (ListenerError, *self._raised, *unchanged)):
             self._instance.time.defer(error)
             return
         found = ListenerError(f"{type(error).__name__}: {error}", where=f"{what}, job {job.id}", hint=_HAS_GONE_ON)
@@ -348,10 +352,7 @@ class Lifecycle:
         try:
             self.finished.add(job)
         except Exception as error:  # noqa: BLE001  # sinks may raise anything
-            if isinstance(error, FluxresError | OSError):  # which says what it could not write
-                instance.time.defer(error)
-            else:
-                self._defer(job, "sink", error)
+            self._defer(job, "sink", error, FluxresError, OSError)  # these say what it could not write
         for other in ready:
             self._depend(other)
         for other, dependency in never:

@@ -13,6 +13,7 @@ from fluxres.clock import FOREVER
 from fluxres.instance import pool_states, recording
 from fluxres.instance.choice import ChoiceOwner, InventoryChoice
 from fluxres.instance.job import Job, JobIds
+from fluxres.instance.states import State
 from fluxres.model import changes
 from fluxres.syntax import fluid
 from fluxres.syntax.name import is_name
@@ -50,7 +51,8 @@ class Others:
     def adopt_ends(self) -> None:
         """Let running jobs have the limits to which others have moved their ends in the graph."""
         for job, end in self._instance.holdings.take_moved_ends():
-            self._instance.lifecycle.adopt_end(job, end)
+            if job.state is State.RUN:  # a listener may have ended it
+                self._instance.lifecycle.adopt_end(job, end)
 
     def refresh(self) -> None:
         """Update what others hold (earlier jobs, advance reservations, stages), when they free it, and states of pools.

@@ -358,7 +358,7 @@ class Matcher:
         return False
 
     def is_recorded(self, request: Request, how: str | Policy = "first") -> bool:
-        """Whether a match of the request has pools to record, which one for shared pools alone has not.
+        """Whether a match of the request has pools to record; a request for shared pools alone has none.
 
         Errors: as `satisfiable`.
         """

@@ -186,14 +186,14 @@ class Instances:
             del self._running[name]
         return found
 
-    def set_end(self, graph: ResourceGraph, job: str, end: Time | None, duration_s: Length | None) -> bool:
+    def set_end(self, graph: ResourceGraph, name: str, job: str, end: Time | None, duration_s: Length | None) -> None:
         """Move the end of a job of an instance, which is its limit there, as `ResourceGraph.set_end` does for other jobs.
 
-        Returns: False, with nothing done, for a job that no instance has. Errors: those of `Instance.set_duration`.
+        Args:
+            name: the owner of the job.
+
+        Errors: those of `Instance.set_duration`.
         """
-        name = self.owner(graph, job)
-        if name is None:
-            return False
         stop = extending.end_of(graph, job, end, duration_s)
 
         def operation(one: Instance) -> None:
@@ -202,7 +202,6 @@ class Instances:
             one.set_duration(found, None if stop >= FOREVER else seconds(stop - start))
 
         self.operate(graph, name, "set_duration", operation)
-        return True
 
     def owner(self, graph: ResourceGraph, job: str) -> str | None:
         """The outermost instance to which a job in the records of the graph belongs; None if there is none."""

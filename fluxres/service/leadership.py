@@ -213,7 +213,7 @@ class Leadership:
         if found is None or found.holder is None:
             return "the lease was free"
         if identity.presence_now(found.holder) is Presence.GONE:
-            return f"the one that led it, {found.url}, has ended"
+            return f"the server that led it before, {found.url}, has ended"
         if stopwatch() - self._seen_s > found.life_s:
             return f"{found.url} has not renewed its lease for {found.life_s:g} s"
         return None

@@ -153,3 +153,47 @@ def test_what_cannot_be_called_is_refused(argument: str, value: object) -> None:
     with pytest.raises(UsageError, match=f"^{argument}: expected a "):
         instance.spawn(job, **{argument: value})  # type: ignore[arg-type]  # wrong on purpose
     assert instance.spawn(job).address.endswith(str(job.id))
+
+
+@pytest.mark.parametrize("how", ["submit", "cancel"])
+def test_a_listener_may_change_jobs_when_others_have_freed_some_of_what_jobs_hold(how: str) -> None:
+    instance: Instance
+
+    def listen(job: Job, event: JobEvent) -> None:
+        if event.name == "resource-update" and not acted:
+            acted.append(event.name)
+            instance.submit("slot=1/node") if how == "submit" else instance.cancel(second)
+
+    acted: list[str] = []
+    instance = Instance(nodes(8), events=listen)
+    first, second = (instance.submit("slot=3/node", duration_s=60) for _ in range(2))
+    graph, pools = instance.graph, [(str(job.id), job.pools[0][0]) for job in (first, second)]
+    for job, pool in pools:
+        graph.free(job, pool)
+    instance.advance()
+    assert (acted, first.size) == (["resource-update"], 2)
+    assert (second.state, second.size) == ((State.RUN, 2) if how == "submit" else (State.INACTIVE, second.size))
+
+
+@pytest.mark.parametrize("how", ["submit", "cancel"])
+def test_a_listener_may_change_jobs_when_others_have_moved_their_ends(how: str) -> None:
+    instance: Instance
+
+    def listen(job: Job, event: JobEvent) -> None:
+        seen.append((job.number, event.name))
+        if event.name == "jobspec-update" and not acted:
+            acted.append(event.name)
+            instance.submit("slot=1/node") if how == "submit" else instance.cancel(second)
+
+    acted: list[str] = []
+    seen: list[tuple[int, str]] = []
+    instance = Instance(nodes(8), events=listen)
+    first, second = (instance.submit("slot=3/node", duration_s=60) for _ in range(2))
+    graph = instance.graph
+    for job in (first, second):
+        graph.set_end(str(job.id), 90.0)
+    instance.advance()
+    assert (acted, first.ends_at) == (["jobspec-update"], 90.0)
+    assert (second.state, second.ends_at) == ((State.RUN, 90.0) if how == "submit" else (State.INACTIVE, second.ends_at))
+    last = next(name for number, name in reversed(seen) if number == second.number)
+    assert (last, instance.check()) == ("jobspec-update" if how == "submit" else "clean", [])

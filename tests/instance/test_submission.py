@@ -97,7 +97,7 @@ def test_a_number_is_no_pool() -> None:
     child = instance.spawn(instance.submit("slot=2/node"))
     for ask in (lambda: child.grow(1), lambda: child.shrink(1)):
         with pytest.raises(UsageError, match=r"expected a request or pools, got the number 1 .*-N1"):
-            ask()  # type: ignore[no-untyped-call]  # wrong on purpose
+            ask()
 
 
 @pytest.mark.parametrize("text", ["begin-time:+2h", "begin-time:7200", "begin-time:1970-01-01T02:00Z"])

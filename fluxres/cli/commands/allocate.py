@@ -296,7 +296,7 @@ def extend_command(settings: Settings, job: str, change: str | None, end: float 
         answer_held(settings, left, job)
         return
     with changing(settings) as graph:
-        end, duration_s = wanted.of(graph, job) if wanted.is_relative else wanted.given
+        end, duration_s = wanted.of(graph, job)
         before = graph.allocation(job).end
         graph.set_end(job, end, duration_s=duration_s)
         is_earlier, launcher = graph.allocation(job).end < before, _launcher(graph, job)
@@ -313,5 +313,5 @@ def _extended_by_instance(settings: Settings, job: str, wanted: NewEnd) -> Resou
     if not fluid.is_name(job):
         return None
     with keeper(settings) as kept:
-        end, duration_s = wanted.of(kept.graph(), job) if wanted.is_relative else wanted.given
+        end, duration_s = wanted.of(kept.graph(), job)
         return kept.graph() if kept.set_end(job, end, duration_s) else None

@@ -53,7 +53,7 @@ class _Dependency(click.ParamType[str]):
             return str(value)
         begin = Moment(is_start=True).convert(moment, param, ctx)
         if begin == inf:
-            raise UsageError(f"expected a time that comes, got {excerpt(value)}", where="--dependency")
+            raise UsageError(f"expected a time, got {excerpt(value)}, which never comes", where="--dependency")
         return f"{scheme}:{begin!r}"
 
 
@@ -236,7 +236,7 @@ def _waits_for(one: dict[str, Any]) -> str:
         return ", ".join(map(_dependency, one["dependencies"]))
     if one["state"] != "SCHED":
         return str(one["exceptions"][0]["note"]) if one["exceptions"] else ""
-    return _HELD if one["urgency"] == 0 else one["limit_reached"] or "resources"
+    return _HELD if _is_held(one) else one["limit_reached"] or "resources"
 
 
 def _is_held(one: dict[str, Any]) -> bool:

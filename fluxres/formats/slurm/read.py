@@ -220,7 +220,11 @@ class _Reading:
         self._note_unreadable(noted)
 
     def _note_unreadable(self, noted: int) -> None:
-        """Lines that could not be read since so many mistakes were noted may have named nodes."""
+        """Note that nodes may be missing if mistakes have been added: the lines that could not be read may name some.
+
+        Args:
+            noted: the number of mistakes before these lines.
+        """
         if len(self._mistakes) > noted:
             self._site.knows_nodes = False
 

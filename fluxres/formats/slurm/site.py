@@ -330,7 +330,7 @@ class Site:
     networks: dict[str, list[Switch]] = field(default_factory=dict)
     """Switches by the name of their graph."""
     knows_nodes: bool = True
-    """Whether the names of all nodes could be read; otherwise a name of none may be one of them."""
+    """Whether the names of all nodes could be read; otherwise an unknown name may be that of a node."""
     devices: list[Devices] = field(default_factory=list)
     notes: Notes = field(default_factory=Notes)
 

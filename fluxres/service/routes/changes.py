@@ -143,10 +143,11 @@ async def extend(request: Asked, graph: OfGraph, data: JSONBody[requests.Extend]
 
     def operation(g: ResourceGraph) -> dict[str, Any]:
         instances = site.served_as(g).instances
-        if instances.owner(g, data.job) is not None:
-            caller.require_whole("an instance")
-        if not instances.set_end(g, data.job, data.end, data.duration_s):
+        if (name := instances.owner(g, data.job)) is None:
             g.set_end(data.job, data.end, duration_s=data.duration_s)
+        else:
+            caller.require_whole("an instance")
+            instances.set_end(g, name, data.job, data.end, data.duration_s)
         return {"job": data.job, "held": _left(request, g, data.job)}
 
     return await change(request, graph, answers.Extended, operation)
