@@ -374,6 +374,36 @@ def test_extend_tells_the_instance(keeper: Invoke, words: tuple[str, ...]) -> No
     assert document(keeper, job)["ends"] is None
 
 
+@pytest.mark.parametrize("words", [("-3h",), ("--", "-3h"), ("--duration", "-3h")])
+def test_a_change_that_leaves_a_job_no_time_says_what_it_has(keeper: Invoke, words: tuple[str, ...]) -> None:
+    runs, waits = (keeper("instance", "submit", "slot=2/node", "--duration", "30m").stdout.strip() for _ in range(2))
+    keeper("allocate", "node0", "--job", "later", "--start", "+10h", "--duration", "1h")
+    left = r"(29 min \d+ s|30 min)"
+    has = rf"'{{}}' has ({left} left of )?30 min, and -3h leaves nothing of it \(take less than {left}, or end the job: `{{}}`\)"
+    refused = keeper("extend", runs, *words, status=2).stderr
+    assert re.search(has.format(runs, f"fluxres instance cancel {runs}"), refused), refused
+    assert "job 'later' has 1 h, and -3h leaves nothing of it" in keeper("extend", "later", *words, status=2).stderr
+    refused = keeper("instance", "update", runs, "--duration", "-3h", status=2).stderr
+    assert re.search(has.format(runs, f"fluxres instance cancel -i main {runs}"), refused), refused
+    refused = keeper("instance", "update", waits, "--duration", "-30m", status=2).stderr
+    assert f"job '{waits}' has 30 min, and -30m leaves nothing of it (take less than 30 min," in refused
+    keeper("instance", "cancel", runs)
+    assert "has ended: canceled" in keeper("instance", "update", runs, "--duration", "-3h", status=2).stderr
+    assert "it was a job of main, and has ended: canceled" in keeper("extend", runs, *words, status=2).stderr
+
+
+@pytest.mark.parametrize("words", [("+1h",), ("--end", "+1h")])
+def test_extend_names_the_instance_of_a_job_that_holds_nothing_of_the_graph(keeper: Invoke, words: tuple[str, ...]) -> None:
+    job = keeper("instance", "submit", "slot=2/node", "--duration", "30m").stdout.strip()
+    child = keeper("instance", "spawn", job).stdout.strip()
+    jobs = [keeper("instance", "submit", "slot=1/core", "-i", child).stdout.strip() for _ in range(2)]
+    inner = next(one for one in jobs if one != job)  # ids are unique within an instance
+    held = keeper("instance", "submit", "slot=1/node", "--urgency", "0").stdout.strip()
+    for name, address, state in ((inner, child, "RUN"), (held, "main", "SCHED")):
+        hint = f"(`fluxres instance update -i {address} {name} --duration D` changes its limit; it is {state} there)"
+        assert f"no job '{name}' holds anything {hint}" in keeper("extend", name, *words, status=2).stderr
+
+
 def test_the_end_that_a_graph_copied_for_a_job_moves_is_its_limit(keeper: Invoke) -> None:
     job = keeper("instance", "submit", "slot=2/node", "--duration", "1h").stdout.strip()
     keeper("copy", "--job", job, "--as", "part")

@@ -299,16 +299,20 @@ def update(settings: Settings, job: str, name: str | None, duration: str | None,
         if length is not None and urgency is not None and found["state"] not in ("DEPEND", "SCHED"):
             raise UsageError(f"job {found['id']} does not wait, it is {found['state']}", hint="leave out --urgency")
         if length is not None:
-            found = kept.set_duration(address, job, _new_limit(found, length))
+            found = kept.set_duration(address, job, _new_limit(found, length, address, settings.now()))
         if urgency is not None:
             found = kept.set_urgency(address, job, urgency)
     answer(settings, document=lambda: {"jobs": [found]}, lines=lambda _style: [_updated(found)])
 
 
-def _new_limit(job: dict[str, Any], length: NewLength) -> float:
-    """A new limit in seconds. Errors: UsageError if it is relative to none."""
+def _new_limit(job: dict[str, Any], length: NewLength, address: str, now_s: float) -> float:
+    """A new limit in seconds. Errors: UsageError if it is relative to none, or leaves no time."""
     if length.is_relative and job["duration"] is None:
         raise UsageError(f"{length.text} changes the present limit, but job {job['id']} has none", hint="set one: --duration D")
+    if length.is_relative and job["result"] is None:
+        whole_s = job["duration"]
+        left_s = whole_s if job["state"] != "RUN" else job["ends"] - now_s
+        length.require_some_left(job["id"], whole_s, left_s, f"fluxres instance cancel -i {address} {job['id']}")
     return length.after(job["duration"] or 0.0)
 
 
