@@ -167,7 +167,7 @@ def keeper(request: pytest.FixtureRequest, fluxres: Invoke, tmp_path: Path, monk
             where = ("--store", stack.enter_context(running(f"sqlite:///{tmp_path}/served.db")).url)
 
         def invoke(*args: str, status: int = 0, stdin: str | None = None) -> Result:
-            return fluxres(*args, *where, status=status, stdin=stdin)
+            return fluxres(*where, *args, status=status, stdin=stdin)
 
         invoke("load", str(SMALL))
         invoke("instance", "create", "main")
@@ -338,6 +338,27 @@ def test_a_child_has_a_name_of_its_own_that_is_an_address(keeper: Invoke, name: 
     assert "name" in told
     assert listed_instances(keeper) == {"main": (2, 0), f"main/{first}": (0, 0)}
     keeper("instance", "spawn", second, "--name", "other")
+
+
+def test_a_graph_with_an_instance_is_dropped_by_force_only(keeper: Invoke) -> None:
+    refused = keeper("graphs", "drop", "tiny", status=1).stderr
+    assert "graph 'tiny': it has an instance (main) (`fluxres graphs drop tiny --force` drops it with all of that" in refused
+    runs = keeper("instance", "submit", "slot=1/node").stdout.strip()
+    keeper("instance", "spawn", runs)
+    for instance in ("main", f"main/{runs}"):
+        keeper("instance", "submit", "-i", instance, "slot=1/core", "--urgency", "0")
+    refused = keeper("graphs", "drop", "tiny", status=1).stderr
+    assert f"it has 1 job that holds some of it ({runs}) and 2 jobs that wait and an instance (main) (" in refused
+    assert json.loads(keeper("graphs", "drop", "tiny", "--json", status=1).stderr)["jobs"] == [runs]
+    assert keeper("graphs", "drop", "tiny", "--force").stdout == "graph 'tiny' removed\n"
+    assert json.loads(keeper("graphs", "--json").stdout)["graphs"] == []
+
+
+def test_a_graph_without_jobs_is_dropped(keeper: Invoke) -> None:
+    keeper("instance", "drop", "main")
+    keeper("allocate", "node0", "--job", "mine", "--duration", "1ms")
+    clock.sleep(0.1)
+    keeper("graphs", "drop", "tiny")
 
 
 # -- changes of jobs -------------------------------------------------------------------------------------------------------

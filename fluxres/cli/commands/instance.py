@@ -309,7 +309,9 @@ def _new_limit(job: dict[str, Any], length: NewLength, address: str, now_s: floa
     """A new limit in seconds. Errors: UsageError if it is relative to none, or leaves no time."""
     if length.is_relative and job["duration"] is None:
         raise UsageError(f"{length.text} changes the present limit, but job {job['id']} has none", hint="set one: --duration D")
-    if length.is_relative and job["result"] is None:
+    if job["result"] is not None:
+        return length.given_s  # refused, whatever it is
+    if length.is_relative:
         whole_s = job["duration"]
         left_s = whole_s if job["state"] != "RUN" else job["ends"] - now_s
         length.require_some_left(job["id"], whole_s, left_s, f"fluxres instance cancel -i {address} {job['id']}")
