@@ -94,6 +94,11 @@ class Policy(msgspec.Struct, frozen=True):
                 f"expected one number for each of {len(vertices)} candidates, got {found.dtype} of shape {found.shape}",
                 where=f"policy {self.name}",
             )
+        if found.dtype.kind == "f" and (wrong := np.isnan(found)).any():
+            at = situation.structure.where(int(vertices[wrong][0]))
+            raise UsageError(
+                f"the score of {at} is nan", where=f"policy {self.name}", hint="give a number, such as inf for the last"
+            )
         return found
 
 

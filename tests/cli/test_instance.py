@@ -16,7 +16,7 @@ import pytest
 import yaml
 from click.testing import Result
 
-from fluxres import clock
+from fluxres import clock, limits
 from tests.cli.conftest import MACHINE as SMALL
 from tests.cli.conftest import Invoke, process
 from tests.launch.machines import eventually
@@ -359,6 +359,15 @@ def test_a_graph_without_jobs_is_dropped(keeper: Invoke) -> None:
     keeper("allocate", "node0", "--job", "mine", "--duration", "1ms")
     clock.sleep(0.1)
     keeper("graphs", "drop", "tiny")
+
+
+def test_what_is_no_wait_status_is_refused(keeper: Invoke) -> None:
+    job = keeper("instance", "submit", "slot=1/node").stdout.strip()
+    for status in ("-4", str(limits.WAIT_STATUS_MAX + 1)):
+        said = f"--status: expected an integer from 0 to {limits.WAIT_STATUS_MAX}, got {status}"
+        assert said in keeper("instance", "finish", job, "--status", status, status=2).stderr
+    assert document(keeper, job)["state"] == "RUN"
+    assert keeper("instance", "finish", job, "--status", str(limits.WAIT_STATUS_MAX)).stdout == f"{job}: failed\n"
 
 
 # -- changes of jobs -------------------------------------------------------------------------------------------------------

@@ -354,7 +354,7 @@ def _active_ids(kept: Keeper, address: str, jobs: Iterable[str]) -> list[str]:
 @_instance
 @click.option(
     "--status",
-    type=int,
+    type=click.IntRange(0, limits.WAIT_STATUS_MAX),
     metavar="N",
     default=0,
     show_default=True,
