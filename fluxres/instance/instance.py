@@ -570,9 +570,8 @@ class Instance(Tabular):
         self.enter()
         found = self._active(job)
         if not arguments.text(kind, "kind").strip():
-            raise UsageError(
-                f"kind: expected the type of an exception, got {kind!r:.80}", hint="such as cancel, timeout or one of yours"
-            )
+            hint = "such as cancel, timeout or one of yours"
+            raise UsageError(f"kind: expected the type of an exception, got {kind!r:.80}", hint=hint)
         arguments.text(note, "note")
         if not 0 <= arguments.whole(severity, "severity") <= 7:
             raise UsageError(f"severity: expected 0 (fatal) to 7, got {severity!r:.80}")

@@ -75,7 +75,7 @@ class Policy(msgspec.Struct, frozen=True):
     def scores(self, situation: Situation, vertices: Int32) -> NDArray[Any]:
         """The checked result of the score function.
 
-        Errors: UsageError for a score that is not one number per candidate; PolicyError for a function that fails.
+        Errors: UsageError for a score that is not one number per candidate, or nan; PolicyError for a function that fails.
         """
         assert self.score is not None  # callers check this
         given = vertices.view()
@@ -96,9 +96,8 @@ class Policy(msgspec.Struct, frozen=True):
             )
         if found.dtype.kind == "f" and (wrong := np.isnan(found)).any():
             at = situation.structure.where(int(vertices[wrong][0]))
-            raise UsageError(
-                f"the score of {at} is nan", where=f"policy {self.name}", hint="give a number, such as inf for the last"
-            )
+            hint = "give a number, such as inf for the last"
+            raise UsageError(f"the score of {at} is nan", where=f"policy {self.name}", hint=hint)
         return found
 
 
