@@ -268,7 +268,8 @@ class Instance(Tabular):
     def _pending(self, job: AnyJob) -> Job:
         found = self._active(job)
         if found.state not in states.PENDING:
-            raise UsageError(f"job {found.id} is not pending, it is {found.state.name}", where=self.address)
+            hint = "this can be changed only while it waits; the limit can be, and `cancel` ends the job"
+            raise UsageError(f"job {found.id} is not pending, it is {found.state.name}", where=self.address, hint=hint)
         return found
 
     def _running(self, job: AnyJob) -> Job:

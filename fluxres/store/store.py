@@ -325,7 +325,7 @@ class Store:
         Errors: UnknownGraph; StoreError; UsageError for a negative limit.
         """
         if limit is not None and limit < 0:
-            raise UsageError(f"limit: expected a number >= 0, got {limit}")
+            raise UsageError(f"limit: expected a number of at least 0, got {limit}")
         found: list[Entry] = []
         with self.reading(name) as rows:
             for entry in rows.entries(rows.graph(name), after=after or 0, latest_first=True):

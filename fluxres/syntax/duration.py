@@ -113,7 +113,7 @@ def format(seconds: float, digits: int = 6) -> str:  # noqa: A001 - read as dura
     ('1.03333m', '1m', '1.5h', '2ms', 'infinity')
     """
     if math.isnan(seconds) or seconds < 0:
-        raise UsageError(f"duration: expected seconds >= 0, got {seconds!r}")
+        raise UsageError(f"duration: expected at least 0 seconds, got {seconds!r}")
     if math.isinf(seconds):
         return "infinity"
     if seconds == 0:
@@ -207,7 +207,9 @@ _FORMS: Final = "such as 30m, 2h30m, 1:00:00 (hours:minutes:seconds), 1-12 (days
 _BEYOND: Final = "expected a duration that fits a float"
 
 
-def _refused(text: str, hint: str = "a number >= 0 and one of ms, s, m, h, d, such as 30m or 1.5h; inf for no end") -> InputError:
+def _refused(
+    text: str, hint: str = "a number of at least 0 and one of ms, s, m, h, d, such as 30m or 1.5h; inf for no end"
+) -> InputError:
     return InputError(f"expected a duration, got {excerpt(text)}", where="duration", hint=hint)
 
 

@@ -364,7 +364,7 @@ def test_a_graph_without_jobs_is_dropped(keeper: Invoke) -> None:
 def test_what_is_no_wait_status_is_refused(keeper: Invoke) -> None:
     job = keeper("instance", "submit", "slot=1/node").stdout.strip()
     for status in ("-4", str(limits.WAIT_STATUS_MAX + 1)):
-        said = f"--status: expected an integer from 0 to {limits.WAIT_STATUS_MAX}, got {status}"
+        said = f"--status: expected a whole number from 0 to {limits.WAIT_STATUS_MAX}, got {status}"
         assert said in keeper("instance", "finish", job, "--status", status, status=2).stderr
     assert document(keeper, job)["state"] == "RUN"
     assert keeper("instance", "finish", job, "--status", str(limits.WAIT_STATUS_MAX)).stdout == f"{job}: failed\n"
@@ -505,6 +505,7 @@ def test_pools_are_no_request_of_an_instance(tiny: Invoke) -> None:
     assert "`-w node3`" in told
     job = tiny("instance", "submit", "-w", "node3").stdout.strip()
     assert tiny("instance", "queue").stdout.splitlines()[1].split()[0] == job
+    assert "`-w node[1-2],node3`" in tiny("instance", "submit", "/tiny/rack0/node[1-2]", "node3", status=2).stderr
     assert "`-w node1,node2`" in tiny("instance", "submit", "node1", "node2", status=2).stderr
     assert "such as slot=4/node" in tiny("instance", "submit", status=2).stderr
 

@@ -153,8 +153,10 @@ def _no_request(graph: ResourceGraph, words: list[str]) -> UsageError:
     """What to type in place of the names of pools, or of nothing."""
     if not words:
         return UsageError("an instance needs a request", hint="such as slot=4/node, or -N4")
-    are_nodes = all(graph.pool(v).type == "node" for v, _ in targets(graph, words))
-    how = f"`-w {','.join(words)}` asks for just {'these' if len(words) > 1 else 'this'}" if are_nodes else "such as slot=4/core"
+    pools = [graph.pool(v) for v, _ in targets(graph, words)]
+    are_nodes = all(pool.type == "node" for pool in pools)
+    names = [pool.name for pool in pools] if any("@" in word for word in words) else [word.rpartition("/")[2] for word in words]
+    how = f"`-w {','.join(names)}` asks for just {'these' if len(words) > 1 else 'this'}" if are_nodes else "such as slot=4/core"
     named = f"{listed(words)} {'are pools' if len(words) > 1 else 'is a pool'}, and an instance finds pools for a request"
     return UsageError(named, hint=f"{how}; `fluxres instance reserve` takes pools")
 
