@@ -491,6 +491,10 @@ class Instance(Tabular):
             self.choice.ask(self.admission.on_machine(request))
         except (InfeasibleRequest, LimitExceeded):
             return False
+        except UsageError:
+            if self.choice.is_adaptive:
+                raise
+            return False  # its inventory has no such pools, and it has no other
         return True
 
     @call

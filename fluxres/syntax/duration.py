@@ -207,9 +207,7 @@ _FORMS: Final = "such as 30m, 2h30m, 1:00:00 (hours:minutes:seconds), 1-12 (days
 _BEYOND: Final = "expected a duration that fits a float"
 
 
-def _refused(
-    text: str, hint: str = "a number of at least 0 and one of ms, s, m, h, d, such as 30m or 1.5h; inf for no end"
-) -> InputError:
+def _refused(text: str, hint: str = "a number >= 0 and one of ms, s, m, h, d, such as 30m or 1.5h; inf for no end") -> InputError:
     return InputError(f"expected a duration, got {excerpt(text)}", where="duration", hint=hint)
 
 

@@ -267,6 +267,12 @@ def test_amount_in_another_unit_is_converted(tiny: Invoke) -> None:
             f"-n: expected a whole number of at most {limits.COUNT_MAX}, got '99999999999999999999'",
         ),
         ("allocate -n 0 --job q", "-n: expected a whole number of at least 1, got 0"),
+        ("allocate -N0 --job q", "-N: expected at least 1 node, got 0 (such as 4, 2-4 or 2+)"),
+        ("allocate -N-1 --job q", "-N: expected at least 1 node, got '-1' (such as 4, 2-4 or 2+)"),
+        ("help instance extend", "(perhaps `fluxres help extend`; `fluxres help instance` lists the commands of instance)"),
+        ("when slot/node --start soon", "monday, 2026-12-01T08:00, or seconds such as 3600)"),
+        ("allocate slot/node --job q --end soon", "seconds such as 3600, or - for no end)"),
+        ("instance submit slot/node --dependency begin-time:soon", "2026-12-01T08:00, or seconds such as 3600)"),
         ("state node1 dwon", "no state 'dwon' (did you mean down?)"),
         ("free jobbi", "no job 'jobbi' holds anything (did you mean jobby?)"),
         ("free other", "no job 'other' holds anything (`jobs` lists those that do)"),
@@ -297,3 +303,12 @@ def test_a_wrong_value_of_a_file_is_named_with_the_way_out(fluxres: Invoke, plac
 @pytest.mark.parametrize(("command", "what"), [("tag", "the tag 'node0'"), ("state", "the state 'node0'")])
 def test_a_sole_pool_was_taken_for_the_last_argument(tiny: Invoke, command: str, what: str) -> None:
     assert f"no pools named before {what}" in tiny(command, "node0", status=2).stderr
+
+
+def test_a_property_without_a_value_differs_from_one_that_is_true(fluxres: Invoke, place: Path) -> None:
+    for name, given in (("bare", "[ssd]"), ("true", "{ssd: true}")):
+        (place / f"{name}.yaml").write_text(f"fluxres: 1\nname: m\nresources: [{{type: node, properties: {given}}}]\n")
+    fluxres("load", "bare.yaml")
+    assert "property ssd no value -> true" in fluxres("diff", "true.yaml", status=1).stdout
+    fluxres("load", "true.yaml", "--replace")
+    assert "property ssd true -> no value" in fluxres("diff", "bare.yaml", status=1).stdout

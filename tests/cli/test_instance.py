@@ -484,7 +484,8 @@ def test_a_held_job_is_shown_and_released(keeper: Invoke) -> None:
     assert f"`fluxres instance update {job} --urgency 16`" in keeper("instance", "show", job).stdout
     assert keeper("instance", "queue", "--json").stderr == ""
     assert keeper("instance", "update", job, "--urgency", "16").stdout == f"{job}: RUN, no limit\n"
-    assert "not pending" in keeper("instance", "update", job, "--urgency", "3", status=2).stderr
+    refused = keeper("instance", "update", job, "--urgency", "3", status=2).stderr
+    assert "not pending, it is RUN (this can be changed only while it waits; the limit can be, and `cancel`" in refused
     both = keeper("instance", "update", job, "--urgency", "3", "--duration", "1h", status=2).stderr
     assert "leave out --urgency" in both
     assert document(keeper, job)["duration"] is None

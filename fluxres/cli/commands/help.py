@@ -58,11 +58,10 @@ def _command_context(top: click.Context, words: tuple[str, ...]) -> click.Contex
 
 def _no_subcommand(at: click.Context, group: click.Group, word: str) -> UsageError:
     """The error for a word that a group does not have: the nearest one, or the command of this name."""
-    meant = [f"{at.info_name} {name}" for name in near(word, group.list_commands(at))]
-    meant += [word] if word in COMMANDS else []
-    hint = " or ".join(f"`fluxres help {name}`" for name in meant)
+    meant = [*near(word, group.list_commands(at)), *([f"`fluxres help {word}`"] if word in COMMANDS else [])]
+    hint = f"perhaps {meant[0]}; " if meant else ""
     lists = f"`fluxres help {at.info_name}` lists the commands of {at.info_name}"
-    return UsageError(f"no command '{at.info_name} {word}'", hint=f"perhaps {hint}; {lists}" if hint else lists)
+    return UsageError(f"no command or topic '{at.info_name} {word}'", hint=f"{hint}{lists}")
 
 
 def _list_topics() -> None:
