@@ -218,9 +218,10 @@ def _check_child(parent: HoldingsOwner, child: HoldingsOwner) -> list[Problem]:
         return []  # it ends at this moment, and so does the child
     # What a late job lacks because others hold it is reported by rule T1.
     missing = [] if job.number in parent.holdings.disputed else _pools_not_held(upstream)
-    expires_late = not child.lifetime.is_ending and child.lifetime.expires > job.limit
+    expires_late = not child.lifetime.is_ending and child.lifetime.expires > min(job.limit, parent.lifetime.expires)
+    late = "rule N1: it expires after its job in the parent, or the parent itself, ends"
     return [
-        *([Problem("error", child.address, "rule N1: it expires after its job in the parent ends")] if expires_late else []),
+        *([Problem("error", child.address, late)] if expires_late else []),
         *(_n1(child, v, "the job in the parent does not hold it") for v in missing),
         *_check_states(child, upstream),
         *_check_sizes(child, upstream),
