@@ -105,7 +105,8 @@ def _check_late(instance: HoldingsOwner, graph: ResourceGraph) -> list[Problem]:
         on_request = set() if upstream is None else set(upstream.in_parent().values())  # held only while the child draws it
         is_disputed = job.number in instance.holdings.disputed
         pools = [(v, amount) for v, amount in _expected(instance, graph, job, is_disputed=is_disputed) if v not in on_request]
-        until = now + 1 if is_disputed else max(job.limit, now + 1)  # later others may free or take some of it
+        # Later others may free or take some of it, and it ends when they have freed all.
+        until = now + 1 if is_disputed else max(min(job.limit, instance.holdings.freed_from(job.number)), now + 1)
         name = fluid.encode(job.number)
         for v, amount, at, others in _not_held(graph, name, pools, now, until):
             if is_disputed and others and ahead.issuperset(others):

@@ -1114,6 +1114,9 @@ class Instance(Tabular):
         self.lifetime.set_expiration(moment)
         self.due.advance_to(self.time.read_clock())
 
+    def freed_from(self, job: Job) -> int:
+        return self.holdings.freed_from(job.number)
+
     @property
     @locked
     def expires_at(self) -> float | None:

@@ -28,7 +28,7 @@ _LOOKS: Final = 60
 def watching(
     instances: Callable[[], list[Instance]], policies: Iterable[QueuePolicy], *, is_ending: Callable[[], bool] = lambda: False
 ) -> Iterator[None]:
-    """While the block runs in this thread, end calls of policies that take longer than `limits.PASS_SECONDS_MAX`, and sooner those
+    """While the block runs in this thread, end calls of policies that take longer than `limits.PASS_SECONDS_MAX`, sooner those
     of a policy that did so before, and all when the program is to end.
 
     Args:

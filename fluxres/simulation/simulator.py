@@ -36,9 +36,9 @@ from fluxres.instance.charged import Charged
 from fluxres.instance.job import URGENCY_DEFAULT, Scheduler
 from fluxres.instance.policy import policy
 from fluxres.instance.queue import Endless, QueuePolicy
-from fluxres.instance.watchdog import watching
 from fluxres.instance.runner import NOT_STARTED, STOPPED
 from fluxres.instance.states import RUNNING, State
+from fluxres.instance.watchdog import watching
 from fluxres.model import matching
 from fluxres.simulation import exclusions
 from fluxres.simulation.adaptive import malleable as resizing

@@ -141,7 +141,7 @@ def test_a_signal_ends_a_run_whose_policy_loops(place: Path, command: str, numbe
         else ["hierarchy", "--topology", "1", "--jobs", "2", "--job", "sleep:0.01"]
     )
     running = process(*words, *MACHINE, "-Q", "loops.py:Loops")
-    assert eventually(lambda: (place / "looping").exists())
+    assert eventually((place / "looping").exists)
     running.send_signal(number)
     status, _, err = finish(running)
     assert status != 0

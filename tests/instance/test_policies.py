@@ -194,9 +194,7 @@ class Submits(QueuePolicy):
 def test_a_policy_that_submits_a_job_in_each_call_comes_to_an_end() -> None:
     policy = Submits("submit")
     instance = Instance(nodes(2), queue_policy=policy)
-    with pytest.raises(
-        PolicyError, match=r"queue policy submits: its pass does not end: 1,\d\d\d rounds in a row started nothing"
-    ):
+    with pytest.raises(PolicyError, match=r"queue policy submits: its pass does not end: 1,\d+ rounds in a row started"):
         instance.submit("slot=1/node", duration_s=5)
     assert policy.calls == instance.pending - 1 == limits.PASS_IDLE_ROUNDS_MAX + 2
     assert instance.check() == []
