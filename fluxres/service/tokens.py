@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import UNSET, Meta
+from msgspec import Meta
 
 from fluxres import limits
 from fluxres.documents import toml_document, typed
@@ -102,7 +102,7 @@ def _of(document: Document, roles: Iterable[str]) -> dict[str, Token]:
 
 def _check(token: Token, place: Place, roles: tuple[str, ...], mistakes: Mistakes) -> None:
     """Find what the types do not say."""
-    if token.role is not UNSET and token.role not in roles:
+    if isinstance(token.role, str) and token.role not in roles:
         mistakes.add(place.at("role").error(f"no role '{token.role:.40}'", f"roles are {', '.join(roles)}"))
     if token.rate == math.inf:
         mistakes.add(place.at("rate").error("expected a finite number", "leave it out for any number of requests"))

@@ -250,6 +250,9 @@ def test_amount_in_another_unit_is_converted(tiny: Invoke) -> None:
         assert json.loads(told)["pools"] == [{"path": "/tiny/rack0/node0/memory", "amount": 2}]
 
 
+TIMES = "now, +30m, 08:00, 8:30pm, tomorrow 08:00, monday, 2026-12-01T08:00"
+
+
 @pytest.mark.parametrize(
     ("command", "said"),
     [
@@ -269,10 +272,19 @@ def test_amount_in_another_unit_is_converted(tiny: Invoke) -> None:
         ("allocate -n 0 --job q", "-n: expected a whole number of at least 1, got 0"),
         ("allocate -N0 --job q", "-N: expected at least 1 node, got 0 (such as 4, 2-4 or 2+)"),
         ("allocate -N-1 --job q", "-N: expected at least 1 node, got '-1' (such as 4, 2-4 or 2+)"),
-        ("help instance extend", "(perhaps `fluxres help extend`; `fluxres help instance` lists the commands of instance)"),
-        ("when slot/node --start soon", "monday, 2026-12-01T08:00, or seconds such as 3600)"),
-        ("allocate slot/node --job q --end soon", "seconds such as 3600, or - for no end)"),
-        ("instance submit slot/node --dependency begin-time:soon", "2026-12-01T08:00, or seconds such as 3600)"),
+        (
+            "help instance extend",
+            "no command or topic 'instance extend' (perhaps `fluxres help extend`; `fluxres help instance` lists the commands of instance)",
+        ),
+        ("when slot/node --start soon", f"--start: expected a time, got 'soon' ({TIMES}, or seconds such as 3600)"),
+        (
+            "allocate slot/node --job q --end soon",
+            f"--end: expected a time, got 'soon' ({TIMES}, seconds such as 3600, or - for no end)",
+        ),
+        (
+            "instance submit slot/node --dependency begin-time:soon",
+            f"--dependency: expected a time, got 'soon' ({TIMES}, or seconds such as 3600)",
+        ),
         ("state node1 dwon", "no state 'dwon' (did you mean down?)"),
         ("free jobbi", "no job 'jobbi' holds anything (did you mean jobby?)"),
         ("free other", "no job 'other' holds anything (`jobs` lists those that do)"),
