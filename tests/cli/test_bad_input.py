@@ -274,8 +274,8 @@ TIMES = "now, +30m, 08:00, 8:30pm, tomorrow 08:00, monday, 2026-12-01T08:00"
         ("allocate -N-1 --job q", "-N: expected at least 1 node, got '-1' (such as 4, 2-4 or 2+)"),
         (
             "help instance extend",
-            "no command or topic 'instance extend' (perhaps `fluxres help extend`; "
-            "`fluxres help instance` lists the commands of instance)",
+            "no command or topic 'instance extend' "
+            + "(perhaps `fluxres help extend`; `fluxres help instance` lists the commands of instance)",
         ),
         ("when slot/node --start soon", f"--start: expected a time, got 'soon' ({TIMES}, or seconds such as 3600)"),
         (
