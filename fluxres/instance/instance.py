@@ -351,8 +351,8 @@ class Instance(Tabular):
             is_malleable: whether `resize` may change its size while it runs.
 
         Errors: InfeasibleRequest if the machine can never satisfy the request, or its partition or the accounting never allows
-        it; InsufficientResources while its partition accepts no jobs, or its user has submitted too many; UsageError, InputError;
-        no job is made then.
+        it; InsufficientResources while its partition accepts no jobs, or its user has submitted too many; UsageError, also for a
+        dependency that can never be satisfied; InputError; no job is made then.
         """
         now = self.enter()
         arguments.texts_or_none(name=name, user=user, account=account, qos=qos, partition=partition)
@@ -365,6 +365,8 @@ class Instance(Tabular):
             limits_of = arguments.mapping(sizes, "sizes", "limits by size", SUCH_SIZES)
             chosen = of_limits(request, {size: _duration(each) for size, each in limits_of.items()}, is_malleable=is_malleable)
         waits_for = deps.listed(dependencies)
+        if waits_for or request.attributes:
+            self.admission.require_possible(request, waits_for)
         return self.submit_request(request, length, now, urgency, name, user, waits_for, payload, charged, sizes=chosen)
 
     def submit_request(  # noqa: PLR0913, PLR0917 - one value each, for callers with millions of jobs
@@ -663,11 +665,13 @@ class Instance(Tabular):
     def add_dependency(self, job: AnyJob, dependency: Dependency | str | Mapping[str, Any]) -> None:
         """Add a dependency to a pending job.
 
-        Errors: UnknownJob; UsageError for a cycle, and for a job that is running or has ended.
+        Errors: UnknownJob; UsageError for a cycle, for what can never be satisfied, and for a job that is running or has ended.
         """
         self.enter()
         found = self._pending(job)
-        self.lifecycle.add_dependency(found, deps.parse(dependency, self.due.now))
+        given = deps.parse(dependency, self.due.now)
+        self.dependencies.require_possible(given)
+        self.lifecycle.add_dependency(found, given)
         self.due.follow_up()
 
     # -- time --------------------------------------------------------------------------------------------------------

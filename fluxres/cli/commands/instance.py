@@ -47,7 +47,10 @@ class _Dependency(click.ParamType[str]):
     name = "dependency"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """`begin-time:+1h` as seconds since 1970; others as they are."""
+        """`begin-time:+1h` as seconds since 1970; others as they are. Errors: InputError for several in one."""
+        from fluxres.instance.dependencies import require_one
+
+        require_one(str(value))
         scheme, _, moment = str(value).partition(":")
         if scheme != "begin-time":
             return str(value)
