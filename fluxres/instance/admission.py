@@ -55,7 +55,7 @@ class Admission:
             size, named = instance.inventory.requested(request), charged or NOBODY
             if named.partition is None:
                 named = named._replace(partition=request.queue)
-            charged, duration = ledger.admit(named, size, duration)
+            charged, duration = ledger.admit(named, size, duration, instance.inventory.measure)
             request = self.on_machine(request)
         if graph.structure.partitions:
             if charged is not None and charged.partition is not None:
