@@ -117,5 +117,5 @@ class Others:
 
 
 def _label(text: str | None) -> str | None:
-    """A user or the name of a job as a graph records it; None for what it would refuse, as stores of earlier versions may have."""
+    """A user or the name of a job as a graph records it; None for what it refuses, as stores of earlier versions may have."""
     return str(text) if is_name(text) else None

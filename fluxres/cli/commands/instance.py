@@ -81,7 +81,7 @@ def instance_command() -> None:
     "--unit", metavar="TYPE", help="Pool type in which sizes of jobs and their limits are measured. Default: core, else node."
 )
 @click.pass_obj
-def create(settings: Settings, name: str, accounting: str | None, **given: Any) -> None:
+def create(settings: Settings, /, name: str, accounting: str | None, **given: Any) -> None:
     """Begin an instance on the graph."""
     from fluxres.instance import accounting as rules
 
