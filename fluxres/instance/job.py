@@ -295,10 +295,11 @@ class Job:
 
     @property
     def size(self) -> int:
-        """The units that the job holds, or requests at least before it starts, of the type in which its instance measures."""
+        """The units that the job holds or has reserved ahead, or requests at least, of the type in which its instance measures."""
         inventory = self.instance.inventory
-        if self.claim is not None:
-            return inventory.count(self.claim)
+        held = self._ahead if self.claim is None else self.claim
+        if held is not None:
+            return inventory.count(held)
         measure = inventory.measure
         if self._requested is None or self._requested[0] != measure:
             self._requested = measure, inventory.requested(self.request)

@@ -351,7 +351,7 @@ def test_an_advance_reservation_starts_at_its_time(keeper: Invoke) -> None:
     maintenance = keeper("instance", "reserve", "node5", "--start", "+3h", "--duration", "1h", "--name", "service").stdout.strip()
     row = next(line for line in keeper("instance", "queue").stdout.splitlines() if maintenance in line)
     moment = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d"
-    assert re.search(rf" service +DEPEND +{moment} +{moment} +\d+ cores +/[\w/]+/node5$", row)
+    assert re.search(rf" service +DEPEND +{moment} +{moment} +4 cores +/[\w/]+/node5$", row)
     assert re.search(rf"^dependencies +begin-time:{moment}$", keeper("instance", "show", maintenance).stdout, re.MULTILINE)
     assert "waits for  its start time" in keeper("jobs", maintenance).stdout
     keeper("instance", "cancel", maintenance)

@@ -81,6 +81,17 @@ def test_the_graph_knows_the_user_and_the_name_of_a_job(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("inventory", ["graph", "named", "auto"])
+def test_the_size_of_what_is_reserved_ahead_is_that_of_its_pools(inventory: str) -> None:
+    instance, clock = on_nodes(4, inventory=inventory)
+    instance.measure_in("node")
+    job = instance.reserve(pools=[instance.graph.structure.path(v) for v in (1, 2, 3)], start_s=10, duration_s=5)
+    assert (job.state, job.size) == (State.DEPEND, 3)
+    clock.now_s = 10.0
+    instance.advance()
+    assert (job.state, job.size, instance.check()) == (State.RUN, 3, [])
+
+
 @pytest.mark.parametrize("wrong", ["", "a\nb", "tab\t", "x" * (limits.NAME_LENGTH_MAX + 1)])
 def test_names_of_jobs_are_printable_and_short(wrong: str) -> None:
     instance, _ = on_nodes(2)
