@@ -295,7 +295,7 @@ class Job:
 
     @property
     def size(self) -> int:
-        """The units that the job holds or has reserved ahead, or requests at least, of the type in which its instance measures."""
+        """The units that the job holds, has reserved ahead or requests at least, of the type in which its instance measures."""
         inventory = self.instance.inventory
         held = self._ahead if self.claim is None else self.claim
         if held is not None:

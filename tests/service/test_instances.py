@@ -382,7 +382,7 @@ LOCAL = frozenset(
 )
 """Methods that only a local instance has; specs/service.md says why."""
 INSIDE = frozenset(
-    ["drop_child", "enter", "is_active", "is_ending", "jobs_kept", "make_child", "now", "policy", "resume", "shut"]
+    ["drop_child", "enter", "freed_from", "is_active", "is_ending", "jobs_kept", "make_child", "now", "policy", "resume", "shut"]
 )
 """What the parts of an instance use of each other."""
 
