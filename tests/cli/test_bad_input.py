@@ -250,6 +250,7 @@ def test_amount_in_another_unit_is_converted(tiny: Invoke) -> None:
         assert json.loads(told)["pools"] == [{"path": "/tiny/rack0/node0/memory", "amount": 2}]
 
 
+LISTS = "`fluxres help instance` lists the commands of instance"
 TIMES = "now, +30m, 08:00, 8:30pm, tomorrow 08:00, monday, 2026-12-01T08:00"
 
 
@@ -274,8 +275,7 @@ TIMES = "now, +30m, 08:00, 8:30pm, tomorrow 08:00, monday, 2026-12-01T08:00"
         ("allocate -N-1 --job q", "-N: expected at least 1 node, got '-1' (such as 4, 2-4 or 2+)"),
         (
             "help instance extend",
-            "no command or topic 'instance extend' "
-            + "(perhaps `fluxres help extend`; `fluxres help instance` lists the commands of instance)",
+            f"no command or topic 'instance extend' (perhaps `fluxres help extend`; {LISTS})",
         ),
         ("when slot/node --start soon", f"--start: expected a time, got 'soon' ({TIMES}, or seconds such as 3600)"),
         (
