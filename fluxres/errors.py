@@ -344,7 +344,7 @@ class PolicyError(FluxresError):
 
 
 class ListenerError(FluxresError):
-    """A listener or a sink of an instance that raised; the call has done its work, and the instance is whole."""
+    """A listener or a sink that raised: an instance has done the work of the call, and is whole; a simulation has ended."""
 
     code = "listener"
 

@@ -100,13 +100,13 @@ def call(method: Callable[Concatenate[Instance, Given], Answer]) -> Callable[Con
             try:
                 found = method(self, *args, **kwargs)
             except Exception as error:
-                if time.defect is not None and time.calls == 1:
-                    error.add_note(f"before that: {time.take_defect()}")
+                if time.deferred.first is not None and time.calls == 1:
+                    error.add_note(f"before that: {time.deferred.take()}")
                 raise
             finally:
                 time.calls -= 1
-            if time.defect is not None and not time.calls:
-                raise time.take_defect()
+            if time.deferred.first is not None and not time.calls:
+                raise time.deferred.take()
             return found
 
     return within

@@ -81,7 +81,7 @@ from fluxres.simulation.nesting.sites import ChildPayload, InstanceRow, Site
 from fluxres.simulation.prediction.prediction import ErrorSink, Prediction
 from fluxres.simulation.result import Refusals, Result
 from fluxres.simulation.results.numbering import AsItWas
-from fluxres.simulation.schedule import Finished, Schedule, Sink
+from fluxres.simulation.schedule import Finished, Schedule, Sink, Sinks
 from fluxres.simulation.watchdog import watching
 from fluxres.simulation.workload.feedback import Feedback, require_kind
 from fluxres.simulation.workload.models import Ensemble
@@ -132,7 +132,7 @@ class Simulator:
             counted.
         prediction: of run times, with which policies plan; None: with limits.
         feedback: which jobs are submitted after others have ended, as of `feedback.Feedback`; None: all at their times.
-        sinks: receive every finished job.
+        sinks: receive every finished job; a run ends if one of them raises.
         keep: whether to keep the schedule.
     """
 
@@ -240,7 +240,7 @@ class Simulator:
         self.predictions = ErrorSink()
         own = (self.running, self.losses, *([self.schedule] if self.schedule is not None else ()))
         own += () if self.prediction is None else (self.predictions,)
-        self.sinks: list[Sink] = [*own, *sinks]
+        self.sinks = Sinks([*own, *sinks])
         self.refusals = Refusals()
         self.errors: list[str] = []
         self.rows: list[InstanceRow] = []
@@ -398,19 +398,16 @@ class Simulator:
         Args:
             progress: called now and then with the number of jobs that have ended.
 
-        Errors: InputError for a workload that is not sorted, or depends on jobs that were not submitted before; the results until
-        then are in the sinks. A queue policy that raises ends its instance, and `Result.errors` reports it.
+        Errors: InputError for a workload that is not sorted, or depends on jobs that were not submitted before; ListenerError if
+        a sink raises, an OSError or FluxresError unchanged. The run then ends with the event at hand: every sink has got each job
+        that had ended, and is closed. A queue policy that raises ends its instance, and `Result.errors` reports it.
         """
         self._read(workload)
         used = [self.instance.policy, *map(policy, self.hierarchy.queue_policies)]
         ours = all(type(each).__module__.startswith("fluxres.instance.") for each in used)
-        try:
-            with watching(lambda: [site.instance for site in list(self._sites.values())], needed=not ours):
-                self._begin_run()
-                self._handle_events(progress)
-        finally:
-            for sink in self.sinks:
-                sink.close()
+        with self.sinks, watching(lambda: [site.instance for site in list(self._sites.values())], needed=not ours):
+            self._begin_run()
+            self._handle_events(progress)
         if self.fleet is not None and self.fleet.cap is not None:  # it may change long after the last job
             self._active_at = min(self._active_at, self.running.last_end)
         for site in list(self._sites.values()):
@@ -452,6 +449,8 @@ class Simulator:
                 self._stop(event.site_in(self), error)
             if self._endless is not None:
                 raise self._endless
+            if self.sinks.deferred.first is not None:
+                return  # they raise it when they are closed
             if progress is not None and not self._handled % _SHOWN_EVERY:
                 progress(self._ended)
 
@@ -1129,8 +1128,7 @@ class Simulator:
         if job.status == NOT_STARTED and job.exceptions:
             self.external.notes[f"jobs that failed: {job.exceptions[-1].note}"] += 1
         self._ended += 1
-        for sink in self.sinks:
-            sink.add(record)
+        self.sinks.add(record)
 
     def _record(self, job: Job, end: int, result: str, *, never_began: bool = False) -> Finished:
         given, claim, inventory = job.payload, job.claim, job.instance.inventory
