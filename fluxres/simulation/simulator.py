@@ -35,7 +35,7 @@ from fluxres.instance.accounting import given as rules_given
 from fluxres.instance.charged import Charged
 from fluxres.instance.job import URGENCY_DEFAULT, Scheduler
 from fluxres.instance.policy import policy
-from fluxres.instance.queue import Endless, QueuePolicy
+from fluxres.instance.queue import Endless, QueuePolicy, is_built_in
 from fluxres.instance.runner import NOT_STARTED, STOPPED
 from fluxres.instance.states import RUNNING, State
 from fluxres.model import matching
@@ -400,14 +400,16 @@ class Simulator:
 
         Errors: InputError for a workload that is not sorted, or depends on jobs that were not submitted before; ListenerError if
         a sink raises, an OSError or FluxresError unchanged. The run then ends with the event at hand: every sink has got each job
-        that had ended, and is closed. A queue policy that raises ends its instance, and `Result.errors` reports it.
+        that had ended, and is closed. `Result.errors` reports a queue policy that raises, which ends its instance, and one that
+        starts no job in the end, although there is room for each that waits.
         """
         self._read(workload)
         used = [self.instance.policy, *map(policy, self.hierarchy.queue_policies)]
-        ours = all(type(each).__module__.startswith("fluxres.instance.") for each in used)
+        ours = all(map(is_built_in, used))
         with self.sinks, watching(lambda: [site.instance for site in list(self._sites.values())], needed=not ours):
             self._begin_run()
             self._handle_events(progress)
+            self._note_idle_policies()
         if self.fleet is not None and self.fleet.cap is not None:  # it may change long after the last job
             self._active_at = min(self._active_at, self.running.last_end)
         for site in list(self._sites.values()):
@@ -453,6 +455,13 @@ class Simulator:
                 return  # they raise it when they are closed
             if progress is not None and not self._handled % _SHOWN_EVERY:
                 progress(self._ended)
+
+    def _note_idle_policies(self) -> None:
+        """Report the policies that leave jobs waiting at the end which they could start."""
+        for site in self._sites.values():
+            error = None if site.instance.is_closed else site.instance.queue.starts_nothing(_name)
+            if error is not None:
+                self.errors.append(f"{site.instance.address}: {error}")
 
     def _handlers(self) -> dict[type[Event], Callable[[Any], None]]:
         found: dict[type[Event], Callable[[Any], None]] = {
@@ -1162,8 +1171,13 @@ class Simulator:
 
 def _defect(job: Job, error: Exception) -> RunFailed:
     """The error for what the simulator must not raise; a job that it refuses has failed, and says why."""
-    name = job.payload.id if isinstance(job.payload, Submission) else job.id
-    return RunFailed(f"{type(error).__name__}: {error}", where=f"job {name}", hint="this is a defect of the simulator: report it")
+    hint = "this is a defect of the simulator: report it"
+    return RunFailed(f"{type(error).__name__}: {error}", where=f"job {_name(job)}", hint=hint)
+
+
+def _name(job: Job) -> int | str:
+    """The id of a job in the workload; that in its instance for one of the simulator."""
+    return job.payload.id if isinstance(job.payload, Submission) else job.id
 
 
 def _never_done(given: Submission, history: History) -> LimitExceeded:
