@@ -162,7 +162,8 @@ def _jobs(entry: object, place: Place, number: int, spots: dict[str, Place], mis
     field.require_keys()
     request = field.read("request", _request, None)
     limit = field.read("duration", _limit, FOREVER)
-    job = field.read("id", _id, number)
+    unnamed: int | str = number
+    job = field.read("id", _id, unnamed)
     count = field.integer("count", 1, 1, limits.JOBS_LISTED_MAX)
     run = field.read("run", _time, 0)
     one = Submission(
