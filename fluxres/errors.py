@@ -338,7 +338,7 @@ class NotInAccounting(InfeasibleRequest, UsageError):
 
 
 class PolicyError(FluxresError):
-    """A queue policy that raised, did what a policy cannot do, did not come to an end, or started nothing; the instance is whole."""
+    """A queue policy that raised, did what a policy cannot do, did not end, or started nothing; the instance is whole."""
 
     code = "policy"
 
