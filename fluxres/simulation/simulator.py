@@ -35,9 +35,10 @@ from fluxres.instance.accounting import given as rules_given
 from fluxres.instance.charged import Charged
 from fluxres.instance.job import URGENCY_DEFAULT, Scheduler
 from fluxres.instance.policy import policy
-from fluxres.instance.queue import Endless, QueuePolicy, is_built_in
+from fluxres.instance.queue import Endless, QueuePolicy
 from fluxres.instance.runner import NOT_STARTED, STOPPED
 from fluxres.instance.states import RUNNING, State
+from fluxres.instance.watchdog import watching
 from fluxres.model import matching
 from fluxres.simulation import exclusions
 from fluxres.simulation.adaptive import malleable as resizing
@@ -82,7 +83,6 @@ from fluxres.simulation.prediction.prediction import ErrorSink, Prediction
 from fluxres.simulation.result import Refusals, Result
 from fluxres.simulation.results.numbering import AsItWas
 from fluxres.simulation.schedule import Finished, Schedule, Sink, Sinks
-from fluxres.simulation.watchdog import watching
 from fluxres.simulation.workload.feedback import Feedback, require_kind
 from fluxres.simulation.workload.models import Ensemble
 from fluxres.simulation.workload.reading import read
@@ -405,8 +405,7 @@ class Simulator:
         """
         self._read(workload)
         used = [self.instance.policy, *map(policy, self.hierarchy.queue_policies)]
-        ours = all(map(is_built_in, used))
-        with self.sinks, watching(lambda: [site.instance for site in list(self._sites.values())], needed=not ours):
+        with self.sinks, watching(lambda: [site.instance for site in list(self._sites.values())], used):
             self._begin_run()
             self._handle_events(progress)
             self._note_idle_policies()
