@@ -23,17 +23,19 @@ class Deferred:
     def __init__(self, during: str) -> None:
         self._during = during
         self._others = 0
-        self.first: Exception | None = None
+        self.first: BaseException | None = None
         """The one that is raised; None if there is none."""
 
-    def defer(self, error: Exception) -> None:
-        """Keep the first error, and count the others."""
+    def defer(self, error: BaseException) -> None:
+        """Keep the first error, and count the others; an exit that is asked for comes before errors."""
         if self.first is None:
             self.first = error
-        else:
-            self._others += 1
+            return
+        self._others += 1
+        if isinstance(self.first, Exception) and not isinstance(error, Exception):
+            self.first = error
 
-    def take(self) -> Exception:
+    def take(self) -> BaseException:
         """The first error, which says how many others there are; nothing is deferred any more."""
         found, others = self.first, self._others
         assert found is not None  # callers look first, because there rarely is one

@@ -98,7 +98,8 @@ class Timekeeper:
         self.calls = 0
         """The number of calls of the instances of the tree in progress, one within the other."""
         self.deferred = Deferred("in this call")
-        """What listeners and sinks have raised; the outermost call raises it when it has done its work."""
+        """What listeners and sinks have raised, or an exit that one asks for; the outermost call raises it when it has done its
+        work."""
 
     @property
     def owes_passes(self) -> bool:
