@@ -133,6 +133,8 @@ class Sinks:
         for sink in self._sinks:
             try:
                 sink.add(job)
+            except (KeyboardInterrupt, SystemExit) as wanted:
+                self.deferred.defer(wanted)
             except Exception as error:  # noqa: BLE001  # sinks may raise anything
                 self._defer(error, f"{_name(sink)}, job {job.id}", _HAS_ENDED)
 
@@ -145,9 +147,10 @@ class Sinks:
                 stack.callback(self._close, sink)
         if self.deferred.first is None:
             return
-        if error is None:
-            raise self.deferred.take()
-        error.add_note(f"a sink, too: {self.deferred.take()}")
+        deferred = self.deferred.take()
+        if error is None or not isinstance(deferred, Exception):
+            raise deferred from error
+        error.add_note(f"a sink, too: {deferred}")
 
     def _close(self, sink: Sink) -> None:
         try:

@@ -23,7 +23,7 @@ class Recorder:
     """A sink that raises at some jobs, or when it is closed."""
 
     def __init__(
-        self, at: tuple[int | str, ...] = (), at_close: BaseException | None = None, error: type[Exception] = KeyError
+        self, at: tuple[int | str, ...] = (), at_close: BaseException | None = None, error: type[BaseException] = KeyError
     ) -> None:
         self.at, self.at_close, self.error = at, at_close, error
         self.seen: list[int | str] = []
@@ -84,6 +84,14 @@ def test_a_sink_that_raises_when_it_is_closed_leaves_no_other_open() -> None:
     with pytest.raises(ListenerError, match=r"^sink Recorder, close: ValueError: full \(all other .*; 1 more error followed"):
         simulate(_jobs(1, 2), of_shape("node=4"), sinks=sinks)
     assert [(each.seen, each.closed) for each in sinks] == [([1, 2], 1)] * 3
+
+
+@pytest.mark.parametrize("wanted", [KeyboardInterrupt, SystemExit])
+def test_a_sink_that_ends_the_program_harms_no_other(wanted: type[BaseException]) -> None:
+    sinks = [Recorder(at=(2,), error=wanted), Recorder()]
+    with pytest.raises(wanted):
+        simulate(_jobs(1, 2, 3), of_shape("node=4"), sinks=sinks)
+    assert [(each.seen, each.closed) for each in sinks] == [([1, 2], 1)] * 2
 
 
 def test_an_interrupt_while_a_sink_is_closed_leaves_no_other_open() -> None:
