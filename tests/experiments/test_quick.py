@@ -96,6 +96,7 @@ def test_values_out_of_range_are_refused() -> None:
         study_of("lublin:jobs=0", ["fcfs"], machine="4", options={})
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_results_are_kept_where_the_command_says(tmp_path: Path) -> None:
     words = ["simulate", "lublin:jobs=20,size=4", "-m", "4", "-Q", "fcfs", "-Q", "easy", "--repeats", "2"]
     answers = []
