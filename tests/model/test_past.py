@@ -245,7 +245,7 @@ def test_rule_t2_random_changes_equal_those_after_expire(deeper: float) -> None:
     """What a graph allows does not depend on whether `expire` was called, and no change ends in an error of the planner."""
     from random import Random
 
-    for seed in range(round(40 * deeper)):
+    for seed in range(round(60 * deeper)):
         source, clock = Random(seed), ManualClock()
         g = lab(clock)
         dropped = g.duplicate()

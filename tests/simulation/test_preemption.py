@@ -27,7 +27,7 @@ POLICIES = ("fcfs", "easy", "easy-count", "conservative", "hybrid", "priority")
 
 def test_random_workloads_run_as_an_oracle_over_every_subset_says(deeper: float) -> None:
     """`python -m tests.simulation.preempted` makes thousands of them."""
-    assert {course(seed) for seed in range(round(120 * deeper))} == {""}
+    assert {course(seed) for seed in range(round(240 * deeper))} == {""}
 
 
 def rules(*, low: dict[str, Any] | None = None, **site: Any) -> Accounting:

@@ -54,7 +54,7 @@ def _energies(result: Result) -> dict[str, float]:
 
 @pytest.mark.parametrize("part", range(2))
 def test_random_courses_agree_with_an_oracle(part: int, deeper: float) -> None:
-    assert [problem for seed in range(1 + part, 1 + round(120 * deeper), 2) for problem in differences(seed)] == []
+    assert [problem for seed in range(1 + part, 1 + round(240 * deeper), 2) for problem in differences(seed)] == []
 
 
 # -- what a node draws -------------------------------------------------------------------------------------------------
@@ -450,7 +450,7 @@ def test_limits_on_times_of_a_site_are_those_of_the_run_without_the_wait_for_nod
 
 
 def test_energy_of_malleable_jobs_agrees_with_an_oracle(deeper: float) -> None:
-    assert [problem for seed in range(1, 1 + round(60 * deeper)) for problem in resized_run.differences(seed)] == []
+    assert [problem for seed in range(1, 1 + round(120 * deeper)) for problem in resized_run.differences(seed)] == []
 
 
 def test_malleable_jobs_are_refused_where_growing_would_wait_for_nodes_or_power() -> None:
