@@ -301,11 +301,16 @@ FINISHED_KEPT: Final = 10_000
 PASS_ACTIONS_MAX: Final = 64
 """Starts and reservations per waiting job in one pass of a queue policy: one that needs more does not come to an end."""
 
+PASS_IDLE_ROUNDS_MAX: Final = 1_000
+"""Rounds in a row, besides one for each job that waits, in which a queue policy starts nothing and changes the queue: such a pass
+does not come to an end."""
+
 INSTANCE_DEPTH_MAX: Final = 32
 """Instances within instances: no machine has as many levels, and a child costs a copy of its part."""
 
 PASS_SECONDS_MAX: Final = 60.0
-"""Seconds that one pass of somebody else's queue policy may take in a simulation; the longest of ours take milliseconds."""
+"""Seconds that one call of somebody else's queue policy may take in programs that run jobs, really or in simulated time; the
+longest of ours take milliseconds."""
 
 OFFER_WAVES_MAX: Final = 1_000
 """Times that one call offers a tree of instances what its passes have left of common suppliers: policies that always reserve

@@ -105,7 +105,8 @@ def _check_late(instance: HoldingsOwner, graph: ResourceGraph) -> list[Problem]:
         on_request = set() if upstream is None else set(upstream.in_parent().values())  # held only while the child draws it
         is_disputed = job.number in instance.holdings.disputed
         pools = [(v, amount) for v, amount in _expected(instance, graph, job, is_disputed=is_disputed) if v not in on_request]
-        until = now + 1 if is_disputed else max(job.limit, now + 1)  # later others may free or take some of it
+        # Later others may free or take some of it, and it ends when they have freed all.
+        until = now + 1 if is_disputed else max(min(job.limit, instance.holdings.freed_from(job.number)), now + 1)
         name = fluid.encode(job.number)
         for v, amount, at, others in _not_held(graph, name, pools, now, until):
             if is_disputed and others and ahead.issuperset(others):
@@ -218,9 +219,10 @@ def _check_child(parent: HoldingsOwner, child: HoldingsOwner) -> list[Problem]:
         return []  # it ends at this moment, and so does the child
     # What a late job lacks because others hold it is reported by rule T1.
     missing = [] if job.number in parent.holdings.disputed else _pools_not_held(upstream)
-    expires_late = not child.lifetime.is_ending and child.lifetime.expires > job.limit
+    expires_late = not child.lifetime.is_ending and child.lifetime.expires > min(job.limit, parent.lifetime.expires)
+    late = "rule N1: it expires after its job in the parent, or the parent itself, ends"
     return [
-        *([Problem("error", child.address, "rule N1: it expires after its job in the parent ends")] if expires_late else []),
+        *([Problem("error", child.address, late)] if expires_late else []),
         *(_n1(child, v, "the job in the parent does not hold it") for v in missing),
         *_check_states(child, upstream),
         *_check_sizes(child, upstream),

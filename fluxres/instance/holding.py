@@ -127,6 +127,10 @@ class Holdings:
                     self._moved.append(job)
         self.next_cut = min(self._cut.values(), default=FOREVER)
 
+    def freed_from(self, number: int) -> int:
+        """From when on others have freed everything that a job holds, which ends it; FOREVER if they have not."""
+        return self._cut.get(number, FOREVER)
+
     def take_moved_ends(self) -> list[tuple[Job, int]]:
         """The running jobs of which others have moved the end beyond their limit, and where to."""
         found, self._moved, inventory = self._moved, [], self.instance.inventory

@@ -76,7 +76,7 @@ from fluxres.model.targets import Targets
 from fluxres.shown import Tabular
 from fluxres.syntax import fluid
 from fluxres.syntax.jobspec import Request, Wanted, as_request, parse_shape
-from fluxres.syntax.moment import in_message, to_the_second
+from fluxres.syntax.moment import to_the_second
 
 if TYPE_CHECKING:
     from fluxres.instance.accounting import Accounting
@@ -970,8 +970,7 @@ class Instance(Tabular):
         """
         self.lifecycle.resume(jobs)
         self.due.now = self.time.now
-        self.lifetime.expires_given = expires
-        self.lifetime.expire_at(min(expires, self.lifetime.expires))
+        self.lifetime.set_expiration(expires)
         self.others.refresh()
         self.others.adopt_ends()
         self.due.announce(self.due.next_event())
@@ -982,7 +981,7 @@ class Instance(Tabular):
         self.parent, self.job_in_parent = parent, job
         self.time = parent.time
         self.due.now = self.ids.epoch = self.time.now
-        self.lifetime.expire_at(job.limit)
+        self.lifetime.take_end()
 
     @call
     def grow(self, wanted: Targets | Wanted) -> list[str]:
@@ -1103,20 +1102,20 @@ class Instance(Tabular):
 
     @call
     def set_expiration(self, at_s: Time | None) -> None:
-        """Set when this instance expires, with exception timelimit on its jobs; None for when its job ends.
+        """Set when this instance expires, with exception timelimit on its jobs; None for when its job or its parent ends.
 
-        Errors: UsageError for a moment after the limit of its job.
+        The instances below end with it. Errors: UsageError for a moment after the limit of its job, or after its parent ends.
         """
         moment = FOREVER if at_s is None else ticks(at_s, "expiration", self.time.now)
         self.enter()
         self.lifetime.require_not_ending()
-        most = FOREVER if self.job_in_parent is None else self.job_in_parent.limit
-        if at_s is not None and moment > most:
-            message = f"its job in the parent ends at {in_message(seconds(most))}"
-            raise UsageError(message, where=self.address, hint="extend that job first")
-        self.lifetime.expires_given = moment
-        self.lifetime.expire_at(min(moment, most))
+        if at_s is not None:
+            self.lifetime.require_allowed(moment)
+        self.lifetime.set_expiration(moment)
         self.due.advance_to(self.time.read_clock())
+
+    def freed_from(self, job: Job) -> int:
+        return self.holdings.freed_from(job.number)
 
     @property
     @locked

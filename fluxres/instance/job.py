@@ -149,6 +149,10 @@ class Scheduler(Protocol):
     @property
     def expires_at(self) -> float | None: ...
 
+    def freed_from(self, job: Job) -> int:
+        """From when on others have freed everything that a job holds, in ticks; FOREVER if they have not."""
+        ...
+
     @property
     def limiter(self) -> Limiter | None: ...
 
@@ -341,12 +345,13 @@ class Job:
 
     @property
     def ends_at(self) -> float | None:
-        """When a started job, or an advance reservation, ends at the latest: at its limit, or with its instance; infinity for
-        neither."""
+        """When a started job, or an advance reservation, ends at the latest: at its limit, with its instance, or at the moment
+        from which others have freed all that it holds; infinity for none of these."""
         ahead = self._ahead
         if self.started < 0 and ahead is None:
             return None
-        end, last = seconds(self.last_end if ahead is None else ahead.end), self.instance.expires_at
+        end = seconds(min(self.last_end, self.instance.freed_from(self)) if ahead is None else ahead.end)
+        last = self.instance.expires_at
         return end if last is None else min(end, last)
 
     @property

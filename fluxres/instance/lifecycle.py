@@ -490,8 +490,8 @@ class Lifecycle:
             instance.due.follow_up()
             raise
         child = instance.holdings.children.get(job.number)
-        if child is not None and not child.lifetime.is_ending:
-            child.lifetime.expire_at(min(end, child.lifetime.expires_given))
+        if child is not None:
+            child.lifetime.take_end()
 
     def _update(self, job: Job, event: str, *, was_held: bool, again: bool = True, **context: Any) -> None:
         """Log a change of a job, which leads from SCHED back to PRIORITY (RFC 21).

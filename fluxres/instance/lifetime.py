@@ -6,10 +6,11 @@ resources back (rule T1).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
 from fluxres.clock import FOREVER, seconds
-from fluxres.errors import InsufficientResources, StaleHandle
+from fluxres.errors import InsufficientResources, StaleHandle, UsageError
 from fluxres.instance import states
 from fluxres.instance.due import DueEvents, DueOwner
 from fluxres.instance.job import Job
@@ -22,9 +23,12 @@ class LifetimeOwner(DueOwner, Protocol):
 
     due: DueEvents
     job_in_parent: Job | None
+    lifetime: Lifetime
 
     @property
     def parent(self) -> LifetimeOwner | None: ...
+
+    def walk(self) -> Iterator[LifetimeOwner]: ...
 
     def drop_child(self, job: Job) -> None: ...
 
@@ -38,9 +42,9 @@ class Lifetime:
         self.is_ending = False
         """Whether it closes as soon as the jobs that were asked to stop have ended."""
         self.expires = FOREVER
-        """When it expires, in ticks."""
+        """When it expires, in ticks: at the earliest of `expires_given` and `latest`."""
         self.expires_given = FOREVER
-        """The expiration set by `Instance.set_expiration`; the limit of the job in the parent may be earlier."""
+        """The expiration set by `Instance.set_expiration`."""
         self.job_has_finished = False
         """Whether the job in the parent has finished, and only waits for this instance to close."""
 
@@ -59,15 +63,54 @@ class Lifetime:
     def require_open_until(self, moment: int) -> None:
         """Errors: InsufficientResources if the instance expires before."""
         if moment > self.expires:
-            job = self._instance.job_in_parent
-            hint = "end before" + ("" if job is None else f", or extend job {job.id} of {job.instance.address} first")
             message = f"this instance ends at {in_message(seconds(self.expires))}"
-            raise InsufficientResources(message, where=self._instance.address, hint=hint)
+            raise InsufficientResources(message, where=self._instance.address, hint=f"end before, or {self.way_out()} first")
 
     # -- expiration --------------------------------------------------------------------------------------------------
 
-    def expire_at(self, moment: int) -> None:
-        """Expire at a moment in ticks."""
+    @property
+    def latest(self) -> int:
+        """Until when the job in the parent, and the parent itself, allow it to be there, in ticks."""
+        parent, job = self._instance.parent, self._instance.job_in_parent
+        return FOREVER if parent is None or job is None else min(job.limit, parent.lifetime.expires)
+
+    def way_out(self) -> str:
+        """What has to change first if the instance is to be there longer."""
+        if self.expires_given <= self.expires:
+            return f"let {self._instance.address} expire later"
+        return self._way_out_above()
+
+    def _way_out_above(self) -> str:
+        parent, job = self._instance.parent, self._instance.job_in_parent
+        assert parent is not None  # it, or its job, determines `latest`
+        assert job is not None
+        return f"extend job {job.id} of {parent.address}" if self._ends_with_job else parent.lifetime.way_out()
+
+    @property
+    def _ends_with_job(self) -> bool:
+        """Whether the limit of the job in the parent is not later than the end of the parent itself."""
+        job = self._instance.job_in_parent
+        return job is not None and job.limit <= self.latest
+
+    def require_allowed(self, moment: int) -> None:
+        """Errors: UsageError if the instance has to end before a moment."""
+        if moment > (latest := self.latest):
+            message = f"its {'job in the parent' if self._ends_with_job else 'parent'} ends at {in_message(seconds(latest))}"
+            raise UsageError(message, where=self._instance.address, hint=f"{self._way_out_above()} first")
+
+    def set_expiration(self, moment: int) -> None:
+        """Expire at a moment in ticks, or before if the instances above do."""
+        self.expires_given = moment
+        self.take_end()
+
+    def take_end(self) -> None:
+        """Take over what determines the end of this instance, here and in all below: an instance ends with its parent."""
+        for one in self._instance.walk():
+            lifetime = one.lifetime
+            if not lifetime.is_ending:
+                lifetime._expire_at(min(lifetime.expires_given, lifetime.latest))
+
+    def _expire_at(self, moment: int) -> None:
         due = self._instance.due
         if self.expires <= due.now < moment:
             due.owe_pass()  # no job was started at the moment of the former expiration

@@ -46,10 +46,10 @@ UNDECIDED: Final = "alloc"
 
 
 class Endless(BaseException):
-    """Raised in a pass that takes too long; a BaseException, so that no policy catches it by mistake."""
+    """Raised in a call of a policy that takes too long; a BaseException, so that no policy catches it by mistake."""
 
     def __str__(self) -> str:
-        return "the pass did not end"
+        return "it did not return"
 
 
 class PassEnded(Exception):
@@ -117,17 +117,19 @@ def hooks_of(policy: QueuePolicy) -> frozenset[str]:
 
 
 class Guard:
-    """Reports what a policy raises as a PolicyError that names the policy."""
+    """Notes that a method of the policy of a queue is being called, and reports what it raises as a PolicyError that names it."""
 
-    __slots__ = ("policy",)
+    __slots__ = ("policy", "queue")
 
-    def __init__(self, policy: QueuePolicy) -> None:
-        self.policy = policy
+    def __init__(self, queue: Queue) -> None:
+        self.queue, self.policy = queue, queue.policy
 
     def __enter__(self) -> None:
-        return None
+        self.queue.hook_depth += 1
+        self.queue.policy_calls += 1
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        self.queue.hook_depth -= 1
         if error is not None:
             _report(self.policy, error)
 
@@ -140,7 +142,8 @@ def _report(policy: QueuePolicy, error: BaseException) -> None:
         raise PolicyError(error.message + line, where=f"queue policy {policy.name}", hint=error.hint) from error
     if isinstance(error, FluxresError | PassEnded) or not isinstance(error, Exception | Endless):
         return
-    raise PolicyError(f"{type(error).__name__}: {error}{_line(policy, error)}", where=f"queue policy {policy.name}") from error
+    what = str(error) if isinstance(error, Endless) else f"{type(error).__name__}: {error}"
+    raise PolicyError(what + _line(policy, error), where=f"queue policy {policy.name}") from error
 
 
 def _line(policy: QueuePolicy, error: BaseException) -> str:
@@ -215,8 +218,10 @@ class Queue:
         self._is_postponed = False
         self.is_running = False
         """Whether the policy is running."""
-        self.rounds = 0
-        """The number of rounds begun; a pass has one or more."""
+        self.policy_calls = 0
+        """The number of calls of the policy: its rounds, of which a pass has one or more, and its methods for each job."""
+        self.hook_depth = 0
+        """The number of calls in progress of its methods for each job."""
         self._again = False
         """Whether something has changed that the current round may have missed."""
         self._recalculated = instance.due.now
@@ -578,20 +583,25 @@ class Queue:
 
     # -- for the instance --------------------------------------------------------------------------------------------
 
+    @property
+    def is_in_policy(self) -> bool:
+        """Whether a call of the policy is in progress."""
+        return self.is_running or self.hook_depth > 0
+
     def tell(self, event: str, job: Job, now: int) -> None:
         """Call the method of the policy that is named like an event of a job, if it has one of its own.
 
         Callers check that there are `hooks` at all: simulations have millions of such events, and most policies want none.
         """
         if event in self.hooks:
-            with Guard(self.policy):
+            with Guard(self):
                 getattr(self.policy, event)(job, seconds(now))
 
     def take_in(self, job: Job) -> Job:
         """The job that waits: the new one, unless the policy lets an earlier job stand in for it."""
         if "take_in" not in self.hooks:
             return job
-        with Guard(self.policy):
+        with Guard(self):
             return self.policy.take_in(job)
 
     def end(self) -> None:
@@ -750,10 +760,11 @@ class Queue:
         self.is_running = True
         time.still += 1
         time.passes_open += 1
+        idle, idle_max = 0, limits.PASS_IDLE_ROUNDS_MAX + self._count
         try:
             self._again = True
             while self._again and not lifetime.is_ending:  # a runner may close the instance
-                self._again = False
+                self._again, started = False, self._started
                 self._begin_round()
                 if instance.lifecycle.delayed:
                     instance.lifecycle.begin_delayed()
@@ -766,6 +777,9 @@ class Queue:
                     _report(policy, error)
                     raise
                 self._end_round(self._again)
+                idle = idle + 1 if self._started == started else 0
+                if idle > idle_max:
+                    raise self._no_end(idle)
             if time.has_suppliers:
                 self._compare_promises()
         except PassEnded:
@@ -777,8 +791,12 @@ class Queue:
             time.passes_open -= 1
         return self._started
 
+    def _no_end(self, rounds: int) -> PolicyError:
+        message = f"its pass does not end: {rounds:,} rounds in a row started nothing and changed the queue"
+        return PolicyError(message, where=f"queue policy {self.policy.name}", hint="let schedule() not submit or cancel jobs")
+
     def _begin_round(self) -> None:
-        self.rounds += 1
+        self.policy_calls += 1
         self.actions = self.units_requested = 0
         self._actions_max = limits.PASS_ACTIONS_MAX * (self._count + 1)
         if self._delayed:
@@ -880,7 +898,7 @@ class Queue:
         if fixed is not None or "priority" not in self.hooks:
             job.priority = job.urgency if fixed is None else fixed
             return
-        with Guard(policy):
+        with Guard(self):
             found = int(policy.priority(job, seconds(self._instance.due.now)))
         if not PRIORITY_MIN <= found <= PRIORITY_MAX:
             raise PolicyError(f"priority {found} is not in 0 to {PRIORITY_MAX}", where=f"queue policy {policy.name}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,7 @@ from fluxres.clock import seconds, stopwatch
 from fluxres.errors import InsufficientResources
 from fluxres.instance import Instance
 from fluxres.instance.holding import OVERTIME_S
+from fluxres.instance.watchdog import watching
 from fluxres.launch import lifeline, work
 from fluxres.launch.children import Child, Spawn
 from fluxres.launch.fork import Forker, Here
@@ -70,6 +72,10 @@ class Branch:
         self._below: list[Row] = []
         self._spawns: list[Spawn] = []
         self._forker = _forker(begin)
+
+    def watching(self) -> AbstractContextManager[None]:
+        """While the block runs, end calls of its queue policy that do not end by themselves."""
+        return watching(lambda: [self.instance], [self.instance.policy], is_ending=lambda: self.is_stopped)
 
     @property
     def is_leaf(self) -> bool:

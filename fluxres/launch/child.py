@@ -82,11 +82,8 @@ def serve(loop: Loop, to: int) -> None:
     branch = parent.branch = Branch(graph, begin, loop, parent.send)
     branch.is_ended = parent.is_gone
     try:
-        branch.boot()
-        parent.send(Ready())
-        while not parent.is_going and not branch.is_stopped:
-            loop.turn()
-        branch.run()
+        with branch.watching():
+            _do(branch, parent, loop)
         if loop.stops:
             raise RunFailed("ended by a signal", where=begin.tree_id)
     except FluxresError as error:
@@ -98,6 +95,14 @@ def serve(loop: Loop, to: int) -> None:
         if begin.is_temporary and lifeline.has_ended(begin.parent):
             shutil.rmtree(begin.folder, ignore_errors=True)
     parent.send(Done())
+
+
+def _do(branch: Branch, parent: Parent, loop: Loop) -> None:
+    branch.boot()
+    parent.send(Ready())
+    while not parent.is_going and not branch.is_stopped:
+        loop.turn()
+    branch.run()
 
 
 def main() -> int:

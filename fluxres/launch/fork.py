@@ -1,8 +1,8 @@
 """Start a child instance as a fork of a process that has everything loaded: milliseconds, where an interpreter takes 0.3 s.
 
 Only clean processes fork instances: the nursery (:mod:`fluxres.launch.nursery`), and instances that are children themselves. They
-have one thread and no open store between two calls. The program that runs the outermost instance may have anything: threads,
-connections, locks.
+have one thread, besides one that watches somebody else's queue policy, and no open store between two calls. The program that runs
+the outermost instance may have anything: threads, connections, locks.
 
 A fork shares nothing with its parent but pages of memory. Its descriptors are closed, its signals are as after an exec, and it
 never returns into the frames of its parent, so nothing of its parent is finalized in it.

@@ -213,7 +213,8 @@ def run(
         timeout_s = None if patience is None else patience.timeout_s
         if timeout_s is not None:
             loop.after(timeout_s, lambda: _time_is_over(branch, timeout_s))
-        _conduct(branch, outcome, watched)
+        with branch.watching():
+            _conduct(branch, outcome, watched)
         if keeps_starts:
             outcome.starts_s = sorted(start - branch.began_s for start in _starts(branch, place))
         if loop.stops:

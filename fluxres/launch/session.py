@@ -18,6 +18,7 @@ from fluxres.documents.document import listed
 from fluxres.errors import FluxresError, UsageError
 from fluxres.instance import Instance
 from fluxres.instance.holding import OVERTIME_S
+from fluxres.instance.watchdog import watching
 from fluxres.launch import lifeline
 from fluxres.launch.loop import Loop
 from fluxres.launch.work import Command, ProcessRunner, Running, Sleep, Work, turn, wind_down
@@ -94,14 +95,20 @@ class Session:
             self._began_s = self._instance.clock()
             self._coming: Iterator[Submission] | None = iter(self.workload)
             self._await(next(self._coming, None))
-            try:
-                while (self._is_fed() or self._instance.is_active) and not loop.stops:
-                    turn(self._instance, self._runner, loop, self._instance.schedule, is_fed=self._is_fed())
-            finally:
-                wind_down(self._instance, self._runner, loop, self.grace_s + OVERTIME_S)
-                lifeline.kill_marked(mark)
+            with watching(lambda: [self._instance], [self._instance.policy], is_ending=lambda: loop.stops > 0):
+                self._work(loop, mark)
             if loop.stops:
                 raise KeyboardInterrupt
+
+    def _work(self, loop: Loop, mark: str) -> None:
+        try:
+            while (self._is_fed() or self._instance.is_active) and not loop.stops:
+                turn(self._instance, self._runner, loop, self._instance.schedule, is_fed=self._is_fed())
+        finally:
+            try:
+                wind_down(self._instance, self._runner, loop, self.grace_s + OVERTIME_S)
+            finally:
+                lifeline.kill_marked(mark)
 
     def _require_flat(self) -> None:
         """Refuse jobs whose own jobs would run in an instance on what they hold. Errors: UsageError."""
@@ -154,7 +161,7 @@ class Session:
         note = job.exceptions[0].note if job.exceptions else lifeline.status_text(job.status) if job.status else ""
         self.ran(
             Ran(
-                job.payload.name,
+                job.payload.name if isinstance(job.payload, _Entry) else str(job.id),
                 str(job.id),
                 job.result or "",
                 lifeline.exit_code(job.status),

@@ -169,6 +169,8 @@ class ProcessRunner:
         """Begin the work of a job; a job whose work cannot begin has failed."""
         began = stopwatch()
         try:
+            if job.payload is None:
+                raise UsageError("it has no work: a queue policy must not submit jobs here")
             running = job.payload.begin(job, self)
         except (OSError, FluxresError) as error:
             self.away_s += stopwatch() - began

@@ -38,6 +38,7 @@ from fluxres.instance.policy import policy
 from fluxres.instance.queue import Endless, QueuePolicy
 from fluxres.instance.runner import NOT_STARTED, STOPPED
 from fluxres.instance.states import RUNNING, State
+from fluxres.instance.watchdog import watching
 from fluxres.model import matching
 from fluxres.simulation import exclusions
 from fluxres.simulation.adaptive import malleable as resizing
@@ -82,7 +83,6 @@ from fluxres.simulation.prediction.prediction import ErrorSink, Prediction
 from fluxres.simulation.result import Refusals, Result
 from fluxres.simulation.results.numbering import AsItWas
 from fluxres.simulation.schedule import Finished, Schedule, Sink
-from fluxres.simulation.watchdog import watching
 from fluxres.simulation.workload.feedback import Feedback, require_kind
 from fluxres.simulation.workload.models import Ensemble
 from fluxres.simulation.workload.reading import read
@@ -403,9 +403,8 @@ class Simulator:
         """
         self._read(workload)
         used = [self.instance.policy, *map(policy, self.hierarchy.queue_policies)]
-        ours = all(type(each).__module__.startswith("fluxres.instance.") for each in used)
         try:
-            with watching(lambda: [site.instance for site in list(self._sites.values())], needed=not ours):
+            with watching(lambda: [site.instance for site in list(self._sites.values())], used):
                 self._begin_run()
                 self._handle_events(progress)
         finally:

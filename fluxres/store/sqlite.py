@@ -485,14 +485,17 @@ def _make_durable(db: SqliteConnection, path: Path) -> None:
         )
 
 
+_VERSION: Final = """
+SELECT user_version, application_id, (SELECT count(*) FROM sqlite_master) FROM pragma_user_version, pragma_application_id
+"""
+
+
 def _version(db: SqliteConnection, path: Path) -> int | None:
     """The version of the tables; None for an empty file.
 
     Errors: StoreError for another program's database, and for one that cannot be upgraded.
     """
-    (version,) = db.execute("PRAGMA user_version").fetchone()
-    (application,) = db.execute("PRAGMA application_id").fetchone()
-    (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    version, application, tables = db.execute(_VERSION).fetchone()
     if not tables and not version and not application:
         return None
     if application != APPLICATION_ID:

@@ -108,6 +108,46 @@ def test_ctrl_c_ends_running_jobs(place: Path) -> None:
     assert eventually(lambda: not Path("/proc", told.read_text()).exists())
 
 
+POLICY = """
+from fluxres import QueuePolicy
+
+class Loops(QueuePolicy):
+    name = "loops"
+
+    def schedule(self, queue):
+        {schedule}
+
+    def finished(self, job, now_s):
+        {finished}
+"""
+LOOP = "open('looping', 'w').close()\n        while True: pass"
+
+
+@pytest.mark.parametrize(
+    ("command", "number", "where"),
+    [
+        ("instance run", signal.SIGTERM, "schedule"),
+        ("instance run", signal.SIGINT, "finished"),
+        ("hierarchy", signal.SIGTERM, "finished"),
+    ],
+)
+def test_a_signal_ends_a_run_whose_policy_loops(place: Path, command: str, number: signal.Signals, where: str) -> None:
+    ends = {"schedule": "for job in queue: queue.start(job)", "finished": "pass"}
+    (place / "loops.py").write_text(POLICY.format(**{**ends, where: LOOP}))
+    words = (
+        ["instance", "run", write(place, job("short", run=0.01))]
+        if command == "instance run"
+        else ["hierarchy", "--topology", "1", "--jobs", "2", "--job", "sleep:0.01"]
+    )
+    running = process(*words, *MACHINE, "-Q", "loops.py:Loops")
+    assert eventually((place / "looping").exists)
+    running.send_signal(number)
+    status, _, err = finish(running)
+    assert status != 0
+    assert "Traceback" not in err
+    assert err.startswith("fluxres: ")
+
+
 def test_invalid_runs_are_refused(fluxres: Invoke, place: Path) -> None:
     assert "jobs.yaml" in fluxres("instance", "run", "jobs.yaml", *MACHINE, status=2).stderr
     source = write(place, job("one", run=1))

@@ -420,6 +420,76 @@ def test_a_changed_duration_reaches_children() -> None:
     assert (job.result, child.is_closed) == ("timeout", True)
 
 
+def _three(policy: str = "easy") -> tuple[Instance, Instance, Instance, ManualClock]:
+    """An instance, one on its job of 100 s, and one on a job of 1000 s in that."""
+    top, clock = top_of(queue_policy=policy)
+    middle = top.spawn(top.submit("slot=1/rack", duration_s=100))
+    return top, middle, middle.spawn(middle.submit("slot=2/node", duration_s=1000)), clock
+
+
+def _moved(what: str, top: Instance, middle: Instance, end: float) -> None:
+    job = middle.job_in_parent
+    assert job is not None
+    if what == "job":
+        top.set_duration(job, end)
+    elif what == "parent":
+        middle.set_expiration(end)
+    else:
+        top.set_expiration(end)
+
+
+def test_an_instance_ends_with_the_instances_above_it() -> None:
+    top, middle, inner, clock = _three()
+    running, waiting = inner.submit("slot=8/core"), inner.submit("slot=8/core", duration_s=200)
+    assert (middle.expires_at, inner.expires_at, running.ends_at) == (100, 100, 100)
+    assert (waiting.reserved_at, top.check()) == (None, [])
+    clock.now_s = 100.0
+    top.advance()
+    assert (running.result, inner.is_closed, middle.is_closed, top.graph.jobs()) == ("timeout", True, True, [])
+
+
+@pytest.mark.parametrize("what", ["job", "parent", "top"])
+def test_an_end_that_moves_moves_the_ends_of_all_instances_below(what: str) -> None:
+    top, middle, inner, clock = _three()
+    for end in (40.0, 20.0, 60.0):
+        _moved(what, top, middle, end)
+        assert (middle.expires_at, inner.expires_at, top.check()) == (end, end, [])
+    running = inner.submit("slot=8/core")
+    clock.now_s = 60.0
+    top.advance()
+    assert (running.result, inner.is_closed, middle.is_closed) == ("timeout", True, True)
+    assert (top.is_closed, top.check()) == (what == "top", [])
+
+
+def test_an_expiration_of_its_own_is_kept_when_the_instances_above_end_later_again() -> None:
+    top, middle, inner, _ = _three()
+    inner.set_expiration(80)
+    _moved("parent", top, middle, 50)
+    assert inner.expires_at == 50
+    middle.set_expiration(None)
+    assert (middle.expires_at, inner.expires_at) == (100, 80)
+    inner.set_expiration(None)
+    assert inner.expires_at == 100
+
+
+@pytest.mark.parametrize("what", ["job", "parent", "top"])
+def test_what_would_last_longer_than_an_instance_above_is_refused_with_the_way_out(what: str) -> None:
+    top, middle, inner, _ = _three()
+    _moved(what, top, middle, 50)
+    above = middle.job_in_parent
+    assert above is not None
+    way_out = {"job": f"extend job {above.id} of top first", "parent": f"let {middle.address} expire later first"}.get(
+        what, "let top expire later first"
+    )
+    with pytest.raises(InsufficientResources, match="this instance ends at 50 s") as refused:
+        inner.reserve("slot=1/node", start_s=45, duration_s=10)
+    assert refused.value.hint == f"end before, or {way_out}"
+    with pytest.raises(UsageError, match="its parent ends at 50 s") as unset:
+        inner.set_expiration(60)
+    assert unset.value.hint == way_out
+    assert inner.expires_at == 50
+
+
 class Tree(RuleBasedStateMachine):
     """Random calls of random instances: all rules hold after each step, and at the end everything is returned."""
 

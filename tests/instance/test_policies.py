@@ -175,6 +175,41 @@ def test_a_failing_policy_is_named_and_the_instance_stays_consistent(what: str) 
     assert instance.graph.jobs() == []
 
 
+class Submits(QueuePolicy):
+    """Does something that changes the queue in each call."""
+
+    name = "submits"
+
+    def __init__(self, what: str) -> None:
+        self.what, self.calls = what, 0
+
+    def schedule(self, queue: Queue) -> None:
+        self.calls += 1
+        if self.what == "submit":
+            queue.instance.submit("slot=1/node")  # type: ignore[attr-defined]  # the instance, of which policies see less
+        elif self.what == "cancel" and (job := next(iter(queue), None)) is not None:
+            queue.instance.cancel(job)  # type: ignore[attr-defined]  # the same
+
+
+def test_a_policy_that_submits_a_job_in_each_call_comes_to_an_end() -> None:
+    policy = Submits("submit")
+    instance = Instance(nodes(2), queue_policy=policy)
+    with pytest.raises(PolicyError, match=r"queue policy submits: its pass does not end: 1,\d+ rounds in a row started"):
+        instance.submit("slot=1/node", duration_s=5)
+    assert policy.calls == instance.pending - 1 == limits.PASS_IDLE_ROUNDS_MAX + 2
+    assert instance.check() == []
+
+
+def test_a_policy_may_cancel_one_job_in_each_call() -> None:
+    policy = Submits("nothing")
+    instance = Instance(of_number(1), queue_policy=policy)
+    jobs = [instance.submit("slot=1/core") for _ in range(limits.PASS_IDLE_ROUNDS_MAX + 200)]
+    policy.what, policy.calls = "cancel", 0
+    jobs.append(instance.submit("slot=1/core"))
+    assert {job.result for job in jobs} == {"canceled"}
+    assert policy.calls > len(jobs)
+
+
 class Ask(QueuePolicy):
     """A policy that does something with a job that runs, or that is of another instance."""
 

@@ -1030,7 +1030,8 @@ def test_a_job_is_canceled_when_others_free_what_it_holds(inventory: str) -> Non
     assert [(one.type, one.severity, one.note) for one in whole.exceptions] == [("cancel", 0, "others have freed what it held")]
     assert whole.result == "canceled"
     assert whole.started_at == 0.0
-    assert top.next_due() == pytest.approx(5.0)
+    assert top.next_due() == later.ends_at == pytest.approx(5.0)
+    assert all(str(part.id) in problem.message for problem in top.check())  # nothing is wrong with a job that ends earlier
     clock.now_s = 5.0
     top.advance()
     assert (later.result, later.finished_at) == ("canceled", 5.0)

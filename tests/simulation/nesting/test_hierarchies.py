@@ -130,4 +130,4 @@ def test_a_policy_that_loops_in_many_instances_is_soon_stopped_in_the_others(mon
     monkeypatch.setattr(POLICIES, "built_in", {**POLICIES.built_in, "late": lambda: Late(loops=1)})
     result = simulate([job(n, n, 2, 1, 5) for n in range(40)], of_shape("node=8"), hierarchy=Hierarchy((8,), ("fcfs", "late")))
     told = [error.split(": ", 1)[1].partition(" (")[0] for error in result.errors]
-    assert told == ["queue policy late: Endless: the pass did not end"] * 8
+    assert told == ["queue policy late: it did not return"] * 8
