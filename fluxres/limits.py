@@ -36,6 +36,9 @@ ID_MAX: Final = 2**62 - 1
 NAME_LENGTH_MAX: Final = 255
 """Characters of a name, type, basename, unit, property or tag key: what a host name may have."""
 
+INSTANCE_NAME_LENGTH_MAX: Final = 64
+"""Characters of the name of an instance: addresses of instances are made of up to `INSTANCE_DEPTH_MAX` of them."""
+
 VALUE_LENGTH_MAX: Final = 4096
 """Characters of a property or tag value."""
 

@@ -18,7 +18,6 @@ from fluxres.errors import UsageError
 
 if TYPE_CHECKING:
     from fluxres.instance import Instance
-    from fluxres.instance.accounting import Accounting
     from fluxres.model import ResourceGraph
     from fluxres.service.client.graph import RemoteInstance
     from fluxres.service.client.store import RemoteStore
@@ -34,7 +33,8 @@ class Keeper(Protocol):
 
     def instances(self) -> list[Document]: ...
 
-    def create(self, name: str, queue_policy: str, match_policy: str, accounting: Accounting | None) -> Document: ...
+    def create(self, name: str, given: Document) -> Document:
+        """Begin an instance, with `queue_policy`, `match_policy`, `accounting` and `unit`."""
 
     def graph(self) -> ResourceGraph:
         """The graph, to read a request on it."""
@@ -117,9 +117,8 @@ class RemoteKeeper:
     def instances(self) -> list[Document]:
         return self._graph.instances()
 
-    def create(self, name: str, queue_policy: str, match_policy: str, accounting: Accounting | None) -> Document:
-        made = self._graph.create_instance(name, queue_policy=queue_policy, match_policy=match_policy, accounting=accounting)
-        return made.summary()
+    def create(self, name: str, given: Document) -> Document:
+        return self._graph.create_instance(name, **given).summary()
 
     def graph(self) -> ResourceGraph:
         return self._remote.load(self._graph.name)
@@ -195,11 +194,11 @@ class LocalKeeper:
             found += self._do(name, "", lambda top: [documents.instance(one) for one in top.walk()])
         return found
 
-    def create(self, name: str, queue_policy: str, match_policy: str, accounting: Accounting | None) -> Document:
+    def create(self, name: str, given: Document) -> Document:
         from fluxres.render import documents
 
         with self._graph.batch():
-            return documents.instance(self._kept.create(self._graph, name, queue_policy, match_policy, accounting))
+            return documents.instance(self._kept.create(self._graph, name, **given))
 
     def graph(self) -> ResourceGraph:
         return self._graph
@@ -216,22 +215,21 @@ class LocalKeeper:
     def submit(self, address: str, wanted: Any, given: Document) -> Document:
         from fluxres.render import documents
 
-        whose = {**given, "user": given["user"] or os_user()}
+        whose = {**given, "user": os_user() if given["user"] is None else given["user"]}
         return self._do(address, "submit", lambda one: documents.instance_job(one.submit(wanted, **whose)))
 
     def reserve(self, address: str, wanted: Any, given: Document) -> Document:
         from fluxres.render import documents
 
-        whose = {**given, "user": given["user"] or os_user()}
+        whose = {**given, "user": os_user() if given["user"] is None else given["user"]}
         return self._do(address, "reserve", lambda one: documents.instance_job(one.reserve(wanted, **whose)))
 
     def spawn(self, address: str, job: str, given: Document) -> Document:
         from fluxres.instance.saved import require_policy
-        from fluxres.model.targets import label
         from fluxres.render import documents
 
         policy = given["queue_policy"]
-        options = {**given, "name": label(given["name"], "name"), "queue_policy": policy and require_policy(policy)}
+        options = {**given, "queue_policy": policy and require_policy(policy)}
         return self._do(address, "spawn", lambda one: documents.instance(one.spawn(job, **options)))
 
     def grow(self, address: str, wanted: Any) -> list[str]:

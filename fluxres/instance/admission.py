@@ -55,7 +55,7 @@ class Admission:
             size, named = instance.inventory.requested(request), charged or NOBODY
             if named.partition is None:
                 named = named._replace(partition=request.queue)
-            charged, duration = ledger.admit(named, size, duration)
+            charged, duration = ledger.admit(named, size, duration, instance.inventory.measure)
             request = self.on_machine(request)
         if graph.structure.partitions:
             if charged is not None and charged.partition is not None:
@@ -86,6 +86,20 @@ class Admission:
             return request
         ledger.partition(request.queue)
         return matching.for_any_partition(request)
+
+    def require_possible(self, request: Request, given: Iterable[AnyDependency]) -> None:
+        """Refuse a new job that could only fail, because a dependency given to it or its request can never be satisfied.
+
+        Flux does so too: its job manager rejects a job that depends on an inactive one whose result rules that out
+        (flux-core, `dependency-after.c`, pull request 4388). If that job is still active and ends in that way later, the
+        dependent job gets a fatal exception, as in RFC 26. Slurm lets it wait for ever with the reason
+        DependencyNeverSatisfied, unless it has `kill_invalid_depend`. A simulation submits such jobs, which get the exception:
+        in a workload, the order of ends and submissions does not matter for the result.
+
+        Errors: UsageError; those of `dependencies.parse`.
+        """
+        for one in (*given, *deps.listed(request.system.get("dependencies"))):
+            self._instance.dependencies.require_possible(deps.parse(one, self._instance.due.now))
 
     def of_dependencies(self, request: Request, given: Iterable[AnyDependency], name: str | None) -> tuple[Dependency, ...]:
         """The dependencies that are given to a new job, and those of its request.

@@ -15,6 +15,7 @@ from typing import Any, Final
 from fluxres import limits
 from fluxres.clock import FOREVER, ticks
 from fluxres.documents import arguments
+from fluxres.documents.document import listed as listed_names
 from fluxres.documents.document import shown
 from fluxres.documents.suggestion import suggest
 from fluxres.errors import InputError, UsageError
@@ -24,6 +25,10 @@ from fluxres.syntax import fluid
 
 AnyDependency = Dependency | str | Mapping[str, Any]
 _ALIASES: Final = {"afterstart": AFTER}
+_EACH: Final = "give each job on its own: repeat --dependency for each, or pass a list"
+_NO_KEYS: Final = "a dependency has a scheme and a value, such as afterok:ƒA, and no keys"
+_NOT_ANY: Final = "a job waits for all of its dependencies, not for any of several: there is no `?`"
+_SINGLETON_HINT: Final = "it waits for earlier jobs of its own name and user"
 _SUCH_AS: Final = "such as 'afterok:ƒA' or 'begin-time:3600'"
 
 
@@ -48,7 +53,10 @@ def parse(given: AnyDependency, now: int = 0) -> Dependency:
     Args:
         now: in ticks, from which a begin time such as ``+1h`` counts.
 
-    Errors: InputError for an unknown scheme, and for a value that is not a job id or a time; UsageError for another type.
+    RFC 26 lets a scheme have further keys, in text after a ``?``; those here have none, so any are refused.
+
+    Errors: InputError for an unknown scheme or key, several dependencies in one text as Slurm has them, and for a value that is
+    not a job id or a time; UsageError for another type.
 
     >>> parse("afterok:ƒNH"), parse({"scheme": "begin-time", "value": "1.5"})
     (Dependency(scheme='afterok', value=1234), Dependency(scheme='begin-time', value=1500000))
@@ -57,18 +65,40 @@ def parse(given: AnyDependency, now: int = 0) -> Dependency:
         arguments.whole(given.value, f"dependency {_scheme(given.scheme)}")
         return given
     if isinstance(given, str):
+        require_one(given)
         scheme, _, value = given.partition(":")
-        value = value.partition("?")[0]
     elif isinstance(given, Mapping):
+        more = [f"{key!s:.40}" for key in given if key not in ("scheme", "value")]
+        if more:
+            raise InputError(f"unknown keys: {listed_names(more)}", where="dependency", hint=_NO_KEYS)
         scheme, value = str(given.get("scheme", "")), str(given.get("value", ""))
     else:
         raise UsageError(f"dependency: expected text or a mapping, got {shown(given)}", hint=_SUCH_AS)
     scheme = _scheme(_ALIASES.get(scheme, scheme))
     if scheme == SINGLETON:
+        if value:
+            raise InputError(f"a singleton has no value, got {value!r:.80}", where="dependency", hint=_SINGLETON_HINT)
         return Dependency(scheme)
     if scheme == BEGIN:
         return Dependency(scheme, _begin_time(value, now))
     return Dependency(scheme, fluid.decode(value))
+
+
+def require_one(text: str) -> None:
+    """Refuse text with more than one dependency, or with keys. Errors: InputError.
+
+    >>> require_one("afterok:ƒA?afterany:ƒB")
+    Traceback (most recent call last):
+      ...
+    fluxres.errors.InputError: dependency: expected one dependency, got 'afterok:ƒA?afterany:ƒB' (a job waits for all of its \
+dependencies, not for any of several: there is no `?`)
+    """
+    if "?" in text:
+        is_other = any(text.partition("?")[2].startswith(scheme) for scheme in (*SCHEMES, *_ALIASES))
+        message = f"expected one dependency, got {text!r:.80}" if is_other else f"unknown keys in {text!r:.80}"
+        raise InputError(message, where="dependency", hint=_NOT_ANY if is_other else _NO_KEYS)
+    if "," in text or (":" in text.partition(":")[2] and not text.startswith(BEGIN)):
+        raise InputError(f"expected one dependency, got {text!r:.80}", where="dependency", hint=_EACH)
 
 
 def _scheme(scheme: object) -> str:
@@ -138,6 +168,19 @@ class Dependencies:
             hint = "a dependency names a job by its id, which `fluxres instance queue -a` lists"
             message = f"{text or dependency}: no such job, or it ended too long ago to be remembered"
             raise UsageError(message, where=where, hint=hint)
+
+    def require_possible(self, dependency: Dependency) -> None:
+        """Refuse a dependency that can never be satisfied, because of how the job that it names has ended.
+
+        Errors: UsageError.
+        """
+        scheme, value = dependency
+        outcome = self._outcomes.get(value) if scheme not in (SINGLETON, BEGIN) else None
+        if outcome is None or _is_met(scheme, bool(outcome & 1), bool(outcome & 2)):
+            return
+        had = "ended without having started" if scheme == AFTER else "did not complete" if scheme == OK else "completed"
+        hint = "leave it out, or name another job; `fluxres instance queue -a` shows how jobs ended"
+        raise UsageError(f"{dependency} can never be satisfied: job {fluid.encode(value)} {had}", hint=hint)
 
     def add(self, job: Job, dependency: Dependency, jobs: Mapping[int, Job], now: int) -> Verdict:
         """Add a dependency to a job.

@@ -89,7 +89,7 @@ Answer = TypeVar("Answer")
 def call(method: Callable[Concatenate[Instance, Given], Answer]) -> Callable[Concatenate[Instance, Given], Answer]:
     """Let a method hold the lock for changes; when the outermost one ends, it raises what listeners and sinks have raised.
 
-    If it has an error of its own, theirs is added to that as a note, so that no later call raises it.
+    If it has an error of its own, theirs is added to that as a note, so that no later call raises it; an exit goes before errors.
     """
 
     @wraps(method)
@@ -101,7 +101,10 @@ def call(method: Callable[Concatenate[Instance, Given], Answer]) -> Callable[Con
                 found = method(self, *args, **kwargs)
             except Exception as error:
                 if time.defect is not None and time.calls == 1:
-                    error.add_note(f"before that: {time.take_defect()}")
+                    defect = time.take_defect()
+                    if not isinstance(defect, Exception):
+                        raise defect from error
+                    error.add_note(f"before that: {defect}")
                 raise
             finally:
                 time.calls -= 1
@@ -123,7 +126,7 @@ class Instance(Tabular):
         match_policy: which pools to prefer.
         size_policy: which size a job gets that may have several: requested, greedy, earliest-finish, efficiency:0.5.
         clock: returns now in seconds; default: that of the graph, which does not advance unless the graph was given one.
-        name: default: that of the graph.
+        name: letters, digits and any of ``. _ -``, for its address; default: that of the graph.
         inventory: "graph" supports all requests; "auto" is much faster while requests are for interchangeable exclusive pools,
             and records jobs in `graph` only when that is used. specs/instances.md describes the others.
         runner: starts and stops jobs; default: none, and the caller reports their end with `finish`.
@@ -169,7 +172,8 @@ class Instance(Tabular):
         accounting: Accounting | Mapping[str, Any] | None = None,
     ) -> None:
         require_graph(graph)
-        arguments.texts_or_none(name=name)
+        if name is not None:
+            require_name(name)
         if arguments.text(passes, "passes") not in ("event", "manual"):
             raise UsageError(f"passes: expected event or manual, got {passes!r:.80}")
         self._options = InstanceOptions(queue_policy, match_policy, size_policy, inventory, runner, sink, events, passes)
@@ -204,8 +208,8 @@ class Instance(Tabular):
         self.queue = Queue(self, policy)
         self.dependencies = Dependencies()
         self.admission = Admission(self)
-        log = events if callable(events) else _keep_event if events else None
-        self.lifecycle = Lifecycle(self, log, sink)
+        log = self._until_done(events) if callable(events) else _keep_event if events else None
+        self.lifecycle = Lifecycle(self, log, None if sink is None else self._until_done(sink, self._keep))
         self._children: dict[int, Instance] = {}
         """By number of the job that holds the child's resources."""
         self.holdings = Holdings(self, self.lifecycle.jobs, self._children)
@@ -216,6 +220,26 @@ class Instance(Tabular):
             self.others.refresh()
         if log is not None:
             graph.facts_of_instance = WeakMethod(self.others.facts_of)
+
+    def _keep(self, job: Job) -> None:
+        self.lifecycle.finished.keep(job)
+
+    def _until_done(self, function: Callable[..., None], otherwise: Sink | None = None) -> Callable[..., None]:
+        """A listener or a sink that may end the program: not before the call in progress has done its work, as with errors.
+
+        Args:
+            otherwise: called with the job then.
+        """
+
+        def called(job: Job, *event: JobEvent) -> None:
+            try:
+                function(job, *event)
+            except (KeyboardInterrupt, SystemExit) as wanted:
+                self.time.defer(wanted)
+                if otherwise is not None:
+                    otherwise(job)
+
+        return called
 
     def __repr__(self) -> str:
         return f"<Instance {self.address}: {self.policy.name}, {self.pending} pending, {self.running} running>"
@@ -340,9 +364,11 @@ class Instance(Tabular):
             wanted: a shape, short options, a jobspec or a Request.
             duration_s: the limit of the job; default: that of the request, else that of its partition, else none.
             urgency: 0 (held) to 31 (expedited).
+            name, user: printable characters; a name is needed by `singleton`.
             dependencies: ``afterok:ƒA`` and the like, besides those of the jobspec.
             payload: for the runner.
-            account, qos: of the accounting, if the instance has one; it has defaults for them.
+            account, qos: of the accounting, if the instance has one; it has defaults for them. Without accounting, an account is
+                only a name.
             partition: the same as in the request; without accounting only a name. On a machine without partitions, those of the
                 accounting only limit, in the request as well.
             sizes: of a moldable job: the counts that the outermost resource of the request may have, each with the limit of the
@@ -351,20 +377,24 @@ class Instance(Tabular):
             is_malleable: whether `resize` may change its size while it runs.
 
         Errors: InfeasibleRequest if the machine can never satisfy the request, or its partition or the accounting never allows
-        it; InsufficientResources while its partition accepts no jobs, or its user has submitted too many; UsageError, InputError;
-        no job is made then.
+        it; InsufficientResources while its partition accepts no jobs, or its user has submitted too many; UsageError, also for a
+        dependency that can never be satisfied; InputError; no job is made then.
         """
         now = self.enter()
-        arguments.texts_or_none(name=name, user=user, account=account, qos=qos, partition=partition)
+        _require_labels(name=name, user=user, account=account, qos=qos, partition=partition)
         arguments.flag(is_malleable, "is_malleable")
         request = wanted if isinstance(wanted, Request) else as_request(wanted)
         length = matching.length(self._graph, request) if duration_s is None else _duration(duration_s)
         charged = Charged(user, account, qos, partition if partition is not None else request.queue)
+        if account is not None and self.ledger is not None:
+            self.ledger.require_account(account)
         chosen = None
         if sizes is not None:
             limits_of = arguments.mapping(sizes, "sizes", "limits by size", SUCH_SIZES)
             chosen = of_limits(request, {size: _duration(each) for size, each in limits_of.items()}, is_malleable=is_malleable)
         waits_for = deps.listed(dependencies)
+        if waits_for or request.attributes:
+            self.admission.require_possible(request, waits_for)
         return self.submit_request(request, length, now, urgency, name, user, waits_for, payload, charged, sizes=chosen)
 
     def submit_request(  # noqa: PLR0913, PLR0917 - one value each, for callers with millions of jobs
@@ -447,7 +477,7 @@ class Instance(Tabular):
         before; UsageError for a start in the past; those of `submit`.
         """
         now = self.enter()
-        arguments.texts_or_none(name=name, user=user)
+        _require_labels(name=name, user=user)
         start, length = ticks(start_s, "start_s", now), _duration(duration_s)
         if not now < start < FOREVER:
             message = f"expected a start after now, got {to_the_second(seconds(start))}"
@@ -468,6 +498,7 @@ class Instance(Tabular):
         self.lifetime.require_open_until(end)
         vertices = [] if pools is None else targets.pools(self._graph, pools, "no tags")
         self.queue.unreserve()
+        self.others.coming = job
         try:
             if pools is None:
                 job.ask = ask
@@ -478,6 +509,8 @@ class Instance(Tabular):
             self.queue.reservations_dropped()
             self.due.follow_up()
             raise
+        finally:
+            self.others.coming = None
         self.queue.reservations_dropped()
         self.lifecycle.submit_ahead(job, start)
         self.due.follow_up()
@@ -663,11 +696,13 @@ class Instance(Tabular):
     def add_dependency(self, job: AnyJob, dependency: Dependency | str | Mapping[str, Any]) -> None:
         """Add a dependency to a pending job.
 
-        Errors: UnknownJob; UsageError for a cycle, and for a job that is running or has ended.
+        Errors: UnknownJob; UsageError for a cycle, for what can never be satisfied, and for a job that is running or has ended.
         """
         self.enter()
         found = self._pending(job)
-        self.lifecycle.add_dependency(found, deps.parse(dependency, self.due.now))
+        given = deps.parse(dependency, self.due.now)
+        self.dependencies.require_possible(given)
+        self.lifecycle.add_dependency(found, given)
         self.due.follow_up()
 
     # -- time --------------------------------------------------------------------------------------------------------
@@ -948,7 +983,8 @@ class Instance(Tabular):
         upstream = graph.records.upstream = ParentSupply(found, graph)
         upstream.refresh()
         options = self._options.for_child(given, self.inventory, self.runner)
-        child = type(self)(graph, clock=self.clock, name=str(found.id) if name is None else name, **options._asdict())
+        child = type(self)(graph, clock=self.clock, **options._asdict())
+        child.name = str(found.id) if name is None else name
         child.write_lock = self.write_lock
         child.choice.measure_in(self.choice.measure)
         upstream.on_change = child.others.note_drawn_elsewhere
@@ -1135,6 +1171,13 @@ def _why_childless(job: Job) -> str:
     if job.state is State.RUN:
         return "`fluxres instance spawn`, or spawn() in Python, begins one"
     return f"the job is {job.state.name}; {_ON_A_RUNNING_JOB}"
+
+
+def _require_labels(**given: str | None) -> None:
+    """Check what people call a job and whose it is. Errors: UsageError."""
+    arguments.texts_or_none(**given)
+    for what, value in given.items():
+        targets.label(value, what)
 
 
 def _keep_event(job: Job, event: JobEvent) -> None:

@@ -39,6 +39,9 @@ OK: Final = "afterok"
 NOT_OK: Final = "afternotok"
 SINGLETON: Final = "singleton"
 BEGIN: Final = "begin-time"
+NEVER: Final = "can never start: "
+"""The beginning of `Job.limit_reached` if no end of other jobs would let it start."""
+
 SCHEMES: Final = (AFTER, "afterstart", ANY, OK, NOT_OK, SINGLETON, BEGIN)
 """The schemes of dependencies (Flux RFC 26)."""
 
@@ -120,6 +123,9 @@ class Limiter(Protocol):
 
     def obstacle(self, job: Job) -> object | None:
         """The limit that does not let a waiting job start now; None if all do."""
+
+    def reason(self, job: Job) -> str:
+        """The same in words, and whether it never does; empty if all do."""
 
     def may_grow(self, job: Job, units: int) -> bool:
         """Whether all limits let a running job have more units."""
@@ -277,20 +283,23 @@ class Job:
 
     @property
     def limit_reached(self) -> str:
-        """The limit that does not let a waiting job start now, such as `user ann: max_jobs is 2`; empty if all do."""
+        """The limit that does not let a waiting job start now, such as `user ann: max_jobs is 2`; empty if all do.
+
+        It begins with `NEVER` if no end of other jobs would let this one start.
+        """
         limiter = self.instance.limiter
         if limiter is None or self.state is not State.SCHED:
             return ""
         with self.instance.lock:
-            found = limiter.obstacle(self)
-        return "" if found is None else str(found)
+            return limiter.reason(self)
 
     @property
     def size(self) -> int:
-        """The units that the job holds, or requests at least before it starts, of the type in which its instance measures."""
+        """The units that the job holds, has reserved ahead or requests at least, of the type in which its instance measures."""
         inventory = self.instance.inventory
-        if self.claim is not None:
-            return inventory.count(self.claim)
+        held = self._ahead if self.claim is None else self.claim
+        if held is not None:
+            return inventory.count(held)
         measure = inventory.measure
         if self._requested is None or self._requested[0] != measure:
             self._requested = measure, inventory.requested(self.request)

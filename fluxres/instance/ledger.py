@@ -14,11 +14,13 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fluxres.clock import FOREVER, seconds, ticks
+from fluxres.documents.document import plural
 from fluxres.documents.suggestion import choose_from, suggest_or_choose
 from fluxres.errors import InfeasibleRequest, InsufficientResources, NotInAccounting
 from fluxres.instance import accounting
 from fluxres.instance.accounting import ROOT, Account, Accounting, Limits, SharedLimits, User
 from fluxres.instance.charged import Charged
+from fluxres.instance.job import NEVER
 from fluxres.instance.preemption import Owner, Preemption
 from fluxres.syntax import duration
 
@@ -54,6 +56,10 @@ class Cap(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.where}: {self.key} is {self.limit}"
+
+    def in_units(self, unit: str) -> str:
+        """The same with the unit of a limit on sizes, which is a type of pools."""
+        return f"{self.where}: {self.key} is {plural(self.limit, unit)}" if "size" in self.key else str(self)
 
 
 class Terms(NamedTuple):
@@ -225,10 +231,16 @@ class Ledger:
 
     # -- what a job may ----------------------------------------------------------------------------------------------
 
-    def admit(self, named: Charged, size: int, length: int) -> tuple[Charged, int]:
+    def require_account(self, name: str) -> None:
+        """Refuse an account that a person names and that is not listed, if any are. Errors: NotInAccounting."""
+        if self.rules.accounts and name != ROOT:
+            _require(name, self.rules.accounts, "account")
+
+    def admit(self, named: Charged, size: int, length: int, unit: str) -> tuple[Charged, int]:
         """Whether a job may be submitted: to whom it is charged, and its limit in ticks.
 
         Args:
+            unit: the type of pools in which sizes are measured.
             length: in ticks, with `lead`; FOREVER if it states none.
 
         Errors: InfeasibleRequest if it never may; InsufficientResources if it may once other jobs have ended.
@@ -238,10 +250,9 @@ class Ledger:
         length = terms.unstated if length >= FOREVER else length - self.lead
         self._require_time(terms, length, in_partition=self.rules.enforce_part_limits)
         if self.rules.enforce_part_limits:
-            self._require_size(terms, size)
-        for cap in terms.size if terms.denies else ():
-            if size > cap.limit:
-                raise InfeasibleRequest(f"requests more units than {cap.key} allows: {cap.limit}", where=cap.where)
+            self._require_size(terms, size, unit)
+        if terms.denies:
+            _require_within(terms, size, unit)
         for cap in terms.submit:
             if cap.tally.jobs >= cap.limit:
                 raise InsufficientResources(f"more jobs submitted than {cap.key} allows: {cap.limit}", where=cap.where)
@@ -264,13 +275,30 @@ class Ledger:
         if in_partition and length > terms.part_wall:
             raise _too_long(length, terms.part_wall, f"partition {terms.charged.partition}", "max_time")
 
-    def _require_size(self, terms: Terms, size: int) -> None:
+    def _require_size(self, terms: Terms, size: int, unit: str) -> None:
         least, most = terms.part_size
-        where = f"partition {terms.charged.partition}"
+        where, hint = f"partition {terms.charged.partition}", f"requested: {plural(size, unit)}"
         if size > most:
-            raise InfeasibleRequest(f"requests more units than max_size_of_job allows: {most:.0f}", where=where)
+            message = f"requests more than max_size_of_job allows: {plural(int(most), unit)}"
+            raise InfeasibleRequest(message, where=where, hint=hint)
         if size < least:
-            raise InfeasibleRequest(f"requests fewer units than min_size allows: {least}", where=where)
+            raise InfeasibleRequest(f"requests fewer than min_size allows: {plural(least, unit)}", where=where, hint=hint)
+
+    def reason(self, job: Job) -> str:
+        """Why no limit lets a waiting job start now, or ever; empty if all do."""
+        found = self.obstacle(job)
+        if found is None:
+            return ""
+        unit = job.instance.inventory.measure
+        if job.sizes is None:
+            terms = self.terms(job.charged)
+            try:
+                self._require_time(terms, job.duration - self.lead, in_partition=True)
+                self._require_size(terms, job.size, unit)
+                _require_within(terms, job.size, unit)
+            except InfeasibleRequest as error:
+                return f"{NEVER}{error.where}: {error.message}"
+        return found.in_units(unit) if isinstance(found, Cap) else found
 
     def obstacle(self, job: Job) -> Cap | str | None:
         """The limit that does not let a waiting job start now; None if all do."""
@@ -362,6 +390,17 @@ def _scopes(chain: list[str], charged: Charged) -> Iterator[tuple[str, ...]]:
         if not where.startswith("user "):
             yield (where,)
     yield f"account {account}", "user", user
+
+
+def _require_within(terms: Terms, size: int, unit: str) -> None:
+    """Refuse a job that no end of others would let start. Errors: InfeasibleRequest."""
+    for cap in terms.size:
+        if size > cap.limit:
+            message = f"requests more than {cap.key} allows: {plural(cap.limit, unit)}"
+            raise InfeasibleRequest(message, where=cap.where, hint=f"requested: {plural(size, unit)}")
+    for cap in terms.running:
+        if cap.limit <= 0:
+            raise InfeasibleRequest(f"{cap.key} allows no jobs", where=cap.where)
 
 
 def _or_infinite(number: int | None) -> float:

@@ -35,6 +35,8 @@ class Others:
         """The names of jobs of others that hold something in the graph; the instance does not use them for its own jobs."""
         self.ends: list[int] = []
         """The moments at which others free something, latest first."""
+        self.coming: Job | None = None
+        """The job for which something is just being reserved ahead: it is not among the active ones yet."""
 
     @property
     def have_changed(self) -> bool:
@@ -108,12 +110,12 @@ class Others:
 
     def facts_of(self, name: str) -> JobFacts | None:
         """The user and the name of an own job, for the graph in which it gets its first pools."""
-        job = self.own_job(name)
+        job = self.own_job(name) or self.coming
         if job is None or (job.user is None and job.name is None):
             return None
         return JobFacts(_label(job.user), _label(job.name), self._instance.time.now)
 
 
 def _label(text: str | None) -> str | None:
-    """A user or the name of a job as a graph records it; None for what it would refuse, such as more than one line."""
+    """A user or the name of a job as a graph records it; None for what it refuses, as stores of earlier versions may have."""
     return str(text) if is_name(text) else None

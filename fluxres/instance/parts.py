@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 import numpy as np
 
 from fluxres.clock import FOREVER, seconds
-from fluxres.documents.document import listed
+from fluxres.documents.document import listed, plural
 from fluxres.errors import FluxresError, InsufficientResources, NotHeld, StaleHandle, StillHeld, UnknownPool, UsageError
 from fluxres.graph.kinds import WAY
 from fluxres.graph.structure import Structure
@@ -175,7 +175,7 @@ def _require_allowed(job: Job, more: int) -> None:
     """
     limiter = job.instance.limiter
     if limiter is not None and not job.is_booking and not limiter.may_grow(job, more):
-        message = f"the accounting does not let job {job.id} have {more} more units"
+        message = f"the accounting does not let job {job.id} have {plural(more, job.instance.inventory.measure)} more"
         raise InsufficientResources(message, where=job.instance.address, hint="grow by fewer, or once other jobs have ended")
 
 

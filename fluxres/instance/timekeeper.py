@@ -97,18 +97,21 @@ class Timekeeper:
         """Whether anything was freed since the last `reclaim`."""
         self.calls = 0
         """The number of calls of the instances of the tree in progress, one within the other."""
-        self.defect: Exception | None = None
-        """What a listener or a sink has raised first; the outermost call raises it when it has done its work."""
+        self.defect: BaseException | None = None
+        """What a listener or a sink has raised first, or an exit that it asks for; the outermost call raises it when it has done
+        its work."""
         self._more_defects = 0
 
-    def defer(self, defect: Exception) -> None:
+    def defer(self, defect: BaseException) -> None:
         """Let the outermost call in progress raise what a listener or a sink has raised."""
         if self.defect is None:
             self.defect = defect
-        else:
-            self._more_defects += 1
+            return
+        self._more_defects += 1
+        if isinstance(self.defect, Exception) and not isinstance(defect, Exception):
+            self.defect = defect
 
-    def take_defect(self) -> Exception:
+    def take_defect(self) -> BaseException:
         """The first of the deferred errors, which says how many others there are; nothing is deferred any more."""
         defect = self.defect
         assert defect is not None  # callers look first, because there rarely is one

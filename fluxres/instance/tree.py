@@ -5,17 +5,22 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from fluxres import limits
 from fluxres.documents import arguments
 from fluxres.errors import UsageError
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_NAME: Final = re.compile(rf"[A-Za-z0-9_.-]{{1,{limits.INSTANCE_NAME_LENGTH_MAX}}}")
 
 
 def require_name(name: str) -> None:
-    """Errors: UsageError for a name that an instance cannot be addressed by."""
+    """The rule for the names of instances, outermost ones and children alike, wherever they are given.
+
+    Errors: UsageError for a name that an instance cannot be addressed by.
+    """
     arguments.text(name, "name")
     if _NAME.fullmatch(name) is None:
-        raise UsageError(f"not a name for an instance: {name!r:.80}", hint="use up to 64 letters, digits and any of . _ -")
+        hint = f"use up to {limits.INSTANCE_NAME_LENGTH_MAX} letters, digits and any of . _ -"
+        raise UsageError(f"not a name for an instance: {name!r:.80}", hint=hint)
 
 
 class Branch(NamedTuple):

@@ -487,6 +487,7 @@ class Instance(_Answer):
     name: str
     queue_policy: str
     match_policy: str
+    unit: str
     pools: int
     pending: int
     running: int
@@ -510,7 +511,8 @@ class JobException(_Answer):
 class InstanceJob(_Answer):
     """A job of an instance. Times that are not known, and ends that never come, are null.
 
-    `limit_reached` is the limit of the accounting that keeps it waiting; one that `is_booking` was reserved ahead.
+    `limit_reached` is the limit of the accounting that keeps it waiting; one that `is_booking` was reserved ahead. `unit` is the
+    type of pools in which its size is measured, `expires` when its instance ends, and the job with it.
     """
 
     id: str
@@ -530,9 +532,11 @@ class InstanceJob(_Answer):
     reserved: float | None
     started: float | None
     ends: float | None
+    expires: float | None
     finished: float | None
     status: int
     size: int
+    unit: str
     pools: list[Amount]
     dependencies: list[str]
     exceptions: list[JobException]

@@ -136,9 +136,21 @@ class Instances:
     # -- operations, within a change of the graph ----------------------------------------------------------------------
 
     def create(
-        self, graph: ResourceGraph, name: str, queue_policy: str, match_policy: str, accounting: Accounting | None = None
+        self,
+        graph: ResourceGraph,
+        name: str,
+        queue_policy: str,
+        match_policy: str,
+        accounting: Accounting | None = None,
+        unit: str | None = None,
     ) -> Instance:
-        """Begin an instance. Errors: UsageError for a name that is taken; LimitExceeded; those of an Instance."""
+        """Begin an instance.
+
+        Args:
+            unit: the type of pools in which sizes are measured, as for `Instance.measure_in`.
+
+        Errors: UsageError for a name that is taken; UnknownType; LimitExceeded; those of an Instance.
+        """
         require_name(name)
         if name in self.names():
             hint = f"choose another name, or end it: `fluxres instance drop {name}`"
@@ -152,6 +164,7 @@ class Instances:
         one.top = Instance(
             graph, queue_policy=policy, match_policy=match_policy, name=name, events=one.note, accounting=accounting
         )
+        one.top.measure_in(unit)
         if accounting is not None:
             assert graph.attachment is not None
             self._stored("")  # for the prefix

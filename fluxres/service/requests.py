@@ -342,12 +342,14 @@ class Events(Body):
 class CreateInstance(Body):
     """A new instance on the graph: the name, and how it chooses jobs and pools.
 
-    `accounting` has partitions, QOS, accounts and users with limits, as in a file (specs/accounting.md).
+    `accounting` has partitions, QOS, accounts and users with limits, as in a file (specs/accounting.md). Sizes, in it and of
+    jobs, are measured in pools of the type `unit`.
     """
 
     name: str
     queue_policy: str = "easy"
     match_policy: str = "first"
+    unit: str | None = None
     accounting: dict[str, Any] | None = None
 
 

@@ -271,7 +271,8 @@ def test_what_a_child_cannot_do_is_explained(keeper: Invoke) -> None:
 
 def test_a_child_has_a_name_and_an_address(keeper: Invoke) -> None:
     job = keeper("instance", "submit", "slot=2/node", "--duration", "2h").stdout.strip()
-    child = keeper("instance", "spawn", job, "--name", "kid").stdout.strip()
+    assert keeper("instance", "spawn", job, "--name", "kid").stdout == "main/kid\n"
+    child = f"main/{job}"
     assert listed_instances(keeper) == {"main": (1, 0), child: (0, 0)}
     heads, _, row = keeper("instance", "list").stdout.splitlines()
     assert (heads.split()[1], row.split()[:2]) == ("NAME", [child, "kid"])
@@ -356,7 +357,7 @@ def test_an_advance_reservation_starts_at_its_time(keeper: Invoke) -> None:
     maintenance = keeper("instance", "reserve", "node5", "--start", "+3h", "--duration", "1h", "--name", "service").stdout.strip()
     row = next(line for line in keeper("instance", "queue").stdout.splitlines() if maintenance in line)
     moment = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d"
-    assert re.search(rf" service +DEPEND +{moment} +{moment} +\d+ +/[\w/]+/node5$", row)
+    assert re.search(rf" service +DEPEND +{moment} +{moment} +4 cores +/[\w/]+/node5$", row)
     assert re.search(rf"^dependencies +begin-time:{moment}$", keeper("instance", "show", maintenance).stdout, re.MULTILINE)
     assert "waits for  its start time" in keeper("jobs", maintenance).stdout
     keeper("instance", "cancel", maintenance)
@@ -482,7 +483,7 @@ def test_the_size_of_a_job_is_that_of_what_it_holds(keeper: Invoke) -> None:
     assert document(keeper, job)["size"] == 8
     keeper("shrink", job, "node0")
     assert document(keeper, job)["size"] == 4
-    assert re.search(r" RUN .* 4  /\S+/node1$", keeper("instance", "queue").stdout.splitlines()[1])
+    assert re.search(r" RUN .* 4 cores  /\S+/node1$", keeper("instance", "queue").stdout.splitlines()[1])
 
 
 def test_pools_are_no_request_of_an_instance(tiny: Invoke) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from fluxres import InputError, UsageError, limits
@@ -49,10 +51,55 @@ def test_outcomes(scheme: str, status: int, result: str) -> None:
     assert then.state is State.DEPEND
     instance.finish(first, status=status)
     assert then.state.name == result
-    late = instance.submit("slot=1/node", dependencies=[f"{scheme}:{first.id}"])
-    assert late.state.name == result
+    waiting = instance.submit("slot=1/node", urgency=0)
     if result == "INACTIVE":
         assert (then.result, then.exceptions[0].type) == ("failed", "dependency")
+        before = instance.jobs()
+        known = {"scheme": scheme, "value": str(first.id)}
+        for attempt in (
+            lambda: instance.submit("slot=1/node", dependencies=[f"{scheme}:{first.id}"]),
+            lambda: instance.submit(_with_dependency(known)),
+            lambda: instance.add_dependency(waiting, known),
+        ):
+            with pytest.raises(UsageError, match=f"{scheme}:{first.id} can never be satisfied: job {first.id} "):
+                attempt()
+        assert (instance.jobs(), waiting.state) == (before, State.SCHED)
+        return
+    late = instance.submit("slot=1/node", dependencies=[f"{scheme}:{first.id}"])
+    assert late.state.name == result
+
+
+def _with_dependency(one: dict[str, str]) -> dict[str, Any]:
+    slot = {"type": "slot", "count": 1, "label": "task", "with": [{"type": "node", "count": 1}]}
+    task = {"command": ["true"], "slot": "task", "count": {"per_slot": 1}}
+    system = {"duration": 0, "dependencies": [one]}
+    return {"version": 1, "resources": [slot], "tasks": [task], "attributes": {"system": system}}
+
+
+def test_a_job_that_never_started_is_no_start() -> None:
+    instance, _ = on_nodes(1)
+    first = instance.submit("slot=1/node", urgency=0)
+    instance.cancel(first)
+    with pytest.raises(UsageError, match=f"after:{first.id} can never be satisfied: job {first.id} ended without having started"):
+        instance.submit("slot=1/node", dependencies=f"after:{first.id}")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ("afterok:ƒ2?afterany:ƒ3", "expected one dependency, got .* not for any of several"),
+        ("afterok:ƒ2?type=out", "unknown keys in .* a scheme and a value"),
+        ("afterok:ƒ2,afterany:ƒ3", "expected one dependency, got .* repeat --dependency for each"),
+        ("afterok:ƒ2:ƒ3", "expected one dependency, got .* repeat --dependency for each"),
+        ("singleton,afterok:ƒ2", "expected one dependency, got .* repeat --dependency for each"),
+        ("begin-time:5?x=y", "unknown keys in"),
+        ("singleton:ƒ2", "a singleton has no value, got 'ƒ2'"),
+        ({"scheme": "afterok", "value": "ƒ2", "type": "out"}, "unknown keys: type"),
+    ],
+)
+def test_nothing_of_a_dependency_is_left_out(wrong: str | dict[str, str], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        parse(wrong)
 
 
 def test_after_means_started() -> None:

@@ -65,7 +65,8 @@ def test_the_graph_knows_the_user_and_the_name_of_a_job(tmp_path: Path) -> None:
         first = instance.submit("slot=2/node", duration_s=10, user="ada", name="my job")
         nameless = instance.submit("slot=1/node", duration_s=10)
         later = instance.submit("slot=2/node", duration_s=10, user="bob")
-        unprintable = instance.submit("slot=3/node", duration_s=10, user="a\nb")
+        unprintable = instance.submit("slot=3/node", duration_s=10)
+        unprintable.user = "a\nb"  # as in a store of an earlier version
         instance.finish(first)
         assert (later.state, graph.facts(str(later.id)).user) == (State.RUN, "bob")
         instance.finish(later)
@@ -78,6 +79,40 @@ def test_the_graph_knows_the_user_and_the_name_of_a_job(tmp_path: Path) -> None:
         ("bob", None),
         (None, None),
     ]
+
+
+@pytest.mark.parametrize("inventory", ["graph", "named", "auto"])
+def test_the_size_of_what_is_reserved_ahead_is_that_of_its_pools(inventory: str) -> None:
+    instance, clock = on_nodes(4, inventory=inventory)
+    instance.measure_in("node")
+    job = instance.reserve(pools=[instance.graph.structure.path(v) for v in (1, 2, 3)], start_s=10, duration_s=5)
+    assert (job.state, job.size) == (State.DEPEND, 3)
+    clock.now_s = 10.0
+    instance.advance()
+    assert (job.state, job.size, instance.check()) == (State.RUN, 3, [])
+
+
+@pytest.mark.parametrize("wrong", ["", "a\nb", "tab\t", "x" * (limits.NAME_LENGTH_MAX + 1)])
+def test_names_of_jobs_are_printable_and_short(wrong: str) -> None:
+    instance, _ = on_nodes(2)
+    for key in ("name", "user", "account", "qos", "partition"):
+        with pytest.raises(UsageError, match=f"{key}: expected 1 to 255 printable characters, got "):
+            instance.submit("slot=1/node", **{key: wrong})
+    for key in ("name", "user"):
+        with pytest.raises(UsageError, match=f"{key}: expected 1 to 255 printable characters, got "):
+            instance.reserve("slot=1/node", start_s=10, duration_s=1, **{key: wrong})
+    assert instance.jobs() == []
+
+
+@pytest.mark.parametrize("wrong", ["", "a/b", "a b", "a\nb", "ƒA", "x" * (limits.INSTANCE_NAME_LENGTH_MAX + 1)])
+def test_names_of_instances_are_parts_of_addresses(wrong: str) -> None:
+    with pytest.raises(UsageError, match="use up to 64 letters, digits and any of"):
+        Instance(nodes(2), name=wrong)
+    top = Instance(nodes(2), name="x" * limits.INSTANCE_NAME_LENGTH_MAX)
+    job = top.submit("slot=1/node")
+    with pytest.raises(UsageError, match="use up to 64 letters, digits and any of"):
+        top.spawn(job, name=wrong)
+    assert top.spawn(job, name="part").name == "part"
 
 
 def test_infeasible_requests_are_refused_and_leave_nothing() -> None:

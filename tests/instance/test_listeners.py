@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -54,6 +55,62 @@ def test_a_listener_that_raises_once_harms_no_job(at: int) -> None:
     (error,) = raised
     assert "KeyError: 'wrong'" in str(error)
     assert isinstance(error.__cause__, KeyError)
+
+
+@pytest.mark.parametrize("wanted", [SystemExit, KeyboardInterrupt])
+@pytest.mark.parametrize("at", range(EVENTS))
+def test_a_listener_that_ends_the_program_harms_no_job(at: int, wanted: type[BaseException]) -> None:
+    seen, clock, ends = count(), ManualClock(), list[BaseException]()
+
+    def listen(job: Job, event: JobEvent) -> None:
+        if next(seen) == at:
+            raise wanted
+
+    instance = Instance(nodes(2), events=listen, clock=clock)
+
+    def attempt(step: Callable[[], object]) -> None:
+        try:
+            step()
+        except (SystemExit, KeyboardInterrupt) as end:
+            ends.append(end)
+        assert all(job.state is not State.NEW for job in instance.jobs())
+        assert instance.check() == []
+
+    for _ in range(3):
+        attempt(lambda: instance.submit("slot=2/node", duration_s=10))
+    first, second, third = instance.jobs()
+    attempt(lambda: instance.finish(first))
+    attempt(lambda: instance.requeue(second))
+    attempt(lambda: instance.cancel(third))
+    clock.now_s = 30.0
+    attempt(instance.advance)
+    attempt(instance.close)
+    assert [job.result for job in instance.jobs()] == ["completed", "timeout", "canceled"]
+    assert [type(end) for end in ends] == [wanted]
+
+
+def test_a_wish_to_end_the_program_goes_before_errors() -> None:
+    def listen(job: Job, event: JobEvent) -> None:
+        if event.name == "validate":
+            raise KeyboardInterrupt
+        raise KeyError("wrong")
+
+    instance = Instance(nodes(2), events=listen)
+    with pytest.raises(KeyboardInterrupt):
+        instance.submit("slot=2/node")
+    assert [job.state for job in instance.jobs()] == [State.RUN]
+
+
+def test_a_job_is_kept_if_the_sink_ends_the_program() -> None:
+    def sink(job: Job) -> None:
+        raise SystemExit(3)
+
+    instance = Instance(nodes(2), sink=sink)
+    job = instance.submit("slot=2/node")
+    then = instance.submit("slot=2/node", dependencies=f"afterok:{job.id}")
+    with pytest.raises(SystemExit):
+        instance.finish(job)
+    assert (instance.jobs(), then.state) == ([job, then], State.RUN)
 
 
 def test_a_listener_that_always_raises_is_reported_once_a_call() -> None:

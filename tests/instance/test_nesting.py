@@ -222,8 +222,8 @@ def test_the_size_of_a_job_follows_its_child_also_for_limits_and_the_policy(inve
     child.grow(units(2))
     assert (top.inventory.kind, job.size) == (inventory, 4)
     other = top.submit(units(3), duration_s=10, user="bob")
-    assert (other.state, other.limit_reached) == (State.SCHED, "account root: grp_size is 6")
-    with pytest.raises(InsufficientResources, match=r"does not let job [^ ]* have 2 more units"):
+    assert (other.state, other.limit_reached) == (State.SCHED, f"account root: grp_size is 6 {top.inventory.measure}s")
+    with pytest.raises(InsufficientResources, match=r"does not let job [^ ]* have 2 (core|node)s more"):
         child.grow(units(2))
     assert (job.size, top.inventory.free_units, top.check()) == (4, 4, [])
     assert (child.shrink_idle(1), job.size, other.state) == (1, 3, State.RUN)
@@ -243,7 +243,7 @@ def test_the_size_of_a_job_counts_the_cores_of_a_node_that_its_child_got_by_name
     sizes = [job.size]
     (path,) = child.grow(["/cluster/node1"])
     sizes.append(job.size)
-    with pytest.raises(InsufficientResources, match="4 more units"):
+    with pytest.raises(InsufficientResources, match="4 cores more"):
         child.grow("slot=1/node")
     child.shrink([path])
     assert [*sizes, job.size] == [4, 8, 4]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -161,6 +161,122 @@ def test_instances_are_kept_for_commands(where: str, tmp_path: Path) -> None:
         _use_instances(store, tmp_path)
     with fluxres.open(store) as graph:
         assert graph.jobs() == []
+
+
+@pytest.fixture(params=["store", "server"])
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A store with the demo machine: itself, or a server on it."""
+    store = demo_store(tmp_path)
+    if request.param == "store":
+        yield store
+        return
+    with running(store) as server:
+        yield server.url
+
+
+Do = Callable[..., str]
+
+
+@pytest.fixture
+def do(kept: str) -> Do:
+    """Runs `fluxres instance …`, and returns what it printed, on both streams."""
+
+    def run(*words: str, status: int = 0) -> str:
+        result = CliRunner().invoke(program, ["--store", kept, "instance", *words])
+        assert result.exit_code == status, result.output
+        return result.output.rstrip("\n")
+
+    return run
+
+
+def test_dependencies_of_an_instance_are_refused_as_a_whole(do: Do) -> None:
+    do("create", "main")
+    job = do("submit", "slot=1/node")
+    do("finish", job, "--status", "256")
+    for words, told in {
+        f"afterok:{job}?afterany:{job}": "there is no `?`",
+        f"afterok:{job},afterany:{job}": "repeat --dependency for each",
+        f"afterok:{job}:{job}": "repeat --dependency for each",
+        "begin-time:+1h,afterok:f2": "repeat --dependency for each",
+        f"afterok:{job}?type=out": "no keys",
+    }.items():
+        assert told in do("submit", "slot=1/node", "--dependency", words, status=2)
+    told = do("submit", "slot=1/node", "--dependency", f"afterok:{job}", status=2)
+    assert f"afterok:{job} can never be satisfied: job {job} did not complete (leave it out" in told
+    assert len(do("queue", "-a").splitlines()) == 2
+    both = do("submit", "slot=1/node", "--dependency", f"afternotok:{job}", "--dependency", f"afterany:{job}")
+    assert f"{both}: canceled" in do("cancel", both)
+
+
+@pytest.mark.parametrize("wrong", ["", "a\nb", "x" * 5000])
+def test_names_in_an_instance_are_printable_and_short(do: Do, wrong: str) -> None:
+    do("create", "main")
+    for option in ("name", "user", "account", "qos"):
+        told = do("submit", "slot=1/node", f"--{option}", wrong, status=2)
+        assert f"{option}: expected 1 to 255 printable characters" in told
+    reserve = ("reserve", "slot=1/node", "--start", "+1h", "--duration", "1h")
+    for option in ("name", "user"):
+        assert f"{option}: expected 1 to 255 printable characters" in do(*reserve, f"--{option}", wrong, status=2)
+    assert do("queue", "-a") == "fluxres: no jobs"
+    job = do("submit", "slot=1/node")
+    for words in (("create", wrong), ("spawn", job, "--name", wrong)):
+        assert "use up to 64 letters, digits and any of . _ -" in do(*words, status=2)
+
+
+def test_sizes_have_a_unit_and_jobs_beyond_a_limit_are_told_so(do: Do, tmp_path: Path) -> None:
+    rules = tmp_path / "site.yaml"
+    rules.write_text(
+        "accounts: {physics: {grp_size: 2}, optics: {parent: physics}}\n"
+        "qos: {normal: {}, strict: {deny_on_limit: true}}\n"
+        "partitions: {batch: {default: true, max_size_of_job: 4}}\n"
+    )
+    assert "no pool of type 'nod' (choose from cluster, rack, node" in do("create", "main", "--unit", "nod", status=2)
+    do("create", "main", "--unit", "node", "--accounting", str(rules))
+    assert "requests more than max_size_of_job allows: 4 nodes (requested: 5 nodes)" in do("submit", "-N5", "-x", status=3)
+    denied = do("submit", "-N3", "-x", "--account", "optics", "--qos", "strict", status=3)
+    assert "account physics: requests more than grp_size allows: 2 nodes (requested: 3 nodes)" in denied
+    said, first = do("submit", "-N3", "-x", "--account", "optics").splitlines()
+    never = "can never start: account physics: requests more than grp_size allows: 2 nodes"
+    assert said == f"fluxres: {first} {never}"
+    runs, waits = (do("submit", "-N2", "-x", "--account", "optics") for _ in range(2))
+    lines = do("queue").splitlines()
+    assert [" ".join(line.split()) for line in lines[1:]] == [
+        " ".join(line.split()) for line in lines[1:] if "3 nodes" in line or "2 nodes" in line
+    ]
+    assert lines[1].endswith(never)
+    assert f"{runs} " in lines[2]
+    assert lines[3].endswith("account physics: grp_size is 2 nodes")
+    shown = [line.split() for line in do("show", waits).splitlines()]
+    assert ["size", "2", "nodes"] in shown
+    assert "no account 'optcs' (did you mean optics?)" in do("submit", "-N1", "--account", "optcs", status=2)
+    assert do("list", "--json").count('"unit": "node"') == 1
+
+
+def test_an_account_is_a_name_without_accounting(do: Do) -> None:
+    do("create", "main")
+    job = do("submit", "slot=1/node", "--account", "any of mine")
+    assert ["account", "any", "of", "mine"] in [line.split() for line in do("show", job).splitlines()]
+
+
+def test_a_child_says_when_it_ends_before_a_job(do: Do) -> None:
+    do("create", "main")
+    job = do("submit", "slot=2/node", "--duration", "1h")
+    assert do("spawn", job, "--name", "part") == "main/part"
+    assert do("submit", "slot=1/core", "--duration", "10m", "-i", "main/part").count("\n") == 0
+    said, inner = do("submit", "slot=1/core", "--duration", "2h", "-i", "main/part").splitlines()
+    assert said.startswith(f"fluxres: {inner} ends with its instance at ")
+    assert said.endswith(", before its own limit")
+    assert [line.split()[0] for line in do("show", inner, "-i", f"main/{job}").splitlines()].count("expires") == 1
+
+
+def test_jobs_reserved_ahead_have_a_user_and_a_name(do: Do, kept: str) -> None:
+    do("create", "main")
+    words = ("--duration", "1h", "--user", "ada", "--name")
+    asked = do("reserve", "slot=1/node", "--start", "+1h", *words, "asked")
+    named = do("reserve", "/demo/rack1/node2", "--start", "+2h", *words, "named")
+    lines = CliRunner().invoke(program, ["--store", kept, "jobs"]).output.splitlines()
+    found = {line.split()[0]: line.split()[1:4] for line in lines[1:]}
+    assert found == {asked: ["ada", "asked", "planned"], named: ["ada", "named", "planned"]}
 
 
 def _use_instances(store: str, folder: Path) -> None:

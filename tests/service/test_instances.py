@@ -217,7 +217,7 @@ def test_accounting_limits_and_orders_jobs(begin: Begin) -> None:
     assert (second.state, second.limit_reached) == (State.SCHED, "user bob: max_jobs is 1")
     whole = top.submit("slot=2/node", user="ann", duration_s=60)
     other = top.submit("slot=1/node", user="ann", duration_s=60)
-    assert (whole.account, other.limit_reached) == ("optics", "account optics: grp_size is 16")
+    assert (whole.account, other.limit_reached) == ("optics", "account optics: grp_size is 16 cores")
     urgent = top.submit("slot=8/node", user="eve", qos="high", account="physics", duration_s=60)
     assert (urgent.qos, urgent.account) == ("high", "physics")
     assert urgent.priority > other.priority
@@ -382,7 +382,7 @@ LOCAL = frozenset(
 )
 """Methods that only a local instance has; specs/service.md says why."""
 INSIDE = frozenset(
-    ["drop_child", "enter", "is_active", "is_ending", "jobs_kept", "make_child", "now", "policy", "resume", "shut"]
+    ["drop_child", "enter", "freed_from", "is_active", "is_ending", "jobs_kept", "make_child", "now", "policy", "resume", "shut"]
 )
 """What the parts of an instance use of each other."""
 

@@ -78,9 +78,9 @@ def test_the_first_limit_in_slurms_order_decides_and_groups_all_hold() -> None:
     assert [job.state.name for job in high] == ["RUN", "RUN", "RUN", "SCHED"]
     assert high[3].limit_reached == "qos high: max_jobs is 3"
     assert instance.submit("slot=1/node", user="ann").limit_reached == "user ann: max_jobs is 1"
-    assert instance.submit("slot=2/node", user="bob").limit_reached == "account a: grp_size is 4"
+    assert instance.submit("slot=2/node", user="bob").limit_reached == "account a: grp_size is 4 nodes"
     bob = [instance.submit("slot=1/node", user="bob") for _ in range(2)]
-    assert [job.limit_reached for job in bob] == ["", "account a: grp_size is 4"]
+    assert [job.limit_reached for job in bob] == ["", "account a: grp_size is 4 nodes"]
 
 
 def test_times_of_partitions() -> None:
@@ -177,7 +177,7 @@ def test_a_job_beyond_its_partition_waits_if_limits_are_not_enforced_at_submissi
     assert (result.left, result.metrics.jobs, dict(result.left_reasons)) == (
         1,
         1,
-        {"partition 1: it allows no such job": 1},
+        {"can never start: partition 1: a longer time than max_time allows: 5 s": 1},
     )
 
 

@@ -18,7 +18,7 @@ from fluxres.cli.policy_options import inventory_option, match_policy_option, qu
 from fluxres.cli.program import Group
 from fluxres.cli.settings import PLAIN_OUTPUTS, TABLE_OUTPUTS, Duration, Settings
 from fluxres.cli.stores import reading
-from fluxres.documents.document import excerpt, listed
+from fluxres.documents.document import excerpt, listed, plural
 from fluxres.errors import RunFailed, UsageError
 from fluxres.render.events import folded_paths, held
 from fluxres.render.text import Column, Style, table, when
@@ -47,7 +47,10 @@ class _Dependency(click.ParamType[str]):
     name = "dependency"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """`begin-time:+1h` as seconds since 1970; others as they are."""
+        """`begin-time:+1h` as seconds since 1970; others as they are. Errors: InputError for several in one."""
+        from fluxres.instance.dependencies import require_one
+
+        require_one(str(value))
         scheme, _, moment = str(value).partition(":")
         if scheme != "begin-time":
             return str(value)
@@ -74,14 +77,17 @@ def instance_command() -> None:
 @click.option(
     "--accounting", metavar="FILE", shell_complete=completing.file, help="Partitions, QOS, accounts and users with limits."
 )
+@click.option(
+    "--unit", metavar="TYPE", help="Pool type in which sizes of jobs and their limits are measured. Default: core, else node."
+)
 @click.pass_obj
-def create(settings: Settings, name: str, queue_policy: str, match_policy: str, accounting: str | None) -> None:
+def create(settings: Settings, /, name: str, accounting: str | None, **given: Any) -> None:
     """Begin an instance on the graph."""
     from fluxres.instance import accounting as rules
 
     found = None if accounting is None else rules.load(accounting)
     with keeper(settings) as kept:
-        made = kept.create(name, queue_policy, match_policy, found)
+        made = kept.create(name, {**given, "accounting": found})
     answer(settings, document=lambda: made, lines=lambda _style: [f"{name} schedules by {made['queue_policy']}"])
 
 
@@ -146,7 +152,20 @@ def submit(
             raise _no_request(graph, asked.pools)
         about = {**given, "dependencies": list(given["dependencies"]), "name": job_name}
         made = kept.submit(address, asked.document(graph), {**about, "duration_s": duration})
+    _note_prospects(made)
     answer(settings, document=lambda: made, lines=lambda _style: [made["id"]])
+
+
+def _note_prospects(made: dict[str, Any]) -> None:
+    """Note what a new job cannot have: a start, or all of its time."""
+    from fluxres.instance.job import NEVER
+
+    if made["limit_reached"].startswith(NEVER):
+        note(f"{made['id']} {made['limit_reached']}")
+    elif made["expires"] is not None and made["duration"] is not None:
+        start = made["submitted"] if made["started"] is None else made["started"]
+        if start + made["duration"] > made["expires"]:
+            note(f"{made['id']} ends with its instance at {when(made['expires'])}, before its own limit")
 
 
 def _no_request(graph: ResourceGraph, words: list[str]) -> UsageError:
@@ -223,7 +242,11 @@ def _job_cells(one: dict[str, Any]) -> list[str]:
     start = one["started"] if one["started"] is not None else one["reserved"]
     ends = one["finished"] if one["finished"] is not None else one["ends"]
     cells = [one["id"], one["user"] or "", one["name"] or "", one["result"] or one["state"]]
-    return [*cells, *("" if moment is None else when(moment) for moment in (start, ends)), str(one["size"]), _why(one)]
+    return [*cells, *("" if moment is None else when(moment) for moment in (start, ends)), _size(one), _why(one)]
+
+
+def _size(one: dict[str, Any]) -> str:
+    return plural(one["size"], one["unit"])
 
 
 def _why(one: dict[str, Any]) -> str:
@@ -264,12 +287,14 @@ def show(settings: Settings, job: str, name: str | None) -> None:
             waits_for = f"{_HELD}, until `fluxres instance update {found['id']} --urgency 16`"
         pools = held([(pool["path"], pool["amount"]) for pool in found["pools"]]) if found["pools"] else None
         shown = {"id": found["id"], "state": found["state"], "waits for": waits_for, **found, "pools": pools}
+        shown["size"] = _size(found)
+        del shown["unit"]
         shown["duration"] = None if found["duration"] is None else duration.readable(found["duration"])
         shown["dependencies"] = list(map(_dependency, found["dependencies"]))
         shown["exceptions"] = [
             f"{one['type']} ({one['severity']})" + (f": {one['note']}" if one["note"] else "") for one in found["exceptions"]
         ]
-        for key in ("submitted", "reserved", "started", "ends", "finished"):
+        for key in ("submitted", "reserved", "started", "ends", "expires", "finished"):
             shown[key] = None if found[key] is None else when(found[key])
         facts = {key: ", ".join(value) if isinstance(value, list) else value for key, value in shown.items()}
         rows = [[key, str(value)] for key, value in facts.items() if value not in (None, "", False)]
@@ -387,14 +412,15 @@ def wait(settings: Settings, jobs: tuple[str, ...], name: str | None) -> None:
 def spawn(
     settings: Settings, job: str, name: str | None, child_name: str | None, queue_policy: str | None, match_policy: str | None
 ) -> None:
-    """Begin a child on what a running job holds, and print its address.
+    """Begin a child on what a running job holds, and print its address, in which its name stands for its job.
 
     The child schedules jobs of its own there. It ends with the job, and the job with it (`drop`).
     """
     with keeper(settings) as kept:
         given = {"name": child_name, "queue_policy": queue_policy, "match_policy": match_policy}
         made = kept.spawn(one_of(kept, name), job, given)
-    answer(settings, document=lambda: made, lines=lambda _style: [made["address"]])
+    address = f"{made['address'].rpartition('/')[0]}/{made['name']}"
+    answer(settings, document=lambda: made, lines=lambda _style: [address])
 
 
 @instance_command.command("grow", cls=RequestCommand, policy=None, has_time=False)

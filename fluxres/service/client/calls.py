@@ -419,17 +419,19 @@ class Calls(Generic[A, S]):
         queue_policy: str = "easy",
         match_policy: str = "first",
         accounting: Accounting | Mapping[str, Any] | None = None,
+        unit: str | None = None,
         idempotency_key: str | None = None,
     ) -> Call[str]:
         """Begin an instance on the graph; returns its address.
 
         Args:
+            unit: the type of pools in which sizes are measured; `measure_in` changes it.
             accounting: partitions, QOS, accounts and users with limits: an Accounting, or a mapping as a file has it.
 
-        Errors: UsageError for a name that is taken; InputError for rules of accounting that are not valid.
+        Errors: UsageError for a name that is taken; UnknownType; InputError for rules of accounting that are not valid.
         """
         rules = None if accounting is None else _rules(accounting)
-        given = {"name": name, "queue_policy": queue_policy, "match_policy": match_policy, "accounting": rules}
+        given = {"name": name, "queue_policy": queue_policy, "match_policy": match_policy, "accounting": rules, "unit": unit}
         return str((yield from self._post("instances", given, idempotency_key))["address"])
 
     # -- changing the machine ----------------------------------------------------------------------------------------

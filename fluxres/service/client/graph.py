@@ -158,7 +158,7 @@ class RemoteGraph:
 
     def create_instance(self, name: str, **given: Any) -> RemoteInstance:
         """Begin an instance on the graph, which the server keeps, with `queue_policy`, `match_policy` and `accounting` as
-        of an Instance.
+        of an Instance, and the `unit` that its `measure_in` takes.
         """
         return RemoteInstance(self, self.connection.run(self.calls.create_instance(name, **given)))
 

@@ -13,8 +13,7 @@ from litestar import Response, get, post
 from litestar.params import JSONBody, QueryParameter
 from msgspec.json import encode
 
-from fluxres.documents.suggestion import choose_from
-from fluxres.errors import UnknownJob, UsageError
+from fluxres.errors import UnknownJob
 from fluxres.instance import Instance, accounting
 from fluxres.instance.saved import require_policy
 from fluxres.model import ResourceGraph, targets
@@ -111,7 +110,8 @@ async def create(request: Asked, graph: OfGraph, data: JSONBody[requests.CreateI
 
     def operation(served: Served, g: ResourceGraph) -> bytes:
         rules = None if data.accounting is None else accounting.of(data.accounting)
-        return encode(documents.instance(served.instances.create(g, data.name, data.queue_policy, data.match_policy, rules)))
+        made = served.instances.create(g, data.name, data.queue_policy, data.match_policy, rules, data.unit)
+        return encode(documents.instance(made))
 
     made = await keys_of(request).once(request, lambda keep: _made(request, graph, operation, keep))
     return json(answers.Instance, *made, status=201)
@@ -167,11 +167,9 @@ async def submit(request: Asked, graph: OfGraph, data: JSONBody[requests.Submit]
 
     def operation(one: Instance) -> dict[str, Any]:
         given: dict[str, Any] = {"duration_s": data.duration_s, "urgency": data.urgency, "dependencies": data.dependencies}
-        who = caller.name if data.user is None else targets.label(data.user, "user")
-        named = targets.label(data.name, "name")
-        charged = {"account": data.account, "qos": data.qos, "partition": data.partition}
-        given |= {key: targets.label(value, key) for key, value in charged.items()}
-        return documents.instance_job(one.submit(data.wanted, **given, name=named, user=who, payload=data.payload))
+        given |= {"account": data.account, "qos": data.qos, "partition": data.partition, "payload": data.payload}
+        who = caller.name if data.user is None else data.user
+        return documents.instance_job(one.submit(data.wanted, **given, name=data.name, user=who))
 
     return await _change(request, graph, answers.InstanceJob, data, operation)
 
@@ -182,10 +180,9 @@ async def reserve(request: Asked, graph: OfGraph, data: JSONBody[requests.Reserv
     caller = caller_of(request)
 
     def operation(one: Instance) -> dict[str, Any]:
-        who = caller.name if data.user is None else targets.label(data.user, "user")
+        who = caller.name if data.user is None else data.user
         given: dict[str, Any] = {"start_s": data.start_s, "duration_s": data.duration_s, "pools": data.pools}
-        named = targets.label(data.name, "name")
-        return documents.instance_job(one.reserve(data.wanted, **given, name=named, user=who, payload=data.payload))
+        return documents.instance_job(one.reserve(data.wanted, **given, name=data.name, user=who, payload=data.payload))
 
     return await _change(request, graph, answers.InstanceJob, data, operation)
 
@@ -241,7 +238,7 @@ async def spawn(request: Asked, graph: OfGraph, data: JSONBody[requests.Spawn]) 
 
     def operation(one: Instance) -> dict[str, Any]:
         policy = None if data.queue_policy is None else require_policy(data.queue_policy)
-        made = one.spawn(data.job, queue_policy=policy, match_policy=data.match_policy, name=targets.label(data.name, "name"))
+        made = one.spawn(data.job, queue_policy=policy, match_policy=data.match_policy, name=data.name)
         return documents.instance(made)
 
     return await _change(request, graph, answers.Instance, data, operation)
@@ -286,8 +283,6 @@ async def measure_in(request: Asked, graph: OfGraph, data: JSONBody[requests.Mea
     """Measure the size of jobs, which limits and priorities count, in units of a type."""
 
     def operation(one: Instance) -> dict[str, Any]:
-        if data.type_name is not None and data.type_name not in one.graph.structure.types:
-            raise UsageError(f"no type {data.type_name!r:.80}", hint=choose_from(one.graph.structure.types))
         one.measure_in(data.type_name)
         return documents.instance(one)
 
