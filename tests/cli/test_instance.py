@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from fluxres import clock
 from tests.cli.conftest import MACHINE as SMALL
 from tests.cli.conftest import Invoke, process
 from tests.launch.machines import eventually
-from tests.service.conftest import running
+from tests.service.conftest import Server, running
 
 WAIT_S = 60
 PASSING = clock.system
@@ -227,21 +226,28 @@ def test_hints_about_instances_name_commands(tiny: Invoke) -> None:
 # -- children, and what is reserved ahead ----------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server on an empty store."""
+    with running(f"sqlite:///{tmp_path_factory.mktemp('served')}/served.db") as found:
+        yield found
+
+
 @pytest.fixture(params=["store", "server"])
-def keeper(request: pytest.FixtureRequest, fluxres: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Invoke]:
+def keeper(request: pytest.FixtureRequest, fluxres: Invoke, monkeypatch: pytest.MonkeyPatch) -> Iterator[Invoke]:
     """Commands on the small machine with an instance, in a store or on a server, while time passes."""
     monkeypatch.setattr(clock, "system", PASSING)
-    where: tuple[str, ...] = ()
-    with ExitStack() as stack:
-        if request.param == "server":
-            where = ("--store", stack.enter_context(running(f"sqlite:///{tmp_path}/served.db")).url)
+    where = ("--store", request.getfixturevalue("served").url) if request.param == "server" else ()
 
-        def invoke(*args: str, status: int = 0, stdin: str | None = None) -> Result:
-            return fluxres(*args, *where, status=status, stdin=stdin)
+    def invoke(*args: str, status: int = 0, stdin: str | None = None) -> Result:
+        return fluxres(*args, *where, status=status, stdin=stdin)
 
-        invoke("load", str(SMALL))
-        invoke("instance", "create", "main")
-        yield invoke
+    invoke("load", str(SMALL))
+    invoke("instance", "create", "main")
+    yield invoke
+    if where:
+        for name in [one["graph"] for one in json.loads(invoke("graphs", "--json").stdout)["graphs"]]:
+            invoke("graphs", "drop", name)
 
 
 def listed_instances(keeper: Invoke) -> dict[str, tuple[int, int]]:
