@@ -148,7 +148,9 @@ class Sinks:
         if self.deferred.first is None:
             return
         deferred = self.deferred.take()
-        if error is None or not isinstance(deferred, Exception):
+        if error is None:
+            raise deferred
+        if not isinstance(deferred, Exception):
             raise deferred from error
         error.add_note(f"a sink, too: {deferred}")
 
