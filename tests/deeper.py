@@ -1,7 +1,8 @@
-"""A pytest option for the number of examples: `--deeper 10` runs ten times as many of each Hypothesis test and state machine.
+"""A pytest option for the number of examples: `--deeper 10` runs ten times as many of each Hypothesis test and state machine,
+and of the random cases of other tests.
 
 Almost every test sets its own number of examples, therefore a Hypothesis profile would not reach them. By default a run tries
-half of them, with another seed each time; a campaign tries ten times as many.
+a quarter of them, with another seed each time; a campaign tries ten times as many.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import unittest
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
-TIMES = 0.5
+TIMES = 0.25
 FEW = 20
 """Tests with no more examples than this keep all of them."""
 

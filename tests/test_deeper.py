@@ -1,4 +1,4 @@
-"""`--deeper`: every kind of Hypothesis test runs a multiple of its examples, half by default, a plain test runs once."""
+"""`--deeper`: every kind of Hypothesis test runs a multiple of its examples, a quarter by default, a plain test runs once."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_counts():
 @pytest.mark.parametrize("times", [None, 1, 3])
 def test_every_hypothesis_test_runs_a_multiple_of_its_examples(pytester: pytest.Pytester, times: int | None) -> None:
     once = {"own": 7, "a": 5, "b": 5, "method": 4, "machine": 3}
-    counts = {name: count * (times or 1) for name, count in once.items()} | {"many": 60 * times if times else 30, "plain": 1}
+    counts = {name: count * (times or 1) for name, count in once.items()} | {"many": 60 * times if times else 20, "plain": 1}
     pytester.makepyfile(INNER.replace("{counts}", str(counts)))
     option = [] if times is None else ["--deeper", str(times)]
     found = pytester.runpytest_inprocess("-p", "tests.deeper", "-p", "no:cacheprovider", *option)

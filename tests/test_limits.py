@@ -11,9 +11,8 @@ import pytest
 from fluxres import clock, limits
 
 
-@pytest.mark.parametrize("name", [name for name in dir(limits) if name.isupper()])
-def test_bounds_are_positive(name: str) -> None:
-    assert getattr(limits, name) > 0
+def test_bounds_are_positive() -> None:
+    assert [name for name in dir(limits) if name.isupper() and not getattr(limits, name) > 0] == []
 
 
 def test_vertex_numbers_fit_their_column() -> None:

@@ -13,7 +13,8 @@ from click.testing import CliRunner
 
 from fluxres.cli.examples import EXAMPLES, OF_SUBCOMMANDS, Example
 from fluxres.cli.program import COMMANDS, program
-from tests.cli.conftest import MACHINE, process
+from tests.cli.conftest import MACHINE
+from tests.forks import Fork
 from tests.traceability import ROOT
 
 RACK = "fluxres: 1\nname: rack7\nroot: {type: rack, id: 7, with: [{type: node, count: 2, with: [{type: core, count: 4}]}]}\n"
@@ -24,15 +25,14 @@ ONE_AFTER_THE_OTHER = {"experiment", "stage", "tag", "undo"}
 
 
 def process_of(*words: str) -> None:
-    running = process(*words)
+    running = Fork(*words)
     out, err = running.communicate(timeout=60)
     assert running.returncode == 0, f"fluxres {shlex.join(words)}\n{out}{err}"
 
 
 def serve(*words: str) -> None:
     """A service on a free port, until it listens."""
-    running = process(*words, "--port", "0")
-    assert running.stdout is not None
+    running = Fork(*words, "--port", "0")
     line = running.stdout.readline()
     running.terminate()
     _, err = running.communicate(timeout=60)

@@ -135,13 +135,13 @@ INPUTS: tuple[Any, ...] = (
 )
 
 
-@pytest.mark.parametrize("rfc", sorted({19, 20, 22, 23, 25, 29, 31, 35, 40, 45, 46, 49, 14, 999}))
 @pytest.mark.parametrize("kind", KINDS)
-def test_unknown_forms_do_not_fail(rfc: int, kind: str) -> None:
-    cases = [{"id": str(at), "rfc": rfc, "kind": kind, "input": given, "expected": 1} for at, given in enumerate(INPUTS)]
-    found = runner.tally("others", cases, SUITES)
-    assert sum(each.cases for each in found) == len(INPUTS)
-    assert [told for each in found for told in each.differing if "crashed" in told] == []
+def test_unknown_forms_do_not_fail(kind: str) -> None:
+    for rfc in (19, 20, 22, 23, 25, 29, 31, 35, 40, 45, 46, 49, 14, 999):
+        cases = [{"id": str(at), "rfc": rfc, "kind": kind, "input": given, "expected": 1} for at, given in enumerate(INPUTS)]
+        found = runner.tally("others", cases, SUITES)
+        assert sum(each.cases for each in found) == len(INPUTS)
+        assert [told for each in found for told in each.differing if "crashed" in told] == [], rfc
 
 
 MORE = {"source_file": "x", "provenance": "x", "description": "x"}

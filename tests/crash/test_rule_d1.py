@@ -18,7 +18,7 @@ from tests.store.graphs import fingerprint, machine
 from tests.traceability import ROOT
 
 
-@pytest.mark.parametrize(("kind", "kills"), [("sqlite", 15), ("postgresql", 4), ("etcd", 4)])
+@pytest.mark.parametrize(("kind", "kills"), [("sqlite", 6), ("postgresql", 4), ("etcd", 4)])
 def test_rule_d1_acknowledged_changes_survive_kills(empty: Callable[[str], str], kind: str, kills: int) -> None:
     command = [sys.executable, "-m", "tests.crash.campaign", "--kills", str(kills), "--seed", "4", "--store", empty(kind)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=200, check=False)

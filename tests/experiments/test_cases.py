@@ -144,6 +144,7 @@ def test_use_of_the_machine_is_counted_unit_by_unit(jobs: list[tuple[int, int, i
     assert most_at_once(series) == max(at_once)
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_a_hierarchy_that_uses_a_part_of_the_machine_says_so(page: Write, tmp_path: Path) -> None:
     study = page(CASES.replace("jobs: 32", "jobs: 4"))
     campaign.run(study, tmp_path / "a")
@@ -178,6 +179,7 @@ def test_a_fit_of_nothing_and_of_equal_decisions_is_exact() -> None:
     assert fit.quality().residual_s == pytest.approx(0.0, abs=1e-9)
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_the_report_names_models_with_their_sources_and_residuals(page: Write, tmp_path: Path) -> None:
     text = """
 fluxres-experiment: 1

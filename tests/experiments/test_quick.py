@@ -24,7 +24,7 @@ from fluxres.simulation.workload import reading
 OPTIONS: dict[str, Any] = {"hierarchy": "2", "boot": 1.0, "match_policy": "low:high", "costs": ["fixed:0.1"], "cut": False}
 
 
-@pytest.mark.parametrize("workload", ["lublin:jobs=40,size=8", "bursts:days=1,on=10m,size=4", "ensemble:jobs=30,run=2s"])
+@pytest.mark.parametrize("workload", ["lublin:jobs=40,size=8", "bursts:days=1,on=2m,size=4", "ensemble:jobs=30,run=2s"])
 def test_each_policy_has_the_metrics_of_a_run_of_its_own(workload: str, tmp_path: Path) -> None:
     policies = ("fcfs", "easy:fcfs", "conservative")
     study = study_of(workload, policies, machine="node=2/core=8", unit="core", options=OPTIONS, seed=4)
@@ -96,6 +96,7 @@ def test_values_out_of_range_are_refused() -> None:
         study_of("lublin:jobs=0", ["fcfs"], machine="4", options={})
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_results_are_kept_where_the_command_says(tmp_path: Path) -> None:
     words = ["simulate", "lublin:jobs=20,size=4", "-m", "4", "-Q", "fcfs", "-Q", "easy", "--repeats", "2"]
     answers = []

@@ -71,6 +71,7 @@ def test_real_runs_stand_beside_the_simulated_ones(done: tuple[Path, Result]) ->
     assert "starts later, mean (s)" in text
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_a_measured_setting_is_not_run_again(place: Path) -> None:
     kept = [path.read_bytes() for path in sorted(place.glob("out/runs/*/real.json"))]
     assert len(kept) == 2
@@ -79,6 +80,7 @@ def test_a_measured_setting_is_not_run_again(place: Path) -> None:
     assert re.search(r"topology 2 +0\.3 +[\d.]+ +[\d.]+ +[\d.]+ +6/6", again.output), again.output
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_the_table_is_there_without_the_option_and_damage_is_named(place: Path) -> None:
     assert "REAL / SIMULATED" in CliRunner().invoke(program, ["experiment", "report", str(place / "out")]).output
     (next(place.glob("out/runs/*/real.json"))).write_text("{}")

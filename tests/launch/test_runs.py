@@ -767,7 +767,7 @@ def test_a_lease_is_renewed(workstation: Workstation) -> None:
 
 def test_a_small_campaign_of_kills_leaves_nothing(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.launch.run_campaign", "--runs", "25", "--seed", "3"],
+        [sys.executable, "-m", "tests.launch.run_campaign", "--runs", "12", "--seed", "3"],
         capture_output=True,
         text=True,
         check=False,

@@ -260,19 +260,17 @@ def compare(seed: int, *, overlap: bool) -> tuple[int, int]:
     return len(nodes), undecided
 
 
-@pytest.mark.parametrize("first", range(0, 80, 20))
-def test_every_choice_of_nodes_in_one_graph_is_decided(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_choice_of_nodes_in_one_graph_is_decided(monkeypatch: pytest.MonkeyPatch, deeper: float) -> None:
     leave_nothing_to_the_search(monkeypatch)
-    for seed in range(first, first + 20):
+    for seed in range(round(160 * deeper)):
         site = random_site(random.Random(seed), overlap=False)
         _, undecided = compare(seed, overlap=False)
         assert not undecided or site.links is not None
 
 
-@pytest.mark.parametrize("first", range(0, 40, 20))
-def test_overlapping_suppliers_give_no_wrong_result(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overlapping_suppliers_give_no_wrong_result(monkeypatch: pytest.MonkeyPatch, deeper: float) -> None:
     leave_nothing_to_the_search(monkeypatch)
-    for seed in range(first, first + 20):
+    for seed in range(round(80 * deeper)):
         compare(seed, overlap=True)
 
 

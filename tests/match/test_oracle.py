@@ -10,9 +10,9 @@ from tests.match import auxiliary, cases
 from tests.match.campaign import run
 
 
-@pytest.mark.parametrize("first", [0, 1_000_000, 2_000_000])
-def test_matcher_agrees_with_the_oracle(first: int) -> None:
-    failures, tally = run(first, 120)
+def test_matcher_agrees_with_the_oracle() -> None:
+    """`python -m tests.match.campaign` makes many thousands of them."""
+    failures, tally = run(0, 120)
     assert failures == []
     assert not tally["undecided"]
     assert tally["matched"] > 20

@@ -179,9 +179,9 @@ class Course:
             held.clear()
 
 
-def test_rule_f2_each_pool_draws_once_at_every_moment() -> None:
+def test_rule_f2_each_pool_draws_once_at_every_moment(deeper: float) -> None:
     done = set[str]()
-    for seed in range(60):
+    for seed in range(round(120 * deeper)):
         course = Course(seed)
         for _ in range(14):
             course.step()

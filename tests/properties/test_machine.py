@@ -76,7 +76,7 @@ def part(number: int) -> Any:
     """A test with a part of the examples: several processes share them."""
     machine: Any = type(f"ModelMachine{number}", (ModelMachine,), {})
     machine.TestCase.settings = settings(
-        max_examples=6,
+        max_examples=4,
         stateful_step_count=25,
         deadline=None,
         # No explanations: with a history of a hundred choices they take longer than the search itself.

@@ -6,8 +6,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -23,6 +21,7 @@ from fluxres.service.access import Access, Caller, Role
 from fluxres.service.client.requests import of_graph
 from fluxres.service.tap import Tap
 from fluxres.service.time_limit import TimeLimit
+from tests.forks import Fork
 from tests.service import openapi
 from tests.service.conftest import DEMO, Server, demo_store, running
 from tests.service.test_api import send
@@ -107,21 +106,15 @@ def routes_with_roles() -> list[tuple[str, str, Role | None]]:
 
 
 def test_a_command_says_which_role_it_needs(guarded: Server) -> None:
-    command = [sys.executable, "-m", "fluxres", "--store", guarded.url, "unlink", "/demo/rack1/node0"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, "FLUXRES_TOKEN": WORDS["eyes"]}, check=False
-    )
-    assert done.returncode == 2
-    assert "and admin where the machine" in done.stderr
-    done = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, "FLUXRES_TOKEN": WORDS["rack0"]}, check=False
-    )
-    assert "a program asks for its part (fluxres.connect)" in done.stderr
-    command = [sys.executable, "-m", "fluxres", "--store", guarded.url, "--graph", "demo", "nodes"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, "FLUXRES_TOKEN": WORDS["other"]}, check=False
-    )
-    assert done.stderr == "fluxres: ERROR token 'other' is not for graph 'demo'\n"
+    def said(token: str, *words: str) -> str:
+        command = Fork("--store", guarded.url, *words, environment={**os.environ, "FLUXRES_TOKEN": WORDS[token]})
+        _, errors = command.communicate(timeout=60)
+        assert command.returncode == 2
+        return errors
+
+    assert "and admin where the machine" in said("eyes", "unlink", "/demo/rack1/node0")
+    assert "a program asks for its part (fluxres.connect)" in said("rack0", "unlink", "/demo/rack1/node0")
+    assert said("other", "--graph", "demo", "nodes") == "fluxres: ERROR token 'other' is not for graph 'demo'\n"
 
 
 def test_every_route_but_two_asks_for_a_role() -> None:

@@ -525,7 +525,7 @@ def store_job(place: Workstation, job: str) -> None:
 
 
 def test_a_small_campaign_of_kills_through_a_server_leaves_nothing(tmp_path: Path) -> None:
-    command = [*runs.FLUXRES[:1], "-m", "tests.launch.run_campaign", "--server", "--runs", "20", "--at-once", "4", "--seed", "7"]
+    command = [*runs.FLUXRES[:1], "-m", "tests.launch.run_campaign", "--server", "--runs", "10", "--at-once", "4", "--seed", "7"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "nothing was held twice, and nothing is left" in done.stdout

@@ -17,6 +17,7 @@ from fluxres.errors import HoldLapsed, UnknownJob
 from fluxres.service.client.child import CHILD, RemoteChild, begin
 from fluxres.service.client.requests import of_graph, post
 from fluxres.store import open_store, upkeep
+from tests.forks import output
 from tests.service.conftest import Server, demo_store, running
 from tests.service.test_access import FILE, WORDS
 
@@ -179,8 +180,7 @@ def test_the_end_of_a_child_is_made_once_also_by_the_next_server(tmp_path: Path)
 
 def test_commands_change_a_child_on_a_server(server: Server) -> None:
     def child(*words: str) -> tuple[int, str]:
-        command = [sys.executable, "-m", "fluxres", "--store", server.url, "child", *words]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = output("--store", server.url, "child", *words)
         return done.returncode, done.stdout + done.stderr
 
     with begin(server.url, job="j1", wanted="slot=2/node", name="part") as mine:

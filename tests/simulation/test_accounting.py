@@ -30,10 +30,10 @@ S = 1_000_000
 EXAMPLE = Path(__file__).parents[2] / "data/examples/accounting/site.yaml"
 
 
-@pytest.mark.parametrize("first", [*range(0, 60, 10), 52_520])
-def test_random_sites_start_and_refuse_every_job_like_the_rules_written_down(first: int) -> None:
+@pytest.mark.parametrize("first", [0, 52_520])
+def test_random_sites_start_and_refuse_every_job_like_the_rules_written_down(first: int, deeper: float) -> None:
     """`python -m tests.simulation.site_course` makes thousands of them."""
-    assert [course(seed) for seed in range(first, first + 10)] == [""] * 10
+    assert {course(seed) for seed in range(first, first + round(80 * deeper))} == {""}
 
 
 def site(**rules: Any) -> Instance:

@@ -36,10 +36,10 @@ ON_EACH = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.parametrize("first", range(0, 160, 40))
-def test_random_moldable_workloads_run_as_an_oracle_says(first: int) -> None:
+@pytest.mark.parametrize("part", range(2))
+def test_random_moldable_workloads_run_as_an_oracle_says(part: int, deeper: float) -> None:
     """`python -m tests.simulation.adaptive.molded` makes thousands of them."""
-    assert [difference(seed) for seed in range(first, first + 40)] == [""] * 40
+    assert {difference(seed) for seed in range(part, round(320 * deeper), 2)} == {""}
 
 
 def moldable(number: int, submit: int, run: int, allowed: str, preferred: int, **more: Any) -> Submission:

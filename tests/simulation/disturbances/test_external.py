@@ -30,9 +30,9 @@ from tests.simulation.test_simulator import job
 S = TICKS_PER_S
 
 
-@pytest.mark.parametrize("first", range(1, 120, 20))
-def test_random_courses_agree_with_an_oracle(first: int) -> None:
-    assert [problem for seed in range(first, first + 20) for problem in differences(seed)] == []
+@pytest.mark.parametrize("part", range(2))
+def test_random_courses_agree_with_an_oracle(part: int, deeper: float) -> None:
+    assert [problem for seed in range(1 + part, 1 + round(240 * deeper), 2) for problem in differences(seed)] == []
 
 
 def _simulator(events: object, machine: Machine | None = None, **settings: object) -> Simulator:
@@ -112,13 +112,14 @@ def test_failures_have_their_means_and_belong_to_pools() -> None:
     assert list(islice(made.events(few), len(own))) == own
 
 
-def test_a_model_without_end_stops() -> None:
+def test_a_model_without_end_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "IDLE_EVENTS_MAX", 5_000)
     machine = Machine(of_shape("node=2"))
     events = PoolFailures(1.0, 1.0, seed=1).events(machine.graph.structure)
     held = [_job(1, 5, urgency=0)]
     result = _simulator(events, machine).run(held)
     assert result.left == 1
-    assert result.events >= limits.IDLE_EVENTS_MAX
+    assert 5_000 <= result.events < 6_000
 
 
 @pytest.mark.parametrize("fan_outs", [(), (2,)])
