@@ -338,13 +338,13 @@ class NotInAccounting(InfeasibleRequest, UsageError):
 
 
 class PolicyError(FluxresError):
-    """A queue policy that raised, did what a policy cannot do, or did not come to an end; the instance is whole."""
+    """A queue policy that raised, did what a policy cannot do, did not end, or started nothing; the instance is whole."""
 
     code = "policy"
 
 
 class ListenerError(FluxresError):
-    """A listener or a sink of an instance that raised; the call has done its work, and the instance is whole."""
+    """A listener or a sink that raised: an instance has done the work of the call, and is whole; a simulation has ended."""
 
     code = "listener"
 

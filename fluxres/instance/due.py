@@ -258,8 +258,8 @@ class DueEvents:
             instance.queue.react()
         if time.owed or time.has_suppliers:
             self.make_owed_passes()
-        if time.defect is not None and not time.calls:
-            raise time.take_defect()
+        if time.deferred.first is not None and not time.calls:
+            raise time.deferred.take()
 
     def owe_pass(self, *, is_promised: bool = False) -> None:
         """Let the Timekeeper make a pass when everything due is done, unless passes are made manually.

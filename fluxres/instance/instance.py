@@ -100,16 +100,16 @@ def call(method: Callable[Concatenate[Instance, Given], Answer]) -> Callable[Con
             try:
                 found = method(self, *args, **kwargs)
             except Exception as error:
-                if time.defect is not None and time.calls == 1:
-                    defect = time.take_defect()
-                    if not isinstance(defect, Exception):
-                        raise defect from error
-                    error.add_note(f"before that: {defect}")
+                if time.deferred.first is not None and time.calls == 1:
+                    deferred = time.deferred.take()
+                    if not isinstance(deferred, Exception):
+                        raise deferred from error
+                    error.add_note(f"before that: {deferred}")
                 raise
             finally:
                 time.calls -= 1
-            if time.defect is not None and not time.calls:
-                raise time.take_defect()
+            if time.deferred.first is not None and not time.calls:
+                raise time.deferred.take()
             return found
 
     return within
@@ -235,7 +235,7 @@ class Instance(Tabular):
             try:
                 function(job, *event)
             except (KeyboardInterrupt, SystemExit) as wanted:
-                self.time.defer(wanted)
+                self.time.deferred.defer(wanted)
                 if otherwise is not None:
                     otherwise(job)
 

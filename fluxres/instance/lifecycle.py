@@ -20,6 +20,7 @@ from fluxres.errors import (
     UsageError,
 )
 from fluxres.instance import recording, states
+from fluxres.instance.deferred import listener_error
 from fluxres.instance.dependencies import Dependencies, Verdict
 from fluxres.instance.finished import FinishedJobs
 from fluxres.instance.graph_inventory import GraphInventory
@@ -210,11 +211,9 @@ class Lifecycle:
             unchanged: errors that are not put into a ListenerError, besides those of stores, policies and runners.
         """
         if isinstance(error, (ListenerError, *self._raised, *unchanged)):
-            self._instance.time.defer(error)
-            return
-        found = ListenerError(f"{type(error).__name__}: {error}", where=f"{what}, job {job.id}", hint=_HAS_GONE_ON)
-        found.__cause__ = error
-        self._instance.time.defer(found)
+            self._instance.time.deferred.defer(error)
+        else:
+            self._instance.time.deferred.defer(listener_error(error, where=f"{what}, job {job.id}", hint=_HAS_GONE_ON))
 
     def _log_end(self, job: Job, event: str, **context: Any) -> None:
         """Log an event of the end of a job, which the listener may report again or try to complete."""

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
+from itertools import islice
 from pathlib import PurePath
 from traceback import extract_tb
 from types import FunctionType
@@ -33,6 +34,7 @@ from fluxres.instance.roles import Ending, JobStates, Moments
 from fluxres.instance.sizes import Option, SizePolicy
 from fluxres.instance.states import State
 from fluxres.instance.timekeeper import Timekeeper
+from fluxres.syntax.jobspec import Request
 
 if TYPE_CHECKING:
     from fluxres.match import Placement
@@ -43,6 +45,10 @@ Choose = Callable[[int, int], "Placement | None"]
 
 UNDECIDED: Final = "alloc"
 """Type of the exception of a job for which the matcher could not decide whether there is room."""
+
+
+_KINDS_TRIED: Final = 256
+"""Of the waiting jobs, as many that differ are tried before a policy is said to start none of them."""
 
 
 class Endless(BaseException):
@@ -59,13 +65,18 @@ class PassEnded(Exception):
 class QueuePolicy(ABC):
     """Base class of queue policies; its order is by urgency, then by submission.
 
-    name: for messages and results. keeps_reservations: whether reservations outlive a pass and start jobs when their time
-    comes; otherwise they only block other jobs. recalculate_s: the period after which priorities are computed again, or None.
+    name: for messages and results; by default that of the class. keeps_reservations: whether reservations outlive a pass and
+    start jobs when their time comes; otherwise they only block other jobs. recalculate_s: the period after which priorities are
+    computed again, or None.
     """
 
-    name: str = "policy"
+    name: str
     keeps_reservations: bool = False
     recalculate_s: float | None = None
+
+    def __init_subclass__(cls) -> None:
+        if "name" not in vars(cls):
+            cls.name = cls.__name__
 
     @abstractmethod
     def schedule(self, queue: Queue) -> None:
@@ -134,23 +145,43 @@ class Guard:
             _report(self.policy, error)
 
 
+def is_built_in(policy: QueuePolicy) -> bool:
+    """Whether a policy is of this package, and known to come to an end and to start every job that it can."""
+    return type(policy).__module__.startswith("fluxres.instance.")
+
+
+def policy_error(policy: QueuePolicy, message: str, *, hint: str = "") -> PolicyError:
+    """An error that names a policy, and its file unless it is of this package."""
+    files = () if is_built_in(policy) else sorted(_files(policy))
+    return PolicyError(f"{message} ({PurePath(files[0]).name})" if files else message, where=_named(policy), hint=hint)
+
+
+def _named(policy: QueuePolicy) -> str:
+    return f"queue policy {policy.name}"
+
+
 def _report(policy: QueuePolicy, error: BaseException) -> None:
     """Errors: PolicyError that names the policy, for what it raised itself, or did that a policy cannot do."""
     if isinstance(error, PolicyError) and (line := _line(policy, error)):
         raise PolicyError(error.message + line, where=error.where, hint=error.hint) from error
     if isinstance(error, UsageError) and (line := _line(policy, error)):
-        raise PolicyError(error.message + line, where=f"queue policy {policy.name}", hint=error.hint) from error
+        raise PolicyError(error.message + line, where=_named(policy), hint=error.hint) from error
     if isinstance(error, FluxresError | PassEnded) or not isinstance(error, Exception | Endless):
         return
     what = str(error) if isinstance(error, Endless) else f"{type(error).__name__}: {error}"
-    raise PolicyError(what + _line(policy, error), where=f"queue policy {policy.name}") from error
+    raise PolicyError(what + _line(policy, error), where=_named(policy)) from error
 
 
 def _line(policy: QueuePolicy, error: BaseException) -> str:
     """The innermost line in the file of the policy, in parentheses; nothing for a policy that is not written in Python."""
-    files = {each.__code__.co_filename for each in vars(type(policy)).values() if isinstance(each, FunctionType)}
+    files = _files(policy)
     found = [frame for frame in extract_tb(error.__traceback__) if frame.filename in files]
     return f" ({PurePath(found[-1].filename).name}, line {found[-1].lineno})" if found else ""
+
+
+def _files(policy: QueuePolicy) -> set[str]:
+    """Where the methods of a policy are written."""
+    return {each.__code__.co_filename for each in vars(type(policy)).values() if isinstance(each, FunctionType)}
 
 
 class QueueOwner(Scheduler, Protocol):
@@ -405,7 +436,11 @@ class Queue:
             choose: finds the pools for the window, in place of the match policy; only with the inventory `graph`.
         """
         instance = self._instance
-        if job.state is not State.SCHED or job.instance is not instance or instance.lifetime.is_ending:
+        try:
+            may_start = job.state is State.SCHED and job.instance is instance and not instance.lifetime.is_ending
+        except AttributeError:
+            may_start = False  # it is no job
+        if not may_start:
             self._require_waiting(job, "started")  # called only to refuse: simulations start millions of jobs
         if self._starts_left == 0:
             raise PassEnded
@@ -602,7 +637,10 @@ class Queue:
         if "take_in" not in self.hooks:
             return job
         with Guard(self):
-            return self.policy.take_in(job)
+            found = self.policy.take_in(job)
+        if not isinstance(found, Job):
+            raise policy_error(self.policy, f"take_in: expected a job, got {found!r:.80}")
+        return found
 
     def end(self) -> None:
         """Start no more jobs, since the instance is ending; the policy is not called any more."""
@@ -618,9 +656,37 @@ class Queue:
         self.changed = True
         self._instance.time.note_return()
 
-    @property
-    def _where(self) -> str:
-        return f"queue policy {self.policy.name}"
+    def starts_nothing(self, named: Callable[[Job], object] = lambda job: job.id) -> PolicyError | None:
+        """The error for a policy that starts no job, although nothing runs and nothing else is to come; drops reservations.
+
+        None if not every waiting job can start now: a policy may keep the order, and wait for one that never can.  None for the
+        policies of this package, too.
+
+        Args:
+            named: the name of a job in the message.
+        """
+        waiting = [] if is_built_in(self.policy) else list(self)
+        if not waiting:
+            return None
+        self._instance.inventory.clear()
+        for job in list(self._reserved.values()):
+            self.drop(job)
+        kinds = {(id(job.ask) if isinstance(job.ask, Request) else job.ask, job.planned): job for job in waiting}
+        if not all(self._can_start(job) for job in islice(kinds.values(), _KINDS_TRIED)):
+            return None
+        number = len(waiting)
+        they = f"{number} jobs wait, job {named(waiting[0])} first" if number > 1 else f"job {named(waiting[0])} waits"
+        return policy_error(
+            self.policy,
+            f"it starts no job: {they}, there is room for {'each of them' if number > 1 else 'it'}, and nothing else is to come",
+            hint="its schedule starts jobs with queue.start(job), and queue.wake_at(seconds) asks for a later pass",
+        )
+
+    def _can_start(self, job: Job) -> bool:
+        now, inventory = self._instance.due.now, self._instance.inventory
+        found = self._attempt(job, inventory.reserve, job.number, self._least(job), job.planned, now)
+        inventory.unreserve(job.number)
+        return found == now
 
     def _require_waiting(self, job: Job, done: str) -> None:
         """Refuse a job that does not wait in this queue.
@@ -632,10 +698,13 @@ class Queue:
         """
         if self._instance.lifetime.is_ending:
             raise PassEnded
+        where = _named(self.policy)
+        if not isinstance(job, Job):
+            raise PolicyError(f"expected a job of the queue, got {job!r:.80}, which cannot be {done}", where=where)
         if job.instance is not self._instance:
-            raise PolicyError(f"job {job.id} is of another instance and cannot be {done}", where=self._where)
+            raise PolicyError(f"job {job.id} is of another instance and cannot be {done}", where=where)
         if job.state is not State.SCHED:
-            raise PolicyError(f"job {job.id} is {job.state.name} and cannot be {done}", where=self._where)
+            raise PolicyError(f"job {job.id} is {job.state.name} and cannot be {done}", where=where)
 
     def _count_action(self, job: Job) -> None:
         self.actions += 1
@@ -644,7 +713,7 @@ class Queue:
         if self.actions > self._actions_max:
             raise PolicyError(
                 f"{self._actions_max} starts and reservations in one pass over {self._count} jobs: the pass does not end",
-                where=self._where,
+                where=_named(self.policy),
             )
 
     def add(self, job: Job) -> None:
@@ -793,7 +862,7 @@ class Queue:
 
     def _no_end(self, rounds: int) -> PolicyError:
         message = f"its pass does not end: {rounds:,} rounds in a row started nothing and changed the queue"
-        return PolicyError(message, where=f"queue policy {self.policy.name}", hint="let schedule() not submit or cancel jobs")
+        return policy_error(self.policy, message, hint="let schedule() not submit or cancel jobs")
 
     def _begin_round(self) -> None:
         self.policy_calls += 1
@@ -899,10 +968,14 @@ class Queue:
             job.priority = job.urgency if fixed is None else fixed
             return
         with Guard(self):
-            found = int(policy.priority(job, seconds(self._instance.due.now)))
-        if not PRIORITY_MIN <= found <= PRIORITY_MAX:
-            raise PolicyError(f"priority {found} is not in 0 to {PRIORITY_MAX}", where=f"queue policy {policy.name}")
-        job.priority = found
+            found = policy.priority(job, seconds(self._instance.due.now))
+            try:
+                priority = int(found)
+            except (TypeError, ValueError, OverflowError):
+                raise policy_error(policy, f"priority: expected a number, got {found!r:.80}") from None
+        if not PRIORITY_MIN <= priority <= PRIORITY_MAX:
+            raise policy_error(policy, f"priority {priority} is not in 0 to {PRIORITY_MAX}")
+        job.priority = priority
 
     def _recalculate(self, period_s: float) -> None:
         now = self._instance.due.now

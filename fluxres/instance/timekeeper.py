@@ -18,7 +18,7 @@ from weakref import ReferenceType, ref
 
 from fluxres import limits
 from fluxres.clock import FOREVER, Clock, now_ticks
-from fluxres.errors import FluxresError
+from fluxres.instance.deferred import Deferred
 
 
 class Member(Protocol):
@@ -97,28 +97,9 @@ class Timekeeper:
         """Whether anything was freed since the last `reclaim`."""
         self.calls = 0
         """The number of calls of the instances of the tree in progress, one within the other."""
-        self.defect: BaseException | None = None
-        """What a listener or a sink has raised first, or an exit that it asks for; the outermost call raises it when it has done
-        its work."""
-        self._more_defects = 0
-
-    def defer(self, defect: BaseException) -> None:
-        """Let the outermost call in progress raise what a listener or a sink has raised."""
-        if self.defect is None:
-            self.defect = defect
-            return
-        self._more_defects += 1
-        if isinstance(self.defect, Exception) and not isinstance(defect, Exception):
-            self.defect = defect
-
-    def take_defect(self) -> BaseException:
-        """The first of the deferred errors, which says how many others there are; nothing is deferred any more."""
-        defect = self.defect
-        assert defect is not None  # callers look first, because there rarely is one
-        if self._more_defects and isinstance(defect, FluxresError):
-            defect.hint += f"; {self._more_defects} more errors followed in this call"
-        self.defect, self._more_defects = None, 0
-        return defect
+        self.deferred = Deferred("in this call")
+        """What listeners and sinks have raised, or an exit that one asks for; the outermost call raises it when it has done its
+        work."""
 
     @property
     def owes_passes(self) -> bool:

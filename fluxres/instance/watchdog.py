@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from fluxres import limits
 from fluxres.clock import stopwatch
 from fluxres.errors import PolicyError
-from fluxres.instance.queue import Endless, QueuePolicy
+from fluxres.instance.queue import Endless, QueuePolicy, is_built_in
 
 if TYPE_CHECKING:
     from fluxres.instance import Instance
@@ -36,7 +36,7 @@ def watching(
         policies: theirs; there is nothing to watch if all come with fluxres.
         is_ending: whether the program was asked to end, by a signal.
     """
-    if all(type(each).__module__.startswith("fluxres.instance.") for each in policies):
+    if all(map(is_built_in, policies)):
         yield
         return
     over, thread_id = threading.Event(), threading.get_ident()

@@ -112,6 +112,8 @@ class Branch:
             self.instance.submit(request, payload=spawn)
         self._schedule()
         if self.instance.pending:
+            if (error := self.instance.queue.starts_nothing()) is not None:
+                raise error
             raise InsufficientResources(f"{self.instance.pending} children have no resources", where=self.begin.tree_id)
         while not self.is_stopped and not all(child.is_ready or child.is_over for child in self.children):
             self.loop.turn()
@@ -126,14 +128,14 @@ class Branch:
     def run(self) -> None:
         """Run the jobs, or let the children run theirs, until all are done or it is stopped.
 
-        Errors: PolicyError for a policy that raises, or leaves jobs pending while nothing runs.
+        Errors: PolicyError for a policy that raises, or starts no job although all could start, while nothing runs.
         """
         if self.is_leaf:
             self._submit()
         for child in self.children:
             child.go()
-        while self.instance.is_active and not self.is_stopped:
-            turn(self.instance, self.runner, self.loop, self._schedule)
+        while self.instance.is_active and not self.is_stopped and turn(self.instance, self.runner, self.loop, self._schedule):
+            pass
 
     def _submit(self) -> None:
         begin = self.begin

@@ -179,7 +179,7 @@ def _plan(graph: ResourceGraph, begin: Begin, request: Request) -> list[Planned]
     for part, child in child_begins(graph, begin):
         job = top.submit(part)
         if job.started_at is None:
-            raise _nothing_left(graph, begin.tree_id, child.tree_id, part)
+            raise top.queue.starts_nothing() or _nothing_left(graph, begin.tree_id, child.tree_id, part)
         found += _plan(graph.copy(job=str(job.id)), child, request)
     return found
 

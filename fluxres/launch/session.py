@@ -15,7 +15,7 @@ from fluxres import clock as clocks
 from fluxres import limits
 from fluxres.clock import FOREVER, seconds
 from fluxres.documents.document import listed
-from fluxres.errors import FluxresError, UsageError
+from fluxres.errors import FluxresError, PolicyError, UsageError
 from fluxres.instance import Instance
 from fluxres.instance.holding import OVERTIME_S
 from fluxres.instance.watchdog import watching
@@ -66,10 +66,10 @@ class Session:
     _pools: dict[int, list[str]] = field(default_factory=dict, repr=False)
 
     def run(self) -> None:
-        """Run all jobs.
+        """Run all jobs; those that can never start, such as held ones, are canceled at the end.
 
-        Errors: UsageError for jobs with instances of their own, before anything starts; PolicyError; KeyboardInterrupt on a
-        signal to end, after everything has ended.
+        Errors: UsageError for jobs with instances of their own, before anything starts; PolicyError for a policy that raises, or
+        starts no job although all could start; KeyboardInterrupt on a signal to end, after everything has ended.
         """
         from fluxres.simulation.machine import Machine
 
@@ -103,7 +103,9 @@ class Session:
     def _work(self, loop: Loop, mark: str) -> None:
         try:
             while (self._is_fed() or self._instance.is_active) and not loop.stops:
-                turn(self._instance, self._runner, loop, self._instance.schedule, is_fed=self._is_fed())
+                is_fed, schedule = self._is_fed(), self._instance.schedule
+                if not turn(self._instance, self._runner, loop, schedule, is_fed=is_fed, named=lambda job: job.payload.name):
+                    break
         finally:
             try:
                 wind_down(self._instance, self._runner, loop, self.grace_s + OVERTIME_S)
@@ -142,6 +144,8 @@ class Session:
                 dependencies=[self._resolved(one) for one in given.dependencies],
                 payload=_Entry(str(given.id), _work(given), self._pools),
             )
+        except PolicyError:
+            raise
         except FluxresError as error:
             now_s = self._instance.clock() - self._began_s
             self.ran(Ran(str(given.id), "", "refused", 0, now_s, None, now_s, [], str(error)))

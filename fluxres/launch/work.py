@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from fluxres.clock import stopwatch
-from fluxres.errors import FluxresError, PolicyError, UsageError
+from fluxres.errors import FluxresError, UsageError
 from fluxres.instance.runner import STOPPED
 from fluxres.instance.states import RUNNING, State
 from fluxres.launch import lifeline
@@ -174,7 +174,7 @@ class ProcessRunner:
             running = job.payload.begin(job, self)
         except (OSError, FluxresError) as error:
             self.away_s += stopwatch() - began
-            note = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+            note = _why_not_begun(error) if isinstance(error, OSError) else str(error)
             self._running[job.number] = _Gone(job, self)
             job.instance.exception(job, "exec", note=note)
             return
@@ -207,6 +207,12 @@ class ProcessRunner:
         self.finish_s += stopwatch() - began
 
 
+def _why_not_begun(error: OSError) -> str:
+    """What the system says, with the program, if it is about that: `'nosuch': No such file or directory`."""
+    why = error.strerror or str(error)
+    return why if error.filename is None else f"{os.fsdecode(error.filename)!r:.80}: {why}"
+
+
 class _Gone:
     """Stands in for work that could not begin: it ends as soon as it is stopped."""
 
@@ -224,29 +230,41 @@ STARTS: Final = 256
 """Maximal number of jobs started by one pass, so that messages and jobs to end are handled between passes."""
 
 
-def turn(instance: Instance, runner: ProcessRunner, loop: Loop, schedule: Callable[[int], int], *, is_fed: bool = False) -> None:
-    """Run one step.
+def turn(
+    instance: Instance,
+    runner: ProcessRunner,
+    loop: Loop,
+    schedule: Callable[[int], int],
+    *,
+    is_fed: bool = False,
+    named: Callable[[Job], object] = lambda job: job.id,
+) -> bool:
+    """Run one step; returns whether there may be another one: False if the jobs that are left can never start.
 
     Args:
         schedule: makes a pass with at most this number of starts, and returns the number of starts.
         is_fed: whether more jobs will come.
+        named: the name of a job in messages.
 
-    Errors: PolicyError for a policy that raises, or leaves jobs pending while nothing runs.
+    Errors: PolicyError for a policy that raises, or starts no job although all could start, while nothing runs.
     """
     if runner.changed:
         runner.changed = False
         if schedule(STARTS) >= STARTS:
             runner.changed = True
         if not instance.is_active and not is_fed:
-            return
+            return False
     due = instance.next_due()
     if not (runner.changed or runner.running or is_fed) and due is None and instance.pending:
-        raise PolicyError("jobs are pending but nothing runs", where=f"queue policy {instance.policy.name}")
+        if (error := instance.queue.starts_nothing(named)) is not None:
+            raise error
+        return False
     wait_s = None if due is None else max(0.0, due - instance.clock())
     loop.turn(0.0 if runner.changed else wait_s)
     if due is not None and instance.clock() >= due:
         instance.advance()
         runner.changed = True
+    return True
 
 
 def wind_down(instance: Instance, runner: ProcessRunner, loop: Loop, patience_s: float) -> None:

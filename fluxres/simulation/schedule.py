@@ -7,10 +7,14 @@ eight bytes per value, for programs that look at all jobs.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from types import TracebackType
 from typing import Final, NamedTuple, Protocol
 
 from fluxres.clock import FOREVER, TICKS_PER_S
+from fluxres.errors import FluxresError, UsageError
+from fluxres.instance.deferred import Deferred, listener_error
 from fluxres.instance.inventory import Claim, Inventory
 from fluxres.syntax.jobspec import Request
 
@@ -96,13 +100,80 @@ class Finished(NamedTuple):
 
 
 class Sink(Protocol):
-    """Receives records as jobs finish."""
+    """Receives records as jobs finish.  If one raises, the run ends with that event; all others get the same jobs (`Sinks`)."""
 
     def add(self, job: Finished) -> None:
         """Called with each record."""
 
     def close(self) -> None:
         """Called after the last record."""
+
+
+class Sinks:
+    """All sinks of a run: each gets every record and is closed, whatever the others raise.
+
+    ``with sinks:`` closes them, and then raises what they have raised, as one error; as a note of its error if the run itself
+    fails. The run looks at `deferred` after each event, and ends.
+    """
+
+    def __init__(self, sinks: Iterable[Sink]) -> None:
+        self._sinks: list[Sink] = []
+        self.deferred = Deferred("in this run")
+        """What they have raised."""
+        for each in sinks:
+            self.append(each)
+
+    def append(self, sink: Sink) -> None:
+        """Let another sink get the records from now on. Errors: UsageError for what cannot get any."""
+        if not (callable(getattr(sink, "add", None)) and callable(getattr(sink, "close", None))):
+            raise UsageError(f"sinks: expected objects with the methods add and close, got {sink!r:.80}")
+        self._sinks.append(sink)
+
+    def add(self, job: Finished) -> None:
+        for sink in self._sinks:
+            try:
+                sink.add(job)
+            except (KeyboardInterrupt, SystemExit) as wanted:
+                self.deferred.defer(wanted)
+            except Exception as error:  # noqa: BLE001  # sinks may raise anything
+                self._defer(error, f"{_name(sink)}, job {job.id}", _HAS_ENDED)
+
+    def __enter__(self) -> Sinks:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        with ExitStack() as stack:  # Ctrl-C in one of them leaves none open
+            for sink in reversed(self._sinks):
+                stack.callback(self._close, sink)
+        if self.deferred.first is None:
+            return
+        deferred = self.deferred.take()
+        if error is None:
+            raise deferred
+        if not isinstance(deferred, Exception):
+            raise deferred from error
+        error.add_note(f"a sink, too: {deferred}")
+
+    def _close(self, sink: Sink) -> None:
+        try:
+            sink.close()
+        except Exception as error:  # noqa: BLE001  # as in `add`
+            self._defer(error, f"{_name(sink)}, close", _ALL_CLOSED)
+
+    def _defer(self, error: Exception, where: str, hint: str) -> None:
+        if isinstance(error, (FluxresError, OSError)):  # these say what it could not write
+            error.add_note(where)
+            self.deferred.defer(error)
+        else:
+            self.deferred.defer(listener_error(error, where=where, hint=hint))
+
+
+_ALL_CLOSED: Final = "all other sinks are closed, with every job that had ended"
+_HAS_ENDED: Final = f"the run ended with this event; {_ALL_CLOSED}"
+
+
+def _name(sink: Sink) -> str:
+    return f"sink {type(sink).__name__}"
 
 
 RESULTS = ("completed", "failed", "canceled", "timeout")

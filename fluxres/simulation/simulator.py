@@ -82,7 +82,7 @@ from fluxres.simulation.nesting.sites import ChildPayload, InstanceRow, Site
 from fluxres.simulation.prediction.prediction import ErrorSink, Prediction
 from fluxres.simulation.result import Refusals, Result
 from fluxres.simulation.results.numbering import AsItWas
-from fluxres.simulation.schedule import Finished, Schedule, Sink
+from fluxres.simulation.schedule import Finished, Schedule, Sink, Sinks
 from fluxres.simulation.workload.feedback import Feedback, require_kind
 from fluxres.simulation.workload.models import Ensemble
 from fluxres.simulation.workload.reading import read
@@ -132,7 +132,7 @@ class Simulator:
             counted.
         prediction: of run times, with which policies plan; None: with limits.
         feedback: which jobs are submitted after others have ended, as of `feedback.Feedback`; None: all at their times.
-        sinks: receive every finished job.
+        sinks: receive every finished job; a run ends if one of them raises.
         keep: whether to keep the schedule.
     """
 
@@ -240,7 +240,7 @@ class Simulator:
         self.predictions = ErrorSink()
         own = (self.running, self.losses, *([self.schedule] if self.schedule is not None else ()))
         own += () if self.prediction is None else (self.predictions,)
-        self.sinks: list[Sink] = [*own, *sinks]
+        self.sinks = Sinks([*own, *sinks])
         self.refusals = Refusals()
         self.errors: list[str] = []
         self.rows: list[InstanceRow] = []
@@ -398,18 +398,17 @@ class Simulator:
         Args:
             progress: called now and then with the number of jobs that have ended.
 
-        Errors: InputError for a workload that is not sorted, or depends on jobs that were not submitted before; the results until
-        then are in the sinks. A queue policy that raises ends its instance, and `Result.errors` reports it.
+        Errors: InputError for a workload that is not sorted, or depends on jobs that were not submitted before; ListenerError if
+        a sink raises, an OSError or FluxresError unchanged. The run then ends with the event at hand: every sink has got each job
+        that had ended, and is closed. `Result.errors` reports a queue policy that raises, which ends its instance, and one that
+        starts no job in the end, although there is room for each that waits.
         """
         self._read(workload)
         used = [self.instance.policy, *map(policy, self.hierarchy.queue_policies)]
-        try:
-            with watching(lambda: [site.instance for site in list(self._sites.values())], used):
-                self._begin_run()
-                self._handle_events(progress)
-        finally:
-            for sink in self.sinks:
-                sink.close()
+        with self.sinks, watching(lambda: [site.instance for site in list(self._sites.values())], used):
+            self._begin_run()
+            self._handle_events(progress)
+            self._note_idle_policies()
         if self.fleet is not None and self.fleet.cap is not None:  # it may change long after the last job
             self._active_at = min(self._active_at, self.running.last_end)
         for site in list(self._sites.values()):
@@ -451,8 +450,17 @@ class Simulator:
                 self._stop(event.site_in(self), error)
             if self._endless is not None:
                 raise self._endless
+            if self.sinks.deferred.first is not None:
+                return  # they raise it when they are closed
             if progress is not None and not self._handled % _SHOWN_EVERY:
                 progress(self._ended)
+
+    def _note_idle_policies(self) -> None:
+        """Report the policies that leave jobs waiting at the end which they could start."""
+        for site in self._sites.values():
+            error = None if site.instance.is_closed else site.instance.queue.starts_nothing(_name)
+            if error is not None:
+                self.errors.append(f"{site.instance.address}: {error}")
 
     def _handlers(self) -> dict[type[Event], Callable[[Any], None]]:
         found: dict[type[Event], Callable[[Any], None]] = {
@@ -1128,8 +1136,7 @@ class Simulator:
         if job.status == NOT_STARTED and job.exceptions:
             self.external.notes[f"jobs that failed: {job.exceptions[-1].note}"] += 1
         self._ended += 1
-        for sink in self.sinks:
-            sink.add(record)
+        self.sinks.add(record)
 
     def _record(self, job: Job, end: int, result: str, *, never_began: bool = False) -> Finished:
         given, claim, inventory = job.payload, job.claim, job.instance.inventory
@@ -1163,8 +1170,13 @@ class Simulator:
 
 def _defect(job: Job, error: Exception) -> RunFailed:
     """The error for what the simulator must not raise; a job that it refuses has failed, and says why."""
-    name = job.payload.id if isinstance(job.payload, Submission) else job.id
-    return RunFailed(f"{type(error).__name__}: {error}", where=f"job {name}", hint="this is a defect of the simulator: report it")
+    hint = "this is a defect of the simulator: report it"
+    return RunFailed(f"{type(error).__name__}: {error}", where=f"job {_name(job)}", hint=hint)
+
+
+def _name(job: Job) -> int | str:
+    """The id of a job in the workload; that in its instance for one of the simulator."""
+    return job.payload.id if isinstance(job.payload, Submission) else job.id
 
 
 def _never_done(given: Submission, history: History) -> LimitExceeded:

@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, Final, Generic, TypeVar
 
 from fluxres.documents.document import shown
@@ -147,6 +147,8 @@ class Registry(Generic[T]):
                     hint = f"its package has the entry point {entry.value!r}: repair or uninstall it"
                     said = f"cannot be imported: {type(error).__name__}: {error}"
                     raise UsageError(said, where=self.where(name), hint=hint) from error
+        if name.endswith(".py"):
+            raise UsageError("expected a file and a class of it", where=self.where(name), hint=f"such as {name}:Mine")
         names = self.names()
         raise UsageError(f"no {self.what} {name!r:.80}", hint=suggest(name, names) or choose_from(names))
 
@@ -160,12 +162,20 @@ class Registry(Generic[T]):
             module = _imported(str(path), changed)
         except (Exception, SystemExit) as error:
             raise UsageError(f"cannot be imported: {type(error).__name__}: {error}", where=where) from error
-        found = getattr(module, name, None)
+        found, values = getattr(module, name, None), vars(module).items()
+        own = [key for key, kind in values if getattr(kind, "__module__", "") == module.__name__ and self._may_make(kind)]
+        has = f"it has {', '.join(own)}" if own else f"it has no {self.what}"
         if found is None:
-            own = [each for each, kind in vars(module).items() if getattr(kind, "__module__", "") == module.__name__]
-            hint = suggest(name, own) or (f"it has {', '.join(own)}" if own else f"it has no {self.what}")
-            raise UsageError(f"no class {name!r:.80}", where=where, hint=hint)
+            raise UsageError(f"no class {name!r:.80}", where=where, hint=suggest(name, own) or has)
+        if not callable(found) or (self.base is not None and not isinstance(found, type)):
+            base = f" derived from {self.base.__name__}" if self.base is not None else ""
+            got = f"the function {name}" if isinstance(found, FunctionType) else f"{found!r:.80}"
+            raise UsageError(f"expected a class{base}, got {got}", where=f"{where}:{name}", hint=has)
         return found
+
+    def _may_make(self, kind: object) -> bool:
+        """Whether a value of a file looks like what is made: any class or function, or one of the base."""
+        return callable(kind) if self.base is None else isinstance(kind, type) and issubclass(kind, self.base)
 
     def _split_mapping(self, given: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
         if len(given) != 1:

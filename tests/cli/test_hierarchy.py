@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -102,6 +103,7 @@ def test_policies_are_given_by_level(fluxres: Invoke) -> None:
         (["--grace", "inf"], 2, "--grace"),
         (["--machine", "node=2"], 2, "both --machine and -N"),
         (["-T", "9999"], 2, "at most 1024"),
+        (["-J", "0"], 2, "-J: expected at least 1 job, got 0 (-d shows the instances without running jobs)"),
     ],
 )
 def test_invalid_hierarchies_are_refused(fluxres: Invoke, words: list[str], status: int, told: str) -> None:
@@ -114,6 +116,26 @@ def test_failed_jobs_exit_with_status_5_after_the_output() -> None:
     assert "4 failed" in out
     assert err.count("oops") == 8
     assert "fluxres: ERROR hierarchy: 8 jobs failed, 0 were lost or never ran; the highest exit status was 9" in err
+
+
+def test_a_program_that_does_not_exist_is_named_for_each_instance() -> None:
+    status, _, err = finish(process("hierarchy", *SMALL, "-T", "2", "--no-flat", "-J", "4", "--job", "nosuch --flag"))
+    assert status == 5
+    for instance in ("tree.1", "tree.2"):
+        assert re.search(rf"^fluxres: topology 2, {instance}: job ƒ\w+: 'nosuch': No such file or directory$", err, re.MULTILINE)
+
+
+def test_a_policy_that_starts_nothing_is_named_for_each_instance(place: Path) -> None:
+    (place / "lazy.py").write_text(LAZY)
+    words = ("hierarchy", *SMALL, "-T", "2", "--no-flat", "-J", "4")
+    status, _, err = finish(process(*words, "-Q", "fcfs:lazy.py:Lazy"))
+    assert status == 5
+    assert err.count("queue policy Lazy: it starts no job: 2 jobs wait, job ") == 2
+    status, _, err = finish(process(*words, "-Q", "lazy.py:Lazy"))
+    assert (status, err.count("queue policy Lazy: it starts no job: job ")) == (2, 1)
+
+
+LAZY = "from fluxres import QueuePolicy\n\nclass Lazy(QueuePolicy):\n    def schedule(self, queue): ...\n"
 
 
 def started(tmp_path: Path, *words: str) -> tuple[subprocess.Popen[str], str, Path]:

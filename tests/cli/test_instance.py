@@ -155,6 +155,36 @@ def test_invalid_runs_are_refused(fluxres: Invoke, place: Path) -> None:
     assert "--grace" in fluxres("instance", "run", source, *MACHINE, "--grace", "inf", status=2).stderr
 
 
+def test_a_policy_that_starts_nothing_is_named_and_jobs_that_can_never_start_are_not_its_fault(place: Path) -> None:
+    source = write(
+        place, job("one", run=0.01), job("held", run=0.01, urgency=0), job("after", run=0.01, dependencies=["afterok:held"])
+    )
+    status, out, err = finish(process("instance", "run", source, *MACHINE, "--json"))
+    assert (status, json.loads(out)["results"]) == (5, {"canceled": 1, "completed": 1, "failed": 1})
+    assert "2 of 3 jobs did not complete" in json.loads(err.splitlines()[-1])["message"]
+    (place / "lazy.py").write_text(
+        "from fluxres import QueuePolicy\nclass Lazy(QueuePolicy):\n    def schedule(self, queue): ...\n"
+    )
+    for words in (("instance", "run", source, "-Q", "lazy.py:Lazy"), ("simulate", source, "-Q", "lazy.py:Lazy")):
+        status, _, err = finish(process(*words, *MACHINE))
+        assert status == 2
+        assert (
+            "queue policy Lazy: it starts no job: job one waits, there is room for it, and nothing else is to come (lazy.py)"
+            in err
+        )
+
+
+@pytest.mark.parametrize("method", ["def priority(self, job, now_s): return 'high'", "def take_in(self, job): return None"])
+def test_what_a_policy_does_wrong_with_a_new_job_ends_the_run(place: Path, method: str) -> None:
+    (place / "odd.py").write_text(f"from fluxres.instance.policy import Fcfs\nclass Odd(Fcfs):\n    {method}\n")
+    source = write(place, job("one", run=0.01))
+    for words in (("instance", "run", source), ("simulate", source)):
+        status, _, err = finish(process(*words, *MACHINE, "-Q", "odd.py:Odd"))
+        assert status == 2
+        assert "queue policy Odd: " in err
+        assert "(odd.py)" in err
+
+
 def test_stages_with_jobs_of_their_own_are_refused_before_anything_starts(fluxres: Invoke, place: Path) -> None:
     source = write(place, job("first", run=1), job("stage", jobs=[job("inner", run=1)]))
     told = fluxres("instance", "run", source, *MACHINE, status=2)

@@ -149,14 +149,25 @@ class Mine(QueuePolicy):
 """
 
 
+def test_a_study_with_a_policy_that_starts_nothing_has_a_failed_run_and_others(page: Write, tmp_path: Path) -> None:
+    (tmp_path / "lazy.py").write_text(OWN.format("lazy"))
+    study = page(SMALL.replace("[fcfs, easy]", "[fcfs, 'lazy.py:Mine']").replace("repeats: 2", "repeats: 1"))
+    made = campaign.run(study, tmp_path / "results")
+    ((run, why),) = made.failed.items()
+    assert "lazy.py" in run
+    assert "queue policy lazy: it starts no job: 30 jobs wait, job 1 first, there is room for each of them" in why
+    assert len(study.runs) == 2
+
+
 def test_policies_of_files_that_are_wrong_are_usage_errors(tmp_path: Path) -> None:
     (tmp_path / "raises.py").write_text("1 / 0\n")
-    (tmp_path / "other.py").write_text(OWN.format("mine"))
+    (tmp_path / "other.py").write_text(OWN.format("mine") + "\ndef make(queue): ...\n")
     (tmp_path / "less.py").write_text("from fluxres import QueuePolicy\nclass Mine(QueuePolicy):\n    name = 'mine'\n")
     for name, message in (
         ("absent.py:Mine", "cannot be read: no such file"),
         ("raises.py:Mine", "cannot be imported: ZeroDivisionError"),
         ("other.py:Yours", "no class 'Yours'"),
+        ("other.py:make", r"other.py:make: expected a class derived from QueuePolicy, got the function make \(it has Mine\)"),
         ("less.py:Mine", r"Mine has no method schedule \(a queue policy has schedule\)"),
         ("other.py:Mine:depth=4", "no parameter 'depth'"),
         ('other.py:Mine:{"depth": ', "not a JSON object"),

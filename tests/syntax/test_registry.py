@@ -102,6 +102,19 @@ class TestEveryKind:
         with pytest.raises(UsageError, match="cannot be imported: SystemExit: 3"):
             kind.make(f"{tmp_path}/leaves.py:Mine")
 
+    def test_says_what_a_file_has_in_place_of_a_class(self, kind: Registry[Any], tmp_path: Path) -> None:
+        path = tmp_path / "mine.py"
+        path.write_text("x = 5\nclass Other: pass\n", encoding="utf-8")
+        with pytest.raises(
+            UsageError, match=rf"^{kind.what} .*mine.py:x: expected a class.*, got 5 \(it has (Other|no {kind.what})\)$"
+        ):
+            kind.make(f"{path}:x")
+        for name in (str(path), f"{path}:", f"{path}:5"):
+            with pytest.raises(
+                UsageError, match=rf"^{kind.what} .*mine.py: expected a file and a class of it \(such as .*mine.py:Mine"
+            ):
+                kind.make(name)
+
     def test_refuses_a_key_of_json_that_is_given_twice(self, kind: Registry[Any], own: str) -> None:
         with pytest.raises(UsageError, match=rf"^{kind.what} .*: depth is given twice$"):
             kind.make(f'{own}:Mine:{{"depth": 1, "depth": 2}}')

@@ -147,7 +147,7 @@ def _watching(shown: Progress, name: str, before: int) -> Any:
 def _tell_failures(outcomes: list[Outcome]) -> None:
     for one in outcomes:
         for instance, what in one.notes.items():
-            note(f"{one.name} {instance}: {what}")
+            note(f"topology {one.name}, {instance}: {what}")
     failed, lost = sum(one.failed for one in outcomes), sum(one.lost for one in outcomes)
     status = max(one.status for one in outcomes)
     if failed or lost or status or any(one.notes for one in outcomes):
@@ -191,6 +191,8 @@ def _ensemble(machine: ResourceGraph, options: dict[str, Any]) -> EqualJobs:
         request = f"slot=1/{unit}"
     as_request(request)
     work.parse(options["job"])
+    if not options["jobs"]:
+        raise UsageError("expected at least 1 job, got 0", where="-J", hint="-d shows the instances without running jobs")
     return EqualJobs(options["jobs"], options["job"], request, options["duration"])
 
 

@@ -31,16 +31,17 @@ refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from fluxres import limits
 from fluxres.clock import FOREVER, ticks
 from fluxres.documents.document import Place
+from fluxres.documents.mistakes import Mistakes
 from fluxres.documents.source import Source
 from fluxres.errors import FluxresError, InputError, LimitExceeded
-from fluxres.instance.job import BEGIN, SCHEMES, SINGLETON
+from fluxres.instance.job import BEGIN, SCHEMES, SINGLETON, URGENCY_DEFAULT
 from fluxres.instance.sizes import with_count
 from fluxres.simulation.adaptive import speedup
 from fluxres.simulation.adaptive.adaptive import Adaptive
@@ -50,6 +51,8 @@ from fluxres.syntax import duration as durations
 from fluxres.syntax import jobspec
 from fluxres.syntax.jobspec import Request, as_request
 from fluxres.syntax.vertex import preorder
+
+T = TypeVar("T")
 
 KEYS: Final = (
     "id",
@@ -79,78 +82,126 @@ KEYS: Final = (
 def read(source: Source) -> Workload:
     """A workload from a list of jobs.
 
-    Errors: InputError with line, column and place; LimitExceeded beyond `limits.JOBS_LISTED_MAX`.
+    Errors: InputError with all mistakes, each with line, column and place; LimitExceeded beyond `limits.JOBS_LISTED_MAX`.
     """
-    document = source.document
+    document, mistakes = source.document, Mistakes()
     place = Place(document=document)
     values: Any = document.values
-    if isinstance(values, Mapping):
-        place.mapping(values, ("jobs", "processors"), ("jobs",))
-        place, values = place.at("jobs"), values["jobs"]
-    found = of_list(_listed(values, place, {}))
+    with mistakes.all():
+        if isinstance(values, Mapping):
+            place.mapping(values, ("jobs", "processors"), ("jobs",))
+            place, values = place.at("jobs"), values["jobs"]
+        found = of_list(_listed(values, place, {}, mistakes))
     found.name, found.has_requests = name_of(source.file), True
     return found
 
 
-def _listed(values: object, place: Place, spots: dict[str, Place]) -> list[Submission]:
+def _listed(values: object, place: Place, spots: dict[str, Place], mistakes: Mistakes) -> list[Submission]:
     """The jobs of a list, in the order of their submission.
 
     Args:
         spots: by id, the places of all jobs so far, in any list.
+        mistakes: what is wrong so far; jobs in which there is something are left out.
     """
     found: list[Submission] = []
     for number, entry in enumerate(place.sequence(values, "a list of jobs")):
-        for job in _jobs(entry, place.at(number), number, spots):
-            if str(job.id) in spots:
-                raise place.at(number).error(f"the id {job.id!r} occurs twice")
-            spots[str(job.id)] = place.at(number)
-            found.append(job)
+        with mistakes:
+            for job in _jobs(entry, place.at(number), number, spots, mistakes):
+                if str(job.id) in spots:
+                    raise place.at(number).error(f"the id {job.id!r} occurs twice")
+                spots[str(job.id)] = place.at(number)
+                found.append(job)
         if len(spots) > limits.JOBS_LISTED_MAX:
             raise LimitExceeded(f"more than {limits.JOBS_LISTED_MAX} jobs", where=str(place), hint="use a generator")
-    return _in_order(found, spots) if any(job.dependencies for job in found) else sorted(found, key=lambda job: job.submit)
+    if not mistakes and any(job.dependencies for job in found):  # those on a job with a mistake would follow from it
+        return _in_order(found, spots, mistakes)
+    return sorted(found, key=lambda job: job.submit)
 
 
-def _jobs(entry: object, place: Place, number: int, spots: dict[str, Place]) -> Iterator[Submission]:
-    given = place.mapping(entry, KEYS, ("request",))
-    request = _request(given["request"], place.at("request"))
-    limit = _time(given["duration"], place.at("duration")) if "duration" in given else None
-    if limit is None:
-        limit = FOREVER if request.duration_s is None else ticks(request.duration_s)
-    if limit < 1:
-        raise place.at("duration").expected("a time above 0", given["duration"])
+class _Fields:
+    """The values of one entry, each of which may be wrong.
+
+    Args:
+        given: the entry.
+    """
+
+    def __init__(self, given: Mapping[str, Any], place: Place, mistakes: Mistakes) -> None:
+        self.given, self.place, self.mistakes = given, place, mistakes
+
+    def read(self, key: str, how: Callable[[Any, Place], T], default: T) -> T:
+        """The value of a key; the default if there is none, or it is wrong."""
+        if key in self.given:
+            try:
+                with self.mistakes:
+                    return how(self.given[key], self.place.at(key))
+            except LimitExceeded as error:
+                self.mistakes.add(error)  # of this value alone
+        return default
+
+    def text(self, key: str) -> str | None:
+        return self.read(key, lambda value, place: place.text(value), None)
+
+    def integer(self, key: str, default: int | None, least: int, most: int = limits.COUNT_MAX) -> Any:
+        return self.read(key, lambda value, place: place.integer(value, least, most), default)
+
+    def require_keys(self) -> None:
+        """Note each key that there is not, and a request that is missing."""
+        for key in self.given:
+            if key not in KEYS:
+                with self.mistakes:
+                    self.place.mapping({key: None}, KEYS)
+        with self.mistakes:
+            self.place.mapping(self.given, required=("request",))
+
+
+def _jobs(entry: object, place: Place, number: int, spots: dict[str, Place], mistakes: Mistakes) -> Iterator[Submission]:
+    """The jobs of an entry; none if there is a mistake in it."""
+    before = len(mistakes)
+    given = place.mapping(entry)
+    field = _Fields(given, place, mistakes)
+    field.require_keys()
+    request = field.read("request", _request, None)
+    limit = field.read("duration", _limit, FOREVER)
+    unnamed: int | str = number
+    job = field.read("id", _id, unnamed)
+    count = field.integer("count", 1, 1, limits.JOBS_LISTED_MAX)
+    run = field.read("run", _time, 0)
+    one = Submission(
+        job,
+        field.read("submit", _time, 0),
+        1,
+        limit,
+        request or 0,
+        field.text("user"),
+        field.text("name"),
+        field.integer("urgency", URGENCY_DEFAULT, 0, 31),
+        field.read("dependencies", lambda value, place: tuple(_dependencies(value, place, mistakes)), ()),
+        field.integer("status", 0, 0),
+        account=field.text("account"),
+        qos=field.text("qos"),
+        queue=field.text("queue"),
+        partition=field.text("partition"),
+        level=field.integer("level", None, 0, limits.INSTANCE_DEPTH_MAX),
+    )
     for key in ("run", "count", "speedup"):
-        if "jobs" in given and key in given:
-            raise place.error(f"{key!r} cannot be combined with 'jobs', whose instance ends with the last of them")
+        with mistakes:
+            if "jobs" in given and key in given:
+                raise place.error(f"{key!r} cannot be combined with 'jobs', whose instance ends with the last of them")
+    own = _listed(given["jobs"], place.at("jobs"), spots, mistakes) if "jobs" in given else []
+    if request is None or len(mistakes) > before:
+        return
+    if "duration" not in given and request.duration_s is not None:
+        limit = ticks(request.duration_s)
+        if limit < 1:
+            raise place.at("request").error("expected a duration above 0")
     adaptive = _adaptive(given, request, place)
     if adaptive is not None:
         request = with_count(request, adaptive.preferred)
-    run = _run(given, adaptive, limit, place)
+    run = _run(given, adaptive, run if "run" in given else limit, place)
     if run >= FOREVER:
         raise place.error("neither a run time nor a limit, so it would never end", "give run")
-    job = given.get("id", number)
-    if not isinstance(job, int | str) or isinstance(job, bool):
-        raise place.at("id").expected("an id as text or number", job)
-    count = place.at("count").integer(given.get("count", 1), 1, limits.JOBS_LISTED_MAX)
-    one = Submission(
-        job,
-        _time(given["submit"], place.at("submit")) if "submit" in given else 0,
-        max(run, 1),
-        limit,
-        request,
-        _text(given, "user", place),
-        _text(given, "name", place),
-        place.at("urgency").integer(given.get("urgency", 16), 0, 31),
-        tuple(_dependencies(given.get("dependencies", ()), place.at("dependencies"))),
-        place.at("status").integer(given.get("status", 0), 0),
-        account=_text(given, "account", place),
-        qos=_text(given, "qos", place),
-        queue=_text(given, "queue", place),
-        partition=_text(given, "partition", place),
-        level=place.at("level").integer(given["level"], 0, limits.INSTANCE_DEPTH_MAX) if "level" in given else None,
-        adaptive=adaptive,
-    )
-    if "jobs" in given:
-        own = _listed(given["jobs"], place.at("jobs"), spots)
+    one = one._replace(run=max(run, 1), limit=limit, ask=request, adaptive=adaptive)
+    if own:
         one = one._replace(jobs=tuple(_owned(job, one) for job in own))
     if "count" not in given:
         yield one
@@ -159,15 +210,19 @@ def _jobs(entry: object, place: Place, number: int, spots: dict[str, Place]) -> 
         yield one._replace(id=f"{job}.{at}")
 
 
-def _run(given: Mapping[str, Any], adaptive: Adaptive | None, limit: int, place: Place) -> int:
-    """The run time at the preferred size, in ticks."""
+def _run(given: Mapping[str, Any], adaptive: Adaptive | None, run: int, place: Place) -> int:
+    """The run time at the preferred size, in ticks.
+
+    Args:
+        run: without a speed-up that has run times.
+    """
     if "jobs" in given:
         return 1
     if adaptive is not None and isinstance(adaptive.speedup, Times):
         if "run" in given:
             raise place.at("run").error("the run times are those of 'speedup'", "leave one of them out")
         return ticks(float(adaptive.speedup.run_s(adaptive.preferred)))
-    return _time(given["run"], place.at("run")) if "run" in given else limit
+    return run
 
 
 def _adaptive(given: Mapping[str, Any], request: Request, place: Place) -> Adaptive | None:
@@ -210,9 +265,10 @@ def _request(given: object, place: Place) -> Request:
         if isinstance(given, Mapping):
             return jobspec.parse(given)
         return as_request(place.text(given, length=limits.REQUEST_TEXT_MAX))
-    except InputError as error:
+    except FluxresError as error:
         message = f"{error.where}: {error.message}" if error.where else error.message
-        raise type(error)(message, where=str(place), hint=error.hint) from None
+        kind = type(error) if isinstance(error, InputError) else InputError
+        raise kind(message, where=str(place), hint=error.hint) from None
 
 
 def _time(given: object, place: Place) -> int:
@@ -223,22 +279,29 @@ def _time(given: object, place: Place) -> int:
         raise InputError(error.message, where=str(place), hint=error.hint) from None
 
 
-def _text(given: Mapping[str, Any], key: str, place: Place) -> str | None:
-    return place.at(key).text(given[key]) if key in given else None
+def _limit(given: object, place: Place) -> int:
+    if (limit := _time(given, place)) < 1:
+        raise place.expected("a time above 0", given)
+    return limit
 
 
-def _dependencies(given: object, place: Place) -> Iterator[str]:
-    if given == ():
-        return
+def _id(given: object, place: Place) -> int | str:
+    if not isinstance(given, int | str) or isinstance(given, bool):
+        raise place.expected("an id as text or number", given)
+    return given
+
+
+def _dependencies(given: object, place: Place, mistakes: Mistakes) -> Iterator[str]:
     for number, one in enumerate(place.sequence(given, "a list of dependencies", empty=True)):
-        text = place.at(number).text(one)
-        scheme, _, value = text.partition(":")
-        if scheme not in SCHEMES or (not value and scheme != SINGLETON):
-            raise place.at(number).expected(f"SCHEME:ID with {', '.join(SCHEMES)}", text)
-        yield text
+        with mistakes:
+            text = place.at(number).text(one)
+            scheme, _, value = text.partition(":")
+            if scheme not in SCHEMES or (not value and scheme != SINGLETON):
+                raise place.at(number).expected(f"SCHEME:ID with {', '.join(SCHEMES)}", text)
+            yield text
 
 
-def _in_order(jobs: Sequence[Submission], spots: Mapping[str, Place]) -> list[Submission]:
+def _in_order(jobs: Sequence[Submission], spots: Mapping[str, Place], mistakes: Mistakes) -> list[Submission]:
     """By submission time, and at the same moment dependencies first."""
     by_id = {str(job.id): job for job in jobs}
     waits: dict[str, list[str]] = {}
@@ -248,11 +311,12 @@ def _in_order(jobs: Sequence[Submission], spots: Mapping[str, Place]) -> list[Su
             scheme, _, value = dependency.partition(":")
             if scheme in (SINGLETON, BEGIN):
                 continue
-            if value not in by_id:
-                raise spots[str(job.id)].at("dependencies").error(f"{dependency}: there is no job {value}")
-            if by_id[value].submit > job.submit:
-                raise spots[str(job.id)].at("dependencies").error(f"{dependency}: job {value} is submitted later")
-            waited.append(value)
+            with mistakes:
+                if value not in by_id:
+                    raise spots[str(job.id)].at("dependencies").error(f"{dependency}: there is no job {value}")
+                if by_id[value].submit > job.submit:
+                    raise spots[str(job.id)].at("dependencies").error(f"{dependency}: job {value} is submitted later")
+                waited.append(value)
     try:
         rank = {job: at for at, job in enumerate(TopologicalSorter(waits).static_order())}
     except CycleError as error:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fluxres import InputError, LimitExceeded, UsageError, limits
 from fluxres.clock import FOREVER
 from fluxres.documents.source import Source
-from fluxres.errors import FluxresError
+from fluxres.errors import FluxresError, TextPlace
 from fluxres.simulation.workload import batsim, jobspecs, swf
 from fluxres.simulation.workload.reading import read
 from fluxres.simulation.workload.trace import detect
@@ -283,6 +283,65 @@ def test_errors_in_lists_name_their_place(text: str, words: str) -> None:
     with pytest.raises(InputError) as found:
         jobs_of(text)
     assert words in str(found.value)
+
+
+def test_all_mistakes_of_a_list_are_listed_at_once() -> None:
+    with pytest.raises(InputError) as found:
+        jobs_of(
+            """
+            - {id: a, request: slot=1/core, run: -3, urgency: 99, foo: 1, bar: 2}
+            - {id: b, request: slot=, duration: x, count: 0, dependencies: [bad, "after:", 3]}
+            - {id: c, run: 1}
+            - 7
+            - id: stage
+              request: slot=1/core
+              run: 5
+              jobs:
+                - {id: x, request: slot=1/core, run: soon}
+                - {id: y, request: slot=1/core}
+            - {id: d, request: slot=1/core, run: 1, dependencies: ["afterok:a"]}
+            """
+        )
+    places = [mistake.where.partition(": ")[2] or mistake.where for mistake in found.value.mistakes]
+    assert places == [
+        *("[0]", "[0]", "[0].run", "[0].urgency"),
+        *("[1].request", "[1].duration", "[1].count", *(f"[1].dependencies[{n}]" for n in range(3))),
+        *("[2]", "[3]", "[4]", "[4].jobs[0].run", "[4].jobs[1]"),
+    ]  # not that job d waits for one that cannot be read
+    lines = [mistake.where.line for mistake in found.value.mistakes if isinstance(mistake.where, TextPlace)]
+    assert lines == sorted(lines)
+    assert len(lines) == len(places)
+
+
+def test_all_dependencies_that_are_wrong_are_listed_once_the_jobs_are_right() -> None:
+    with pytest.raises(InputError) as found:
+        jobs_of(
+            """
+            - {id: a, request: slot=1/core, run: 1, dependencies: ["afterok:no", "afterok:b"]}
+            - {id: b, request: slot=1/core, run: 1, dependencies: ["afterok:none"], submit: 5}
+            """
+        )
+    assert [mistake.message for mistake in found.value.mistakes] == [
+        "afterok:no: there is no job no",
+        "afterok:b: job b is submitted later",
+        "afterok:none: there is no job none",
+    ]
+
+
+def test_a_list_with_many_mistakes_is_not_read_to_its_end() -> None:
+    with pytest.raises(InputError) as found:
+        jobs_of("\n".join(f"- {{id: {number}, request: slot=1/core, run: -1}}" for number in range(3 * limits.MISTAKES_MAX)))
+    assert len(found.value.mistakes) == limits.MISTAKES_MAX
+    assert str(found.value).endswith("and at least 1 more mistake")
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    ["'-n1 -t 0.0000001s'", "{version: 9999, resources: [{type: core, count: 1}], attributes: {system: {duration: 0.0000001}}}"],
+)
+def test_the_duration_of_a_request_is_above_0(request_text: str) -> None:
+    with pytest.raises(InputError, match=r"^jobs.yaml:1:13: \[0\]\.request: "):
+        jobs_of(f"- {{request: {request_text}, run: 1}}")
 
 
 def test_lists_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
