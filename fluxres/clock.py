@@ -126,7 +126,7 @@ def now_ticks(clock: Clock) -> int:
     """
     now = ticks(clock(), "clock")
     if now >= FOREVER:
-        raise UsageError(f"clock: expected 0 <= seconds <= {limits.TIME_MAX_S:.0f}, got inf")
+        raise UsageError(f"clock: expected seconds from 0 to {limits.TIME_MAX_S:.0f}, got inf")
     return now
 
 
@@ -165,7 +165,7 @@ def _extreme(seconds: float, what: str) -> int:
         return FOREVER
     # Python refuses to print an int of many thousand digits.
     got = "a number of over 300 digits" if isinstance(seconds, int) and abs(seconds) >= 10**300 else repr(seconds)
-    raise UsageError(f"{what}: expected 0 <= seconds <= {limits.TIME_MAX_S:.0f}, got {got}")
+    raise UsageError(f"{what}: expected seconds from 0 to {limits.TIME_MAX_S:.0f}, got {got}")
 
 
 def _moment(value: Any, what: str, now: int, after: int) -> float:
@@ -248,7 +248,7 @@ def _number(value: Any, what: str, other: str) -> float:
     if math.isinf(found) and value not in (math.inf, -math.inf):
         found = math.nan
     if math.isnan(found):
-        raise UsageError(f"{what}: expected 0 <= seconds <= {limits.TIME_MAX_S:.0f}, got {value!r:.80}")
+        raise UsageError(f"{what}: expected seconds from 0 to {limits.TIME_MAX_S:.0f}, got {value!r:.80}")
     return found
 
 

@@ -440,6 +440,9 @@ SERVICE_STREAMS_MAX: Final = 10_000
 SERVICE_EVENTS_READ_MAX: Final = 1_000
 """Events that the service reads from the journal at once for its streams."""
 
+WAIT_STATUS_MAX: Final = 65_535
+"""Largest wait status of a job: an exit status and a signal have a byte each."""
+
 SERVICE_INSTANCES_MAX: Final = 64
 """Instances that the service keeps for a graph: each looks at every change of it."""
 

@@ -44,7 +44,7 @@ def test_infinity_converts_to_forever_and_back() -> None:
 
 @pytest.mark.parametrize("bad", [-1, -1e-9, math.nan, -math.inf, math.nextafter(limits.TIME_MAX_S, math.inf)])
 def test_times_out_of_range_are_refused_with_the_name_of_the_value(bad: float) -> None:
-    with pytest.raises(UsageError, match=r"^start: expected 0 <= seconds <= 4000000000000, got "):
+    with pytest.raises(UsageError, match=r"^start: expected seconds from 0 to 4000000000000, got "):
         clock.ticks(bad, "start")
 
 
@@ -128,7 +128,7 @@ def test_any_real_number_is_accepted_as_seconds(number: SupportsFloat) -> None:
 
 @pytest.mark.parametrize("bad", [Decimal("NaN"), Decimal("sNaN"), Decimal("1e400"), Fraction(10**400), Decimal(-1), np.int8(-1)])
 def test_numbers_of_other_types_are_within_the_same_bounds(bad: SupportsFloat) -> None:
-    with pytest.raises(UsageError, match=r"^start: expected 0 <= seconds <= 4000000000000, got "):
+    with pytest.raises(UsageError, match=r"^start: expected seconds from 0 to 4000000000000, got "):
         clock.ticks(bad, "start")
 
 
@@ -142,7 +142,7 @@ def test_a_datetime_is_seconds_since_1970_and_local_without_a_time_zone() -> Non
     naive = datetime(2030, 7, 1, 8)
     assert clock.ticks(naive) == clock.ticks(naive.astimezone()) == clock.ticks("2030-07-01T08:00")
     for bad in (datetime(1960, 1, 1, tzinfo=UTC), datetime(1960, 1, 1)):
-        with pytest.raises(UsageError, match=r"^at: expected 0 <= seconds"):
+        with pytest.raises(UsageError, match=r"^at: expected seconds from 0 to"):
             clock.ticks(bad, "at")
     with pytest.raises(UsageError, match=r"^at: expected "):
         clock.ticks(datetime(1, 1, 1), "at")

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 _OPTION_WORDS: Final = re.compile(r"-.*\s.*", re.DOTALL)
 _POOL: Final = re.compile(r"/|[^\s/\[\]{}()=:;,]+:/|[^\s/{}=;]+@/")
 _MAY_BE_POOL: Final = re.compile(r"([^\s/\[\]{}()=:;,]+:[^{}=;]+|[^\s/{}=;-][^\s/{}=;]*)(=[0-9][0-9.]*\s*[A-Za-z/]*)?")
+_ENDS: Final = ("--end", "--until")
+"""The options of which `-` is a value."""
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(=[0-9]+)?")
 _ENDINGS: Final = (".json", ".yaml", ".yml")
 _AMOUNT = re.compile(r"(?P<where>.*)=(?P<amount>[0-9]+)", re.DOTALL | re.ASCII)
@@ -68,6 +70,8 @@ class Moment(click.ParamType[float]):
         except FluxresError as error:
             if param is not None:
                 error.where, error.message = param.opts[0], error.message.removeprefix("time: ")
+                if error.where not in _ENDS and error.hint:
+                    error.hint = moment.BEGIN_HINT
             raise
         if self.is_start and moment.EPOCH_FROM_S < found < now:
             from fluxres.cli.output import note

@@ -132,7 +132,7 @@ def _expected(param: click.Parameter, said: str) -> str:
     if found is None:
         return said[:1].lower() + said[1:]
     value, kind, known = found.groups()
-    number = "an integer" if isinstance(param.type, click.types.IntParamType) else "a number"
+    number = "a whole number" if isinstance(param.type, click.types.IntParamType) else "a number"
     if kind == "one of":
         return f"expected one of {known}, got {value}"
     if not isinstance(param.type, click.types.IntParamType | click.types.FloatParamType):
@@ -140,7 +140,7 @@ def _expected(param: click.Parameter, said: str) -> str:
     bounds = ""
     if kind == "in the range" and isinstance(param.type, click.IntRange | click.FloatRange):
         low, high, is_open = param.type.min, param.type.max, param.type.min_open
-        bounds = f" {'>' if is_open else '>='} {low}" if high is None else f" from {low} to {high}"
+        bounds = f" {'above' if is_open else 'of at least'} {low}" if high is None else f" from {low} to {high}"
     return f"expected {number}{bounds}, got {value}"
 
 

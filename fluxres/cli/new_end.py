@@ -12,7 +12,11 @@ import click
 from fluxres.cli.arguments import Moment
 from fluxres.cli.program import Command
 from fluxres.cli.settings import Duration
+from fluxres.clock import seconds
 from fluxres.errors import FluxresError, InputError, UsageError
+from fluxres.render.text import printable
+from fluxres.syntax import duration as durations
+from fluxres.syntax import fluid
 
 if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
@@ -25,13 +29,13 @@ class EndCommand(Command):
     """A command whose second word is a new end, which may begin with `-`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does, with a word such as `-30m` as the value of --duration."""
-        before = ["", *args]
+        """As click does, with a word such as `-30m` as the value of --duration; after `--` it is a word of its own."""
+        before, last = ["", *args], args.index("--") if "--" in args else len(args)
         changed = [
             f"--duration={word}" if _SHORTER.fullmatch(word) and before[i] not in ("--duration", "--until", "--end") else word
-            for i, word in enumerate(args)
+            for i, word in enumerate(args[:last])
         ]
-        return super().parse_args(ctx, changed)
+        return super().parse_args(ctx, [*changed, *args[last:]])
 
 
 def new_end(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -66,6 +70,21 @@ class NewLength:
             return self.given_s
         return before_s - self.given_s if self._is_less else before_s + self.given_s
 
+    def require_some_left(self, job: str, whole_s: float, left_s: float, way_out: str) -> None:
+        """Refuse a change that leaves a job no time.
+
+        Args:
+            whole_s, left_s: how long it may run in all, and from now on.
+            way_out: the command that ends it.
+
+        Errors: UsageError.
+        """
+        if self._is_less and self.given_s >= left_s:
+            left, whole = durations.readable(left_s), durations.readable(whole_s)
+            has = whole if left == whole else f"{left} left of {whole}"
+            hint = f"take less than {left}, or end the job: `{way_out}`"
+            raise UsageError(f"job '{printable(job)}' has {has}, and {self.text} leaves nothing of it", hint=hint)
+
 
 class NewEnd:
     """Where the end of a job moves.
@@ -85,7 +104,7 @@ class NewEnd:
     def __init__(self, change: str | None, end: float | None, duration: str | None) -> None:
         _require_one(change, end, duration)
         is_latest = change == LATEST
-        if change is not None and change.startswith("+"):
+        if change is not None and (change.startswith("+") or _SHORTER.fullmatch(change)):
             duration = change
         elif change is not None and not is_latest:
             end = _new_end(change)
@@ -100,11 +119,21 @@ class NewEnd:
             return self.given
         if self._length is None:
             return graph.latest_end(job), None
-        before = graph.allocation(job).end
-        if before == math.inf:
+        held, now = graph.allocation(job), seconds(graph.now())
+        if held.end == math.inf:
             message = f"{self._length.text} moves the current end, but job '{job}' has none"
             raise UsageError(message, hint="set an end: --end T, or --duration D from its start")
-        return self._length.after(before), None
+        if held.end > now:
+            left_s = held.end - max(held.start, now)
+            self._length.require_some_left(job, held.end - held.start, left_s, _ending(graph, job))
+        return self._length.after(held.end), None
+
+
+def _ending(graph: ResourceGraph, job: str) -> str:
+    """The command that ends a job."""
+    facts = graph.records.facts.get(job)
+    is_run = facts is not None and facts.launch is not None
+    return f"fluxres {'cancel' if is_run else 'instance cancel' if fluid.is_name(job) else 'free'} {printable(job)}"
 
 
 def _new_end(word: str) -> float:
@@ -112,10 +141,8 @@ def _new_end(word: str) -> float:
     try:
         return Moment().convert(word, None, click.get_current_context())
     except InputError as error:
-        from fluxres.syntax import duration
-
         try:
-            duration.read(word)
+            durations.read(word)
         except InputError:
             raise error from None
         hint = f"+{word} moves the end later, -{word} earlier; --duration {word} counts from the start of the job"

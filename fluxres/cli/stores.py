@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def server(settings: Settings) -> RemoteStore | None:
-    """The server that --store or the environment names, if it does name one."""
+    """The server that --store or the environment names, if it does name one. Errors: StoreError for what is no address."""
     from fluxres.store.url import VARIABLE
 
     url = settings.store if settings.store is not None else os.environ.get(VARIABLE)
@@ -40,7 +40,10 @@ def server(settings: Settings) -> RemoteStore | None:
     _import_numpy()
     from fluxres.service.client.store import RemoteStore
 
-    return RemoteStore(url, on_silence=_note_silence if sys.stderr.isatty() else None)
+    try:
+        return RemoteStore(url, on_silence=_note_silence if sys.stderr.isatty() else None)
+    except UsageError as error:  # as for the addresses of other stores
+        raise StoreError(error.message, where=error.where, hint=error.hint) from None
 
 
 def source(settings: Settings) -> Store | RemoteStore:

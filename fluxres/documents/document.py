@@ -264,17 +264,17 @@ class Place(NamedTuple):
     def integer(self, value: object, least: int = 1, most: int = limits.COUNT_MAX) -> int:
         """An integer between two bounds; `true` is none."""
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise self.expected(f"an integer >= {least}", value)
+            raise self.expected(f"a whole number of at least {least}", value)
         if value > most:
-            raise LimitExceeded(f"expected an integer up to {most}, got {shown(value)}", where=self.where)
+            raise LimitExceeded(f"expected a whole number of at most {most}, got {shown(value)}", where=self.where)
         return value
 
     def seconds(self, value: object, hint: str = "0 means no limit of its own") -> float:
         """Seconds >= 0, finite and bounded."""
         if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0 or value == math.inf:
-            raise self.expected("a number of seconds >= 0", value, hint)
+            raise self.expected("a number of seconds, at least 0", value, hint)
         if value > limits.TIME_MAX_S:
-            raise LimitExceeded(f"expected seconds <= {limits.TIME_MAX_S:.0f}, got {shown(value)}", where=self.where)
+            raise LimitExceeded(f"expected at most {limits.TIME_MAX_S:.0f} seconds, got {shown(value)}", where=self.where)
         return float(value)
 
     def boolean(self, value: object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
@@ -503,6 +504,7 @@ def _provenance(found: Comparison, history: Sequence[Mapping[str, str]]) -> str:
         *((f"case {name}", _case(values)) for name, values in given.cases.items()),
         ("fluxres", ", ".join(versions)),
     ]
+    rows = [(key, _FOLDER.sub("", text)) for key, text in rows]
     rows += [("made", f"{each['begun']}: {each['command']}") for each in history]
     rows.append(
         (
@@ -514,6 +516,8 @@ def _provenance(found: Comparison, history: Sequence[Mapping[str, str]]) -> str:
     return f"<div class=wide tabindex=0 role=region aria-label=Provenance><table class=facts><tbody>{cells}</tbody></table></div>"
 
 
+_FOLDER: Final = re.compile(r"(?<![^\s:,=;{\[])/(?:[^/:,=;]+/)*(?=[^/:,=;\s]+\.(?:py|ya?ml|json|xml|graphml|swf|csv)\b)")
+"""The folder of a file, which the study has as an absolute path: it says something of the machine, and nothing of the results."""
 _STATED: Final = frozenset(
     {"version", "name", "title", "machine", "workload", "hierarchy", "cost", "unit", "repeats", "seed"}
     | {"vary", "cases", "labels", "baseline", "metrics", "expect"}

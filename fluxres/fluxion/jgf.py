@@ -133,9 +133,9 @@ def _integer(data: Mapping[str, Any], key: str, place: Place, least: int = -1) -
         return None
     value = data[key]
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise place.at(key).expected(f"an integer >= {least}", value)
+        raise place.at(key).expected(f"a whole number of at least {least}", value)
     if value > limits.SIZE_MAX:
-        raise LimitExceeded(f"expected an integer up to {limits.SIZE_MAX}", where=str(place.at(key)))
+        raise LimitExceeded(f"expected a whole number of at most {limits.SIZE_MAX}", where=str(place.at(key)))
     return value
 
 

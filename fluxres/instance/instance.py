@@ -61,7 +61,7 @@ from fluxres.instance.options import AnyQueuePolicy, InstanceOptions, Listener, 
 from fluxres.instance.others import Others
 from fluxres.instance.policy import policy as require_queue_policy
 from fluxres.instance.queue import Queue, QueuePolicy
-from fluxres.instance.runner import Runner, Unattended
+from fluxres.instance.runner import Runner, Unattended, wait_status
 from fluxres.instance.sizes import SUCH_SIZES, SizePolicy, Sizes, of_limits
 from fluxres.instance.sizes import parse as require_size_policy
 from fluxres.instance.states import State
@@ -292,7 +292,8 @@ class Instance(Tabular):
     def _pending(self, job: AnyJob) -> Job:
         found = self._active(job)
         if found.state not in states.PENDING:
-            raise UsageError(f"job {found.id} is not pending, it is {found.state.name}", where=self.address)
+            hint = "this can be changed only while it waits; the limit can be, and `cancel` ends the job"
+            raise UsageError(f"job {found.id} is not pending, it is {found.state.name}", where=self.address, hint=hint)
         return found
 
     def _running(self, job: AnyJob) -> Job:
@@ -523,6 +524,10 @@ class Instance(Tabular):
             self.choice.ask(self.admission.on_machine(request))
         except (InfeasibleRequest, LimitExceeded):
             return False
+        except UsageError:
+            if self.choice.is_adaptive:
+                raise
+            return False  # its inventory has no such pools, and it has no other
         return True
 
     @call
@@ -542,10 +547,10 @@ class Instance(Tabular):
         Args:
             status: wait status; 0 is success.
 
-        Errors: UnknownJob; UsageError for a job that is not running, or has finished.
+        Errors: UnknownJob; UsageError for a job that is not running, or has finished, and for what is no wait status.
         """
         self.lifetime.require_open()
-        arguments.whole(status, "status")
+        wait_status(status)
         try:
             found = self._running(job)
         except FluxresError:
@@ -602,7 +607,9 @@ class Instance(Tabular):
         """
         self.enter()
         found = self._active(job)
-        arguments.text(kind, "kind")
+        if not arguments.text(kind, "kind").strip():
+            hint = "such as cancel, timeout or one of yours"
+            raise UsageError(f"kind: expected the type of an exception, got {kind!r:.80}", hint=hint)
         arguments.text(note, "note")
         if not 0 <= arguments.whole(severity, "severity") <= 7:
             raise UsageError(f"severity: expected 0 (fatal) to 7, got {severity!r:.80}")
@@ -741,11 +748,11 @@ class Instance(Tabular):
         Args:
             limit: start at most this number of jobs.
 
-        Returns: the number of jobs started.
+        Returns: the number of jobs started. Errors: UsageError for a negative limit.
         """
         self.enter()
-        if limit is not None:
-            arguments.whole(limit, "limit")
+        if limit is not None and arguments.whole(limit, "limit") < 0:
+            raise UsageError(f"limit: expected a whole number of at least 0, got {limit}", hint="leave it out for no limit")
         self.due.make_owed_passes()
         started = self.queue.run(-1 if limit is None else limit)
         self.due.make_owed_passes()
@@ -1096,7 +1103,10 @@ class Instance(Tabular):
 
         It is closed when the last of its jobs has ended: immediately, unless their runner needs time to stop them.  Then its
         parent gets back everything that it had (rule T1).  Closing a closed instance does nothing.
+
+        Errors: UsageError for what is no wait status.
         """
+        wait_status(status)
         if not self.lifetime.is_closed:
             self.due.advance_to(self.time.read_clock())
         self.lifetime.end_jobs("the instance is closed")

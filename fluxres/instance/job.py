@@ -55,7 +55,9 @@ def require_urgency(urgency: int) -> int:
     16
     """
     if isinstance(urgency, bool) or not isinstance(urgency, int) or not URGENCY_HELD <= urgency <= URGENCY_EXPEDITED:
-        raise UsageError(f"urgency: expected an integer from {URGENCY_HELD} (held) to {URGENCY_EXPEDITED}, got {urgency!r:.80}")
+        raise UsageError(
+            f"urgency: expected a whole number from {URGENCY_HELD} (held) to {URGENCY_EXPEDITED}, got {urgency!r:.80}"
+        )
     return urgency
 
 

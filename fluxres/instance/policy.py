@@ -175,12 +175,19 @@ class EasyByScore(Easy):
     def score(self, job: Job, now_s: float) -> float:
         """How early a job comes."""
 
+    def _score(self, job: Job, now_s: float) -> float:
+        """The same. Errors: UsageError for nan, which is neither before nor after any other."""
+        found = self.score(job, now_s)
+        if found != found:  # noqa: PLR0124 - nan
+            raise UsageError(f"the score of job {job.id} is nan", hint="return a number; inf comes first, -inf last")
+        return found
+
     def schedule(self, queue: Queue) -> None:
         nothing_is_free = queue.is_full
         if nothing_is_free:
             return
         queue.unreserve()
-        for job in sorted(queue, key=partial(self.score, now_s=queue.now_s), reverse=True):
+        for job in sorted(queue, key=partial(self._score, now_s=queue.now_s), reverse=True):
             if not queue.start(job) and not self.reserve(queue, job) and self.is_over(queue):
                 break
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Final, Protocol
 
+from fluxres import limits
+from fluxres.documents import arguments
+from fluxres.errors import UsageError
 from fluxres.instance.job import Job
 
 
@@ -53,3 +56,15 @@ STOPPED: Final = 15
 """The wait status of a stopped job: that of a process killed by SIGTERM."""
 NOT_STARTED: Final = 126 << 8
 """The wait status of a job that its runner could not start: that of a shell that could not execute its command."""
+
+
+def wait_status(value: int) -> int:
+    """Return a valid wait status. Errors: UsageError.
+
+    >>> wait_status(1 << 8)
+    256
+    """
+    if not 0 <= arguments.whole(value, "status") <= limits.WAIT_STATUS_MAX:
+        hint = "0 is success, N * 256 the exit status N, N alone the signal N"
+        raise UsageError(f"status: expected a wait status from 0 to {limits.WAIT_STATUS_MAX}, got {value!r:.80}", hint=hint)
+    return value

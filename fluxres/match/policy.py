@@ -75,7 +75,7 @@ class Policy(msgspec.Struct, frozen=True):
     def scores(self, situation: Situation, vertices: Int32) -> NDArray[Any]:
         """The checked result of the score function.
 
-        Errors: UsageError for a score that is not one number per candidate; PolicyError for a function that fails.
+        Errors: UsageError for a score that is not one number per candidate, or nan; PolicyError for a function that fails.
         """
         assert self.score is not None  # callers check this
         given = vertices.view()
@@ -94,6 +94,10 @@ class Policy(msgspec.Struct, frozen=True):
                 f"expected one number for each of {len(vertices)} candidates, got {found.dtype} of shape {found.shape}",
                 where=f"policy {self.name}",
             )
+        if found.dtype.kind == "f" and (wrong := np.isnan(found)).any():
+            at = situation.structure.where(int(vertices[wrong][0]))
+            hint = "give a number, such as inf for the last"
+            raise UsageError(f"the score of {at} is nan", where=f"policy {self.name}", hint=hint)
         return found
 
 

@@ -354,7 +354,10 @@ class Difference:
             for key in {**mine, **theirs}:
                 old, new = mine.get(key), theirs.get(key)
                 if old != new:
-                    found.setdefault((key, repr(old), repr(new)), (_shown(old), _shown(new), []))[2].append(vertices)
+                    said = (_shown(old), _shown(new))
+                    if said == (True, True):  # one of them has no value, and they are two properties
+                        said = (_shown(old, "no value"), _shown(new, "no value"))
+                    found.setdefault((key, repr(old), repr(new)), (*said, []))[2].append(vertices)
         return [Changed(key, old, new, np.sort(np.concatenate(at)), s) for (key, _, _), (old, new, at) in found.items()]
 
     def _tags(self) -> list[Changed]:
@@ -387,8 +390,9 @@ def _facts(kind: Kind) -> dict[str, tuple[type, object]]:
     return facts | {f"property {key}": (type(value), True if value is None else value) for key, value in kind.properties}
 
 
-def _shown(fact: tuple[type, object] | None) -> object:
-    return None if fact is None else fact[1]
+def _shown(fact: tuple[type, object] | None, bare: object = True) -> object:
+    """A fact for people, `bare` for a property without a value."""
+    return None if fact is None else bare if fact[0] is type(None) else fact[1]
 
 
 def gains_capacity(rows: EdgeRows) -> Int64:

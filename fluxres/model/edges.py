@@ -96,7 +96,7 @@ def values_of(
     if not targets.is_whole(capacity) and not isinstance(capacity, float | np.floating):
         raise UsageError(f"capacity: expected a number, got {capacity!r:.80}", hint="math.inf for no limit")
     if not capacity >= 0:
-        raise UsageError(f"capacity: expected a number >= 0, got {capacity}", hint="math.inf for no limit")
+        raise UsageError(f"capacity: expected a number of at least 0, got {capacity}", hint="math.inf for no limit")
     if capacity > limits.CAPACITY_MAX and capacity != math.inf:
         got = "a number of over 300 digits" if capacity >= limits.NUMBER_MAX else capacity
         hint = f"{LARGER_UNIT}; math.inf for no limit"

@@ -8,26 +8,20 @@ from __future__ import annotations
 
 import hmac
 import logging
-import math
 import os
-import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import msgspec
-
-from fluxres import limits
 from fluxres.clock import stopwatch
 from fluxres.errors import Forbidden, InputError, Unauthorized
+from fluxres.service import tokens
 from fluxres.service.loopback import is_loopback
+from fluxres.service.tokens import Token
 
-VARIABLE: Final = "FLUXRES_TOKENS"
-"""``NAME:ROLE:TOKEN`` words, where there is no file."""
-_FORM: Final = "each token is a table [tokens.NAME] with role and token; see fluxres help service"
 _LOOK_EVERY_S: Final = 1.0
 
 _log = logging.getLogger("fluxres.service")
@@ -46,11 +40,8 @@ class Role(IntEnum):
 
     @classmethod
     def of(cls, word: str) -> Role:
-        """Errors: InputError."""
-        for role in cls:
-            if role.word == word:
-                return role
-        raise InputError(f"no role '{word}'", hint=f"roles are {', '.join(role.word for role in cls)}")
+        """The role of a word, which is one of theirs."""
+        return cls[word.upper().replace("-", "_")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,21 +99,9 @@ class Caller:
             raise Forbidden(f"token '{self.name}' is for {', '.join(self.paths)} only", where=where)
 
 
+_ROLES: Final = tuple(role.word for role in Role)
 LOCAL: Final = Caller("local", Role.ADMIN)
 """Who asks where no tokens are needed: this machine."""
-
-
-class _Entry(msgspec.Struct, forbid_unknown_fields=True):
-    role: str
-    token: str | None = None
-    sha256: str | None = None
-    graphs: list[str] | None = None
-    paths: list[str] | None = None
-    rate: float | None = None
-
-
-class _File(msgspec.Struct, forbid_unknown_fields=True):
-    tokens: dict[str, dict[str, Any]]
 
 
 Digests = Sequence[tuple[bytes, Caller]]
@@ -154,11 +133,16 @@ class Access:
             found._digests = found._read()
             return found
         if environment:
-            return cls(None, False, _of_words(environment))
+            return cls(None, False, _digests(tokens.of_words(environment, _ROLES)))
         if not is_loopback(host):
-            hint = f"give --tokens FILE or ${VARIABLE}, or listen on 127.0.0.1"
+            hint = f"give --tokens FILE or ${tokens.VARIABLE}, or listen on 127.0.0.1"
             raise Unauthorized(f"{host} can be reached from other machines, so requests need tokens", hint=hint)
         return cls(None, True)
+
+    @property
+    def callers(self) -> list[Caller]:
+        """Whose tokens are known."""
+        return [caller for _, caller in self._digests]
 
     def caller(self, header: str | None) -> Caller:
         """Who sends a request with this Authorization header.
@@ -171,7 +155,7 @@ class Access:
         scheme, _, token = (header or "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise Unauthorized("the request has no token", hint="set $FLUXRES_TOKEN, or send Authorization: Bearer TOKEN")
-        given, found = _digest(token.strip()), None
+        given, found = sha256(token.strip().encode()).digest(), None
         for digest, caller in self._digests:  # all of them: the time does not tell which one it is
             if hmac.compare_digest(digest, given):
                 found = caller
@@ -201,25 +185,7 @@ class Access:
     def _read(self) -> Digests:
         assert self.file is not None
         self._stamp = _stamp(self.file)
-        try:
-            text = self.file.read_text(encoding="utf-8")
-            found = msgspec.convert(tomllib.loads(text), _File)
-        except OSError as error:
-            raise InputError(error.strerror or str(error), where=str(self.file)) from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
-            raise InputError(str(error), where=str(self.file), hint=_FORM) from None
-        try:
-            return _checked((name, _entry(name, facts)) for name, facts in found.tokens.items())
-        except InputError as error:
-            error.put_within(str(self.file))
-            raise
-
-
-def _entry(name: str, facts: dict[str, Any]) -> _Entry:
-    try:
-        return msgspec.convert(facts, _Entry)
-    except msgspec.ValidationError as error:
-        raise InputError(str(error), where=f"tokens.{name}", hint=_FORM) from None
+        return _digests(tokens.of_file(self.file, _ROLES))
 
 
 def _stamp(file: Path) -> tuple[int, int, int] | None:
@@ -230,45 +196,17 @@ def _stamp(file: Path) -> tuple[int, int, int] | None:
     return seen.st_mtime_ns, seen.st_ino, seen.st_size
 
 
-def _of_words(text: str) -> Digests:
-    """Errors: InputError."""
-    entries = []
-    for word in text.replace(",", " ").split():
-        parts = word.split(":", 2)
-        if len(parts) != 3:
-            hint = "a file of tokens is given by --tokens"
-            raise InputError("expected words NAME:ROLE:TOKEN", where=f"${VARIABLE}", hint=hint)
-        entries.append((parts[0], _Entry(parts[1], parts[2])))
-    return _checked(entries)
-
-
-def _checked(entries: Iterable[tuple[str, _Entry]]) -> Digests:
-    found: list[tuple[bytes, Caller]] = []
-    for name, entry in entries:
-        if (entry.token is None) == (entry.sha256 is None):
-            raise InputError("expected either token or sha256", where=f"tokens.{name}")
-        if entry.token is not None and len(entry.token) < limits.TOKEN_LENGTH_MIN:
-            raise InputError(f"a token has at least {limits.TOKEN_LENGTH_MIN} characters", where=f"tokens.{name}")
-        try:
-            role = Role.of(entry.role)
-            digest = _digest(entry.token) if entry.token is not None else bytes.fromhex(entry.sha256 or "")
-        except (InputError, ValueError) as error:
-            raise InputError(str(error), where=f"tokens.{name}") from None
-        if len(digest) != sha256().digest_size:
-            raise InputError("sha256: expected 64 hexadecimal digits", where=f"tokens.{name}")
-        graphs = None if entry.graphs is None else frozenset(entry.graphs)
-        paths = None if entry.paths is None else tuple(path.rstrip("/") for path in entry.paths)
-        if paths is not None and not all(path.startswith("/") for path in paths):
-            raise InputError("paths: expected paths of pools, such as /demo/rack0", where=f"tokens.{name}")
-        if entry.rate is not None and not 0 < entry.rate < math.inf:
-            raise InputError(f"rate: expected requests a second above 0, got {entry.rate:g}", where=f"tokens.{name}")
-        if (other := next((caller.name for known, caller in found if known == digest), None)) is not None:
-            raise InputError(f"has the same token as tokens.{other}", where=f"tokens.{name}", hint="make one for each")
-        found.append((digest, Caller(name, role, graphs, paths, entry.rate)))
-    if not 1 <= len(found) <= limits.TOKENS_MAX:
-        raise InputError(f"expected 1 to {limits.TOKENS_MAX} tokens, got {len(found)}")
-    return found
-
-
-def _digest(token: str) -> bytes:
-    return sha256(token.encode()).digest()
+def _digests(found: Mapping[str, Token]) -> Digests:
+    return [
+        (
+            token.digest,
+            Caller(
+                name,
+                Role.of(token.role),
+                None if token.graphs is None else frozenset(token.graphs),
+                None if token.paths is None else tuple(path.rstrip("/") for path in token.paths),
+                token.rate,
+            ),
+        )
+        for name, token in found.items()
+    ]

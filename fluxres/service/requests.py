@@ -12,6 +12,7 @@ Moment = float | str
 """Seconds since 1970, or text such as ``tomorrow 08:00`` and ``+1h``; ``-`` is never."""
 Length = float | str
 """Seconds, or text such as ``90m``."""
+WaitStatus = Annotated[int, msgspec.Meta(ge=0, le=limits.WAIT_STATUS_MAX)]
 Pools = str | list[str] | dict[str, int | None]
 """Pools by path, URI, uuid or short name; with amounts as a mapping."""
 Wanted = str | list[str] | dict[str, Any]
@@ -427,7 +428,7 @@ class CancelJob(OfJob):
 class FinishJob(OfJob):
     """A job that has ended, and its wait status; 0 is success."""
 
-    status: int = 0
+    status: WaitStatus = 0
 
 
 class Raise(OfJob):
@@ -479,4 +480,4 @@ class ShrinkInstance(InInstance):
 class CloseInstance(InInstance):
     """An instance that ends with its jobs; of a child, the job in its parent ends with this status."""
 
-    status: int = 0
+    status: WaitStatus = 0

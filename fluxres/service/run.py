@@ -27,6 +27,7 @@ import uvicorn
 
 from fluxres import clock, limits
 from fluxres.errors import StoreError, UsageError
+from fluxres.service import scopes
 from fluxres.service.access import Access
 from fluxres.service.app import make
 from fluxres.service.client import child as remote
@@ -183,7 +184,9 @@ def _site(store: str | None, access: Access, listening: Listening) -> tuple[Site
         _require_store(url)
     child = None if listening.job is None else open_child(store, **asked, command="fluxres serve")
     site = Site(store, listening.question_s, listening.life_s, child)
-    site.store.graphs()  # a store that cannot be read is an error of this command
+    names = [row.name for row in site.graphs()]  # a store that cannot be read is an error of this command
+    for said in scopes.unknown(names, site.store.load, access.callers):
+        _log.warning("%s", said)
     return site, make(site, access)
 
 

@@ -6,13 +6,17 @@ event is told (`tap`), so that no operation has to remember it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from fluxres.arrays import Int32
-from fluxres.errors import Forbidden
+from fluxres.documents.document import listed
+from fluxres.documents.suggestion import suggest_or_choose
+from fluxres.errors import Forbidden, StoreError, UnknownPool
 from fluxres.model import ResourceGraph, Selection, targets
 from fluxres.model.node_states import nodes_of
 from fluxres.service.access import Caller
@@ -41,6 +45,36 @@ def nodes(graph: ResourceGraph, caller: Caller) -> Int32:
     """The nodes in the parts that a token is for."""
     every = nodes_of(graph.structure)
     return visible(graph.select(every), caller).vertices
+
+
+def unknown(names: Iterable[str], load: Callable[[str], ResourceGraph], callers: Iterable[Caller]) -> list[str]:
+    """What tokens are for that is not there, in words; it may be made later.
+
+    Args:
+        names: of the graphs that are served.
+        load: reads one of them.
+    """
+    found, known, opened = list[str](), tuple(names), cache(load)
+
+    def has(graph: str, path: str) -> bool:
+        try:
+            opened(graph).vertex(path)
+        except UnknownPool:
+            return False
+        except StoreError:
+            return True  # who asks for it is told
+        return True
+
+    for caller in callers:
+        graphs = known if caller.graphs is None else sorted(caller.graphs)
+        for graph in (graph for graph in graphs if graph not in known):
+            hint = suggest_or_choose(graph, known)
+            found.append(f"token '{caller.name}' is for graph '{graph}', which is not in the store ({hint})")
+        there = [graph for graph in graphs if graph in known]
+        for path in caller.paths or () if there else ():
+            if not any(has(graph, path) for graph in there):
+                found.append(f"token '{caller.name}' is for {path}, which is not in {listed(there)}")
+    return found
 
 
 def restricted(graph: ResourceGraph, caller: Caller, wanted: Any) -> Any:

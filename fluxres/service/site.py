@@ -394,8 +394,9 @@ class Site:
         if replace:
             self.forget(name)
 
-    def drop(self, name: str, command: str) -> None:
-        self.store.drop(name, command=command)
+    def drop(self, name: str, command: str, *, force: bool) -> None:
+        """Remove a graph from the store. Errors: StillHeld, unless it is forced."""
+        self.store.drop(name, force=force, command=command)
         self.forget(name)
 
     def chosen(self) -> str:

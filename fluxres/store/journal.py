@@ -148,7 +148,7 @@ def require_whole(event: Event) -> None:
 def _require(key: str, value: object, low: int, high: int) -> None:
     if value is not None and (type(value) is not int or not low <= value <= high):
         got = repr(value) if not isinstance(value, int) or abs(value) < limits.NUMBER_MAX else "a number of more than 300 digits"
-        raise InputError(f"{key}: expected an integer from {low} to {high}, or null, got {got:.60}")
+        raise InputError(f"{key}: expected a whole number from {low} to {high}, or null, got {got:.60}")
 
 
 def checksum(seq: int, stored: bytes) -> int:

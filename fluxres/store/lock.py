@@ -95,7 +95,7 @@ class WriterLock:
         Errors: StoreBusy naming the holder; StoreError if the file cannot be created, opened or locked.
         """
         if not wait_s >= 0:
-            raise UsageError(f"wait: expected seconds >= 0, got {wait_s!r}")
+            raise UsageError(f"wait: expected at least 0 seconds, got {wait_s!r}")
         while True:
             fd = self._opened()
             self._place = _place_in_queue(fd, self.path)

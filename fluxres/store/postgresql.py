@@ -393,7 +393,7 @@ class AdvisoryLock:
 
     def acquire(self, command: str, wait_s: float) -> None:
         if not wait_s >= 0:
-            raise UsageError(f"wait: expected seconds >= 0, got {wait_s!r}")
+            raise UsageError(f"wait: expected at least 0 seconds, got {wait_s!r}")
         try:
             with self._database.translated():
                 holder = self._acquired(command, wait_s)

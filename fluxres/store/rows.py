@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from fluxres import limits
 from fluxres.clock import Clock
+from fluxres.documents.document import listed, plural
 from fluxres.documents.suggestion import choose_from
-from fluxres.errors import FluxresError, StoreError, UnknownGraph, UsageError
+from fluxres.errors import FluxresError, StillHeld, StoreError, UnknownGraph, UsageError
 from fluxres.graph.structure import Structure
 from fluxres.model.resource_graph import ResourceGraph
 from fluxres.store import encoding, journal, records
@@ -43,6 +44,12 @@ class Saved(msgspec.Struct, frozen=True):
     digest: str
     uid: str = ""
     at: int = 0
+
+
+class _JobOfInstance(msgspec.Struct):
+    """What concerns a store of a job of an instance."""
+
+    state: str
 
 
 class Rows:
@@ -97,8 +104,32 @@ class Rows:
     def require_without_instances(self, row: GraphRow) -> None:
         """Refuse to replace a graph under the jobs of instances. Errors: UsageError."""
         if any(name.startswith(f"{INSTANCE}{row.uid}:") for name in self.db.notes()):
-            hint = f"end them (`fluxres instance drop`), or drop the graph with them: `fluxres graphs drop {row.name}`"
+            hint = f"end them (`fluxres instance drop`), or drop the graph with them: `fluxres graphs drop {row.name} --force`"
             raise UsageError("the store keeps instances on it", where=f"graph '{row.name}'", hint=hint)
+
+    def require_unused(self, row: GraphRow, clock: Clock, tickets: int) -> None:
+        """Refuse to drop a graph that has instances, or jobs that hold something or wait.
+
+        Args:
+            tickets: the number of jobs that wait without an instance.
+
+        Errors: StillHeld.
+        """
+        jobs: list[str] = []
+        try:
+            jobs = self.read(row, clock).jobs()
+            held = [f"{plural(len(jobs), 'job')} that hold{'s' * (len(jobs) == 1)} some of it ({listed(jobs)})"] if jobs else []
+        except StoreError:
+            held = ["allocations that cannot be read"]
+        prefix = f"{INSTANCE}{row.uid}:"
+        notes = {key.removeprefix(prefix): text for key, text in self.db.notes().items() if key.startswith(prefix)}
+        waiting = tickets + sum(_waits(text) for key, text in notes.items() if key.rpartition(":")[2].isdigit())
+        held += [f"{plural(waiting, 'job')} that wait{'s' * (waiting == 1)}"] if waiting else []
+        instances = [key.removesuffix(":") for key in notes if key.endswith(":")]
+        held += [f"{'an instance' if len(instances) == 1 else 'instances'} ({listed(instances)})"] if instances else []
+        if held:
+            hint = f"`fluxres graphs drop {row.name} --force` drops it with all of that, and nothing brings it back"
+            raise StillHeld(f"it has {' and '.join(held)}", where=f"graph '{row.name}'", hint=hint, jobs=jobs)
 
     def remove(self, row: GraphRow) -> None:
         self.db.remove_graph(row.number)
@@ -290,3 +321,8 @@ def unknown(name: str | None, names: list[str], url: str, *, missing: Path | Non
     if name is None:
         return UnknownGraph("no graph is selected", where=url, hint=choose_from(names))
     return UnknownGraph(f"no graph '{name}'", where=url, hint=choose_from(names), graph=name)
+
+
+def _waits(job: str) -> bool:
+    """Whether a job of an instance waits, by its note."""
+    return msgspec.json.decode(job, type=_JobOfInstance).state in ("DEPEND", "PRIORITY", "SCHED")

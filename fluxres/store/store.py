@@ -19,6 +19,7 @@ import msgspec
 from fluxres import clock as clocks
 from fluxres import limits
 from fluxres.clock import Clock
+from fluxres.documents import arguments
 from fluxres.errors import FluxresError, StoreConflict, UnknownGraph, UsageError
 from fluxres.model import changes
 from fluxres.model.resource_graph import ResourceGraph
@@ -324,7 +325,7 @@ class Store:
         Errors: UnknownGraph; StoreError; UsageError for a negative limit.
         """
         if limit is not None and limit < 0:
-            raise UsageError(f"limit: expected a number >= 0, got {limit}")
+            raise UsageError(f"limit: expected a number of at least 0, got {limit}")
         found: list[Entry] = []
         with self.reading(name) as rows:
             for entry in rows.entries(rows.graph(name), after=after or 0, latest_first=True):
@@ -660,15 +661,21 @@ class Store:
             rows.graph(name)
             rows.choose(name)
 
-    def drop(self, name: str, *, command: str = "", wait_s: float | None = None) -> None:
+    def drop(self, name: str, *, force: bool = False, command: str = "", wait_s: float | None = None) -> None:
         """Remove a graph, its snapshot and its journal.
 
-        Errors: UnknownGraph; UsageError for the graph of a child, whose job would hold what it has for ever.
+        Args:
+            force: also if it has jobs or instances, which are lost.
+
+        Errors: UnknownGraph; StillHeld for jobs that hold something or wait, and for instances; UsageError for the graph of a
+        child, whose job would hold what it has for ever.
         """
         with self.changing(name, command or f"drop {name}", wait_s) as rows:
             row = rows.graph(name)
             Claims(rows).require_unleased(row)
             waiting = Tickets(rows.db, row.number).all()
+            if not arguments.flag(force, "force"):
+                rows.require_unused(row, self.clock, len(waiting))
             rows.remove(row)
         mailbox.send(self.path, [(ticket.launch.mark, mailbox.News(look=True)) for ticket in waiting])
 

@@ -167,7 +167,7 @@ def compact(
     Errors: StoreError; a graph that cannot be read is an error, and nothing is changed.
     """
     if keep is not None and keep < 0:
-        raise UsageError(f"keep: expected a number >= 0, got {keep}")
+        raise UsageError(f"keep: expected a number of at least 0, got {keep}")
     before = _size(store)
     with store.changing(None, command, wait_s) as rows:
         graphs = rows.graphs()

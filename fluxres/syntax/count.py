@@ -23,7 +23,7 @@ from fluxres.syntax import range as ranges
 from fluxres.syntax.range import Range
 
 _KEYS = ("min", "max", "operator", "operand")
-_FORMS = "an integer >= 1, an idset, a range such as 2-8 or 2+, or a mapping of min, max, operator, operand"
+_FORMS = "a whole number of at least 1, an idset, a range such as 2-8 or 2+, or a mapping of min, max, operator, operand"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def parse(value: object, *, dialect: Literal["lenient", "rfc14", "fluxion"] = "l
     if isinstance(value, str):
         if dialect == "fluxion":
             raise InputError(
-                f"expected an integer or a mapping, got {excerpt(value)}", where="count", hint="Fluxion reads no other"
+                f"expected a whole number or a mapping, got {excerpt(value)}", where="count", hint="Fluxion reads no other"
             )
         found = _mapping(_json(value), dialect) if dialect == "lenient" and value.startswith("{") else _text(value)
     elif isinstance(value, Mapping):
@@ -212,7 +212,7 @@ def _text(text: str) -> Count:
                 raise _here(no_range) from None
             raise InputError(f"expected {_FORMS}; got {excerpt(text)}", where="count") from None
     if not spans or spans[0][0] == 0:
-        raise InputError(f"expected counts >= 1, got {excerpt(text)}", where="count", hint=_FORMS)
+        raise InputError(f"expected counts of at least 1, got {excerpt(text)}", where="count", hint=_FORMS)
     runs = idset.joined(spans)
     if len(runs) == 1:
         return Count(Range(*runs[0]), listed=True)
@@ -244,7 +244,9 @@ def _mapping(given: Mapping[Any, Any], dialect: str) -> Count:
             "expected max, operator and operand together or none of them", where="count", hint="Fluxion reads no other"
         )
     if "max" in given and given["max"] is None:
-        raise InputError("expected max to be an integer >= 1, got null", where="count", hint="leave max out when there is none")
+        raise InputError(
+            "expected max to be a whole number of at least 1, got null", where="count", hint="leave max out when there is none"
+        )
     try:
         return _stepped(Range(given["min"], given.get("max"), given.get("operator", "+"), given.get("operand", 1)))
     except InputError as error:

@@ -113,7 +113,7 @@ def format(seconds: float, digits: int = 6) -> str:  # noqa: A001 - read as dura
     ('1.03333m', '1m', '1.5h', '2ms', 'infinity')
     """
     if math.isnan(seconds) or seconds < 0:
-        raise UsageError(f"duration: expected seconds >= 0, got {seconds!r}")
+        raise UsageError(f"duration: expected at least 0 seconds, got {seconds!r}")
     if math.isinf(seconds):
         return "infinity"
     if seconds == 0:

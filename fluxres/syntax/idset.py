@@ -83,7 +83,7 @@ def format(ids: Iterable[int], brackets: bool = False, *, ranges: bool = True) -
     """
     members = sorted({int(member) for member in ids})
     if members and members[0] < 0:
-        raise UsageError(f"idset: expected ids >= 0, got {members[0]}")
+        raise UsageError(f"idset: expected ids of at least 0, got {members[0]}")
     text = ",".join(_runs(members)) if ranges else ",".join(map(str, members))
     return f"[{text}]" if brackets and len(members) > 1 else text
 
@@ -244,7 +244,7 @@ def _id(value: SupportsIndex) -> int:
     except TypeError:
         raise UsageError(f"idset: expected ids, got {shown(value)}") from None
     if number < 0:
-        raise UsageError(f"idset: expected ids >= 0, got {shown(number)}")
+        raise UsageError(f"idset: expected ids of at least 0, got {shown(number)}")
     if number > limits.ID_MAX:
         raise LimitExceeded(f"expected an id up to {limits.ID_MAX}, got {shown(number)}", where="idset")
     return number

@@ -496,7 +496,7 @@ def parse(source: object, *, dialect: Dialect = "rfc14") -> Request:
     >>> core["count"] = 0
     >>> parse({"version": 999, "resources": [slot], "tasks": [task], "attributes": {}})
     Traceback (most recent call last):
-    fluxres.errors.InputError: resources[0].with[0].count: expected an integer >= 1, ... got 0
+    fluxres.errors.InputError: resources[0].with[0].count: expected a whole number of at least 1, ... got 0
     """
     from fluxres.documents.typed import convert
     from fluxres.syntax.jobspec_schema import Jobspec, Rest

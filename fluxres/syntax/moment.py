@@ -30,7 +30,10 @@ _SECONDS = re.compile(r"[0-9]+\.?[0-9]*|\.[0-9]+", re.ASCII)
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ].+)?", re.ASCII | re.IGNORECASE)
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _NOW = re.compile(r"now\s*([+-].*)", re.DOTALL)
-_HINT = "now, +30m, 08:00, 8:30pm, tomorrow 08:00, monday, 2026-12-01T08:00, seconds such as 3600, or - for no end"
+_FORMS: Final = "now, +30m, 08:00, 8:30pm, tomorrow 08:00, monday, 2026-12-01T08:00"
+BEGIN_HINT: Final = f"{_FORMS}, or seconds such as 3600"
+"""How a time may be written that is no end."""
+_HINT: Final = f"{_FORMS}, seconds such as 3600, or - for no end"
 _CLOCK = re.compile(r"(?P<hour>[0-9]{1,2})(?::(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2}))?)?\s*(?P<half>am|pm)?", re.ASCII)
 _DAYS: Final = {"today": 0, "tomorrow": 1, "yesterday": -1}
 _WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
@@ -100,7 +103,7 @@ class Moment:
         if time_s < 0:
             raise UsageError(f"time: expected a time at or after 0, got {now - time_s:g} s before {now:g}")
         if limits.TIME_MAX_S < time_s < math.inf:
-            raise UsageError(f"time: expected seconds <= {limits.TIME_MAX_S:.0f}, got {time_s:g}")
+            raise UsageError(f"time: expected at most {limits.TIME_MAX_S:.0f} seconds, got {time_s:g}")
         return time_s
 
 
@@ -297,7 +300,7 @@ def _signed_offset(word: str, text: str) -> float:
 
 def _bounded(seconds: float, word: str) -> float:
     if seconds > limits.TIME_MAX_S:
-        raise InputError(f"expected seconds <= {limits.TIME_MAX_S:.0f}, got {excerpt(word)}", where="time")
+        raise InputError(f"expected at most {limits.TIME_MAX_S:.0f} seconds, got {excerpt(word)}", where="time")
     return seconds
 
 

@@ -174,7 +174,9 @@ def _nodes(given: int | str) -> counts.Count:
     try:
         return counts.parse(given)
     except InputError as error:
-        raise type(error)(error.message, where="-N", hint=error.hint) from None
+        if isinstance(error, LimitExceeded) or error.message.startswith("expected max"):
+            raise type(error)(error.message, where="-N", hint=error.hint) from None
+        raise InputError(f"expected at least 1 node, got {shown(given)}", where="-N", hint="such as 4, 2-4 or 2+") from None
 
 
 def _tasks_per_node(nodes: counts.Count, tasks: int | None, each: int | None) -> int:
@@ -363,9 +365,9 @@ def _host_count(text: str) -> int:
 def _number(option: str, value: object, least: int) -> int:
     is_long = isinstance(value, str) and value.isascii() and value.isdecimal()  # longer than the numbers that are read
     if not is_long and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-        raise InputError(f"expected an integer >= {least}, got {shown(value)}", where=option)
+        raise InputError(f"expected a whole number of at least {least}, got {shown(value)}", where=option)
     if not isinstance(value, int) or value > limits.COUNT_MAX:
-        raise LimitExceeded(f"expected an integer up to {limits.COUNT_MAX}, got {shown(value)}", where=option)
+        raise LimitExceeded(f"expected a whole number of at most {limits.COUNT_MAX}, got {shown(value)}", where=option)
     return value
 
 

@@ -146,6 +146,6 @@ def _number(digits: str) -> int:
 
 def _check_number(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InputError(f"expected {name} to be an integer >= 1, got {shown(value)}", where="range")
+        raise InputError(f"expected {name} to be a whole number of at least 1, got {shown(value)}", where="range")
     if value > limits.COUNT_MAX:
         raise LimitExceeded(f"expected {name} up to {limits.COUNT_MAX}, got {shown(value)}", where="range")

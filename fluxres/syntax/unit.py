@@ -76,7 +76,7 @@ def convert(amount: int | Fraction, from_unit: str | None, to_unit: str | None) 
     (4096, 125, Fraction(125, 128))
     """
     if isinstance(amount, bool) or not isinstance(amount, int | Fraction):
-        raise InputError(f"expected an integer or a fraction, got {shown(amount)}", where="unit")
+        raise InputError(f"expected a whole number or a fraction, got {shown(amount)}", where="unit")
     if from_unit == to_unit:
         return _whole(Fraction(amount))
     ends = []
@@ -176,7 +176,7 @@ def exactly(text: str, to_unit: str | None, *, or_else: str = "") -> int:
 def _size(text: str) -> tuple[Fraction, str]:
     found = _SIZE.fullmatch(text)
     if found is None or len(found[1]) > 40:
-        expected = "a number >= 0" if text[:1] == "-" else "a number"
+        expected = "a number of at least 0" if text[:1] == "-" else "a number"
         raise InputError(f"expected {expected} with a unit, got {excerpt(text)}", where="size", hint="such as 8GiB or 20 kW")
     if found[2] not in _UNITS:
         raise _unknown(found[2], found[2], None)

@@ -250,6 +250,10 @@ def test_amount_in_another_unit_is_converted(tiny: Invoke) -> None:
         assert json.loads(told)["pools"] == [{"path": "/tiny/rack0/node0/memory", "amount": 2}]
 
 
+LISTS = "`fluxres help instance` lists the commands of instance"
+TIMES = "now, +30m, 08:00, 8:30pm, tomorrow 08:00, monday, 2026-12-01T08:00"
+
+
 @pytest.mark.parametrize(
     ("command", "said"),
     [
@@ -259,14 +263,29 @@ def test_amount_in_another_unit_is_converted(tiny: Invoke) -> None:
         ("load x --name", "option '--name' requires an argument (fluxres load --help)"),
         ("merge", "missing argument: SOURCE (fluxres merge --help)"),
         ("merge a b c", "unexpected argument: b c (fluxres merge --help)"),
-        ("run --priority high -- true", "--priority: expected an integer, got 'high' (fluxres run --help)"),
-        ("timeline --width 3", "--width: expected an integer from 40 to 20000, got 3 (fluxres timeline --help)"),
+        ("run --priority high -- true", "--priority: expected a whole number, got 'high' (fluxres run --help)"),
+        ("timeline --width 3", "--width: expected a whole number from 40 to 20000, got 3 (fluxres timeline --help)"),
         ("workload a b --to x", "--to: expected one of 'swf', 'batsim', 'jobs', got 'x' (fluxres workload --help)"),
         (
             "allocate -n 99999999999999999999 --job q",
-            f"-n: expected an integer up to {limits.COUNT_MAX}, got '99999999999999999999'",
+            f"-n: expected a whole number of at most {limits.COUNT_MAX}, got '99999999999999999999'",
         ),
-        ("allocate -n 0 --job q", "-n: expected an integer >= 1, got 0"),
+        ("allocate -n 0 --job q", "-n: expected a whole number of at least 1, got 0"),
+        ("allocate -N0 --job q", "-N: expected at least 1 node, got 0 (such as 4, 2-4 or 2+)"),
+        ("allocate -N-1 --job q", "-N: expected at least 1 node, got '-1' (such as 4, 2-4 or 2+)"),
+        (
+            "help instance extend",
+            f"no command or topic 'instance extend' (perhaps `fluxres help extend`; {LISTS})",
+        ),
+        ("when slot/node --start soon", f"--start: expected a time, got 'soon' ({TIMES}, or seconds such as 3600)"),
+        (
+            "allocate slot/node --job q --end soon",
+            f"--end: expected a time, got 'soon' ({TIMES}, seconds such as 3600, or - for no end)",
+        ),
+        (
+            "instance submit slot/node --dependency begin-time:soon",
+            f"--dependency: expected a time, got 'soon' ({TIMES}, or seconds such as 3600)",
+        ),
         ("state node1 dwon", "no state 'dwon' (did you mean down?)"),
         ("free jobbi", "no job 'jobbi' holds anything (did you mean jobby?)"),
         ("free other", "no job 'other' holds anything (`jobs` lists those that do)"),
@@ -297,3 +316,12 @@ def test_a_wrong_value_of_a_file_is_named_with_the_way_out(fluxres: Invoke, plac
 @pytest.mark.parametrize(("command", "what"), [("tag", "the tag 'node0'"), ("state", "the state 'node0'")])
 def test_a_sole_pool_was_taken_for_the_last_argument(tiny: Invoke, command: str, what: str) -> None:
     assert f"no pools named before {what}" in tiny(command, "node0", status=2).stderr
+
+
+def test_a_property_without_a_value_differs_from_one_that_is_true(fluxres: Invoke, place: Path) -> None:
+    for name, given in (("bare", "[ssd]"), ("true", "{ssd: true}")):
+        (place / f"{name}.yaml").write_text(f"fluxres: 1\nname: m\nresources: [{{type: node, properties: {given}}}]\n")
+    fluxres("load", "bare.yaml")
+    assert "property ssd no value -> true" in fluxres("diff", "true.yaml", status=1).stdout
+    fluxres("load", "true.yaml", "--replace")
+    assert "property ssd true -> no value" in fluxres("diff", "bare.yaml", status=1).stdout

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from click.testing import Result
 
-from fluxres import clock
+from fluxres import clock, limits
 from tests.cli.conftest import MACHINE as SMALL
 from tests.cli.conftest import Invoke, process
 from tests.launch.machines import eventually
@@ -240,14 +240,14 @@ def keeper(request: pytest.FixtureRequest, fluxres: Invoke, monkeypatch: pytest.
     where = ("--store", request.getfixturevalue("served").url) if request.param == "server" else ()
 
     def invoke(*args: str, status: int = 0, stdin: str | None = None) -> Result:
-        return fluxres(*args, *where, status=status, stdin=stdin)
+        return fluxres(*where, *args, status=status, stdin=stdin)
 
     invoke("load", str(SMALL))
     invoke("instance", "create", "main")
     yield invoke
     if where:
         for name in [one["graph"] for one in json.loads(invoke("graphs", "--json").stdout)["graphs"]]:
-            invoke("graphs", "drop", name)
+            invoke("graphs", "drop", name, "--force")
 
 
 def listed_instances(keeper: Invoke) -> dict[str, tuple[int, int]]:
@@ -417,6 +417,36 @@ def test_a_child_has_a_name_of_its_own_that_is_an_address(keeper: Invoke, name: 
     keeper("instance", "spawn", second, "--name", "other")
 
 
+def test_a_graph_with_an_instance_is_dropped_by_force_only(keeper: Invoke) -> None:
+    refused = keeper("graphs", "drop", "tiny", status=1).stderr
+    assert "graph 'tiny': it has an instance (main) (`fluxres graphs drop tiny --force` drops it with all of that" in refused
+    runs = keeper("instance", "submit", "slot=1/node").stdout.strip()
+    keeper("instance", "spawn", runs)
+    for instance in ("main", f"main/{runs}"):
+        keeper("instance", "submit", "-i", instance, "slot=1/core", "--urgency", "0")
+    refused = keeper("graphs", "drop", "tiny", status=1).stderr
+    assert f"it has 1 job that holds some of it ({runs}) and 2 jobs that wait and an instance (main) (" in refused
+    assert json.loads(keeper("graphs", "drop", "tiny", "--json", status=1).stderr)["jobs"] == [runs]
+    assert keeper("graphs", "drop", "tiny", "--force").stdout == "graph 'tiny' removed\n"
+    assert json.loads(keeper("graphs", "--json").stdout)["graphs"] == []
+
+
+def test_a_graph_without_jobs_is_dropped(keeper: Invoke) -> None:
+    keeper("instance", "drop", "main")
+    keeper("allocate", "node0", "--job", "mine", "--duration", "1ms")
+    clock.sleep(0.1)
+    keeper("graphs", "drop", "tiny")
+
+
+def test_what_is_no_wait_status_is_refused(keeper: Invoke) -> None:
+    job = keeper("instance", "submit", "slot=1/node").stdout.strip()
+    for status in ("-4", str(limits.WAIT_STATUS_MAX + 1)):
+        said = f"--status: expected a whole number from 0 to {limits.WAIT_STATUS_MAX}, got {status}"
+        assert said in keeper("instance", "finish", job, "--status", status, status=2).stderr
+    assert document(keeper, job)["state"] == "RUN"
+    assert keeper("instance", "finish", job, "--status", str(limits.WAIT_STATUS_MAX)).stdout == f"{job}: failed\n"
+
+
 # -- changes of jobs -------------------------------------------------------------------------------------------------------
 
 
@@ -449,6 +479,36 @@ def test_extend_tells_the_instance(keeper: Invoke, words: tuple[str, ...]) -> No
     assert json.loads(keeper("instance", "show", inner, "-i", child, "--json").stdout)["state"] == "RUN"
     keeper("extend", job, "max")
     assert document(keeper, job)["ends"] is None
+
+
+@pytest.mark.parametrize("words", [("-3h",), ("--", "-3h"), ("--duration", "-3h")])
+def test_a_change_that_leaves_a_job_no_time_says_what_it_has(keeper: Invoke, words: tuple[str, ...]) -> None:
+    runs, waits = (keeper("instance", "submit", "slot=2/node", "--duration", "30m").stdout.strip() for _ in range(2))
+    keeper("allocate", "node0", "--job", "later", "--start", "+10h", "--duration", "1h")
+    left = r"(29 min \d+ s|30 min)"
+    has = rf"'{{}}' has ({left} left of )?30 min, and -3h leaves nothing of it \(take less than {left}, or end the job: `{{}}`\)"
+    refused = keeper("extend", runs, *words, status=2).stderr
+    assert re.search(has.format(runs, f"fluxres instance cancel {runs}"), refused), refused
+    assert "job 'later' has 1 h, and -3h leaves nothing of it" in keeper("extend", "later", *words, status=2).stderr
+    refused = keeper("instance", "update", runs, "--duration", "-3h", status=2).stderr
+    assert re.search(has.format(runs, f"fluxres instance cancel -i main {runs}"), refused), refused
+    refused = keeper("instance", "update", waits, "--duration", "-30m", status=2).stderr
+    assert f"job '{waits}' has 30 min, and -30m leaves nothing of it (take less than 30 min," in refused
+    keeper("instance", "cancel", runs)
+    assert "has ended: canceled" in keeper("instance", "update", runs, "--duration", "-3h", status=2).stderr
+    assert "it was a job of main, and has ended: canceled" in keeper("extend", runs, *words, status=2).stderr
+
+
+@pytest.mark.parametrize("words", [("+1h",), ("--end", "+1h")])
+def test_extend_names_the_instance_of_a_job_that_holds_nothing_of_the_graph(keeper: Invoke, words: tuple[str, ...]) -> None:
+    job = keeper("instance", "submit", "slot=2/node", "--duration", "30m").stdout.strip()
+    child = keeper("instance", "spawn", job).stdout.strip()
+    jobs = [keeper("instance", "submit", "slot=1/core", "-i", child).stdout.strip() for _ in range(2)]
+    inner = next(one for one in jobs if one != job)  # ids are unique within an instance
+    held = keeper("instance", "submit", "slot=1/node", "--urgency", "0").stdout.strip()
+    for name, address, state in ((inner, child, "RUN"), (held, "main", "SCHED")):
+        hint = f"(`fluxres instance update -i {address} {name} --duration D` changes its limit; it is {state} there)"
+        assert f"no job '{name}' holds anything {hint}" in keeper("extend", name, *words, status=2).stderr
 
 
 def test_the_end_that_a_graph_copied_for_a_job_moves_is_its_limit(keeper: Invoke) -> None:
@@ -501,7 +561,8 @@ def test_a_held_job_is_shown_and_released(keeper: Invoke) -> None:
     assert f"`fluxres instance update {job} --urgency 16`" in keeper("instance", "show", job).stdout
     assert keeper("instance", "queue", "--json").stderr == ""
     assert keeper("instance", "update", job, "--urgency", "16").stdout == f"{job}: RUN, no limit\n"
-    assert "not pending" in keeper("instance", "update", job, "--urgency", "3", status=2).stderr
+    refused = keeper("instance", "update", job, "--urgency", "3", status=2).stderr
+    assert "not pending, it is RUN (this can be changed only while it waits; the limit can be, and `cancel`" in refused
     both = keeper("instance", "update", job, "--urgency", "3", "--duration", "1h", status=2).stderr
     assert "leave out --urgency" in both
     assert document(keeper, job)["duration"] is None
@@ -522,6 +583,7 @@ def test_pools_are_no_request_of_an_instance(tiny: Invoke) -> None:
     assert "`-w node3`" in told
     job = tiny("instance", "submit", "-w", "node3").stdout.strip()
     assert tiny("instance", "queue").stdout.splitlines()[1].split()[0] == job
+    assert "`-w node[1-2],node3`" in tiny("instance", "submit", "/tiny/rack0/node[1-2]", "node3", status=2).stderr
     assert "`-w node1,node2`" in tiny("instance", "submit", "node1", "node2", status=2).stderr
     assert "such as slot=4/node" in tiny("instance", "submit", status=2).stderr
 

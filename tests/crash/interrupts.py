@@ -102,7 +102,7 @@ def fill(store: Store, events: int) -> None:
     """Two graphs, one of them with a long journal."""
     if store.names():
         for name in store.names():
-            store.drop(name)
+            store.drop(name, force=True)
     store.put("other", machine(1, 2))
     store.put("demo", machine(), use=True)
     with store.writing("demo") as transaction:
@@ -154,7 +154,7 @@ def clean(store: Store, folder: Path) -> None:
     for path in folder.iterdir():
         path.unlink()
     for name in {"copied", "loaded"} & {*store.names()}:
-        store.drop(name)
+        store.drop(name, force=True)
 
 
 def cycle(command: str, store: Store, folder: Path, random: Random, longest_s: float) -> tuple[int, list[str]]:

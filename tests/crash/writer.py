@@ -199,7 +199,7 @@ class Writer:
     def drop(self) -> None:
         if OTHER in self.state:
             self.expect(other=None)
-            self.store.drop(OTHER, command=self.command)
+            self.store.drop(OTHER, force=True, command=self.command)
             self.done()
 
 

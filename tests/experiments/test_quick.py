@@ -142,3 +142,15 @@ def test_one_run_names_what_it_depends_on() -> None:
     assert orjson.loads(CliRunner().invoke(program, [*words, "--json"]).stdout)["made"]["conditions"] == said
     plain = CliRunner().invoke(program, ["simulate", "ensemble:jobs=2,run=1s", "--machine", "2"])
     assert (plain.exit_code, "conditions" in plain.output) == (0, False)
+
+
+def test_a_report_has_no_folders_of_the_machine(tmp_path: Path) -> None:
+    (tmp_path / "m.yaml").write_text("fluxres: 1\nname: m\nresources: [{type: node, count: 2}]\n")
+    words = ["simulate", "ensemble:jobs=2,run=1s", "--machine", "m.yaml", "--out", "found"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        done = CliRunner().invoke(program, words)
+    assert done.exit_code == 0, done.output
+    report = (tmp_path / "found" / "report.html").read_text()
+    assert ">m.yaml: 2 nodes<" in report
+    assert str(tmp_path) not in report

@@ -418,7 +418,7 @@ def test_a_unit_attribute_is_written_next_to_the_capacity() -> None:
         ("{from: '/m/rack*', to: 'power:/pdu*/outlet*'}", "", "2 pools on one side and 4 on the other"),
         ("{from: '/m/rack*', to: /m, pairing: each}", "", "2 pools on one side and 1 on the other"),
         ("{from: /m, to: /m}", "", "to itself"),
-        ("{from: /m, to: /m/rack0, capacity: -1}", "capacity", "expected a number >= 0"),
+        ("{from: /m, to: /m/rack0, capacity: -1}", "capacity", "expected a number of at least 0"),
         ("{from: /m, to: /m/rack0, attributes: {type: x}}", "attributes.type", "not a valid attribute name"),
         (
             "{from: /m, to: /m/rack0, attributes: {x: null}}",

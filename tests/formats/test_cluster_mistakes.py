@@ -75,7 +75,7 @@ allocations:
     assert mistakes(text) == [
         "5:3 'm:/' denotes the machine itself",
         "10:32 no pool 'rack7' for '/m/rack7'",
-        "11:52 expected a number >= 0, got -1",
+        "11:52 expected a number of at least 0, got -1",
         "13:30 no pool 'node2' for '/m/rack1/node[0-7]'",
         "15:20 no pool 'rack5' for '/m/rack5'",
         "16:4 unknown key 'jobs'",

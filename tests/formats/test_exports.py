@@ -170,7 +170,7 @@ NODES = [{"id": 0, "type": "cluster"}, {"id": 1, "type": "node", "number": 0}]
          "expected text, a number", "edges[1].y"),
         ({"nodes": NODES, "links": [{"source": 0, "target": 1, "subsystem": 7}]}, "expected text, got 7", "links[0].subsystem"),
         ({"nodes": NODES, "edges": [{"source": 0, "target": 1, "subsystem": "n", "capacity": -1}]},
-         "expected a number >= 0", "edges[0].capacity"),
+         "expected a number of at least 0", "edges[0].capacity"),
         ({"nodes": [{"id": 0, "type": "node", "size": 2**63}]}, "expected", "nodes[0].size"),
         ({"nodes": [{"id": 0, "type": "node", "colour": 1}]}, "unknown key 'colour'", "nodes[0].colour"),
         ({"nodes": NODES, "directed": False, "edges": []}, "expected true|True", "directed"),

@@ -79,7 +79,7 @@ def test_rules_that_are_not_resources_are_kept() -> None:
         ("managers: [{key: a, type: heap}]", "j:1:12: managers[0]", "no resource manager of type 'heap'"),
         ("managers: [{key: a, type: quantity, quantity: -1}]", "j:1:47: managers[0].quantity", "a whole number of at least 0"),
         ("managers: [{key: a, type: quantity, quantity: .nan}]", "j:1:47: managers[0].quantity", "expected a whole number"),
-        ("managers: [{key: a, type: quantity, quantity: x}]", "j:1:12: managers[0]", "a.quantity: expected an integer"),
+        ("managers: [{key: a, type: quantity, quantity: x}]", "j:1:12: managers[0]", "a.quantity: expected a whole number"),
         ("managers: [{key: a, type: quantity, quantity: 1, parameters: {quantity: 2}}]", "j:1:12: managers[0]", "given twice"),
         ("managers: [{key: a, type: quantity, size: 1}]", "j:1:37: managers[0].size", "unknown key"),
         ("managers: [{key: a, type: discrete, list: 'x,x'}]", "j:1:12: managers[0]", "is listed twice"),

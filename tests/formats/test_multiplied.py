@@ -45,13 +45,13 @@ def test_many_ranges_of_hosts_are_counted_once() -> None:
     ],
 )
 def test_tables_of_a_configuration_together(table: str, message: str) -> None:
-    refused(f"[[resource.config]]\n{table}\n" * 8000, "resource-config", message, "f:7: resource.config[2]")
+    refused(f"[[resource.config]]\n{table}\n" * 8000, "resource-config", message, "f:7:1: resource.config[2]")
 
 
 def test_hosts_of_a_configuration_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "CONFIG_HOSTS_MAX", 5)
     text = '[[resource.config]]\nhosts = "n[0-1]"\ncores = "0"\n' * 3
-    refused(text, "resource-config", "more than 5 hosts", "f:7: resource.config[2]")
+    refused(text, "resource-config", "more than 5 hosts", "f:7:1: resource.config[2]")
 
 
 def test_hosts_of_all_records_together() -> None:

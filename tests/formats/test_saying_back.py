@@ -67,7 +67,7 @@ REFUSED: dict[str, tuple[Callable[[Structure], None], str]] = {
     "an attribute that is not a number": (has(linked(value=float("nan"))), r"got \.nan"),
     "an attribute that is a list": (has(linked(value=[1])), "value a list of 1, which"),
     "an attribute of too many digits": (has(linked(value=limits.NUMBER_MAX)), r"\d+ digits"),
-    "a negative capacity": (has(linked(capacity=-1.0)), "expected a number >= 0"),
+    "a negative capacity": (has(linked(capacity=-1.0)), "expected a number of at least 0"),
     "a relation without a name": (has(linked(relation="")), "text"),
     "a uuid for two": (lambda s: s.uuid_texts.__setitem__(1, s.uuid(2)), "two pools have the uuid"),
     "a uuid without text": (lambda s: s.uuid_texts.__setitem__(1, ""), "expected a UUID"),

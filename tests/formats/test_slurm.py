@@ -528,7 +528,7 @@ def test_ten_thousand_nodes_in_all_shapes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "message", "where"),
     [
-        (["NodeName=n1 CPUs=x"], "expected a number >= 0, got 'x'", "slurm.conf:1: cpus"),
+        (["NodeName=n1 CPUs=x"], "expected a number of at least 0, got 'x'", "slurm.conf:1: cpus"),
         (["", "NodeName=n1 CPU=4"], r"unknown key 'cpu' \(did you mean 'cpus'", "slurm.conf:2"),
         (["NodeName=n1 CPUs=4 CPUs=5"], "the key 'CPUs' is in this line twice", "slurm.conf:1"),
         (["NodeName=n1 CPUs"], "expected Key=Value, got 'CPUs'", "slurm.conf:1"),
@@ -601,12 +601,12 @@ def test_all_mistakes_of_a_configuration_are_listed_in_its_order(tmp_path: Path)
     assert said == [
         "slurm.conf:1: maxtime: expected a time, got 'abc'",
         "slurm.conf:1: state: expected UP, DOWN, DRAIN or INACTIVE, got 'on'",
-        "slurm.conf:2: maxnodes: expected a number >= 0, got 'few'",
-        "slurm.conf:3: cpus: expected a number >= 0, got 'four'",
+        "slurm.conf:2: maxnodes: expected a number of at least 0, got 'few'",
+        "slurm.conf:3: cpus: expected a number of at least 0, got 'four'",
         "slurm.conf:4: unknown key 'boord'",
         "slurm.conf:5: a second node 'n2'",
         "slurm.conf:6: gres: expected name:type:count, got 'gpu:x:y:z'",
-        "slurm.conf:6: tmpdisk: expected a number >= 0, got 'much'",
+        "slurm.conf:6: tmpdisk: expected a number of at least 0, got 'much'",
         "slurm.conf:7: there is no node 'z0'",
         "slurm.conf:8: default: expected YES or NO, got 'perhaps'",
         "slurm.conf:8: a second partition 'batch'",

@@ -1239,7 +1239,7 @@ def test_a_clock_that_returns_no_time_is_refused_and_nothing_changes(bad: float,
     top = Instance(nodes(2), clock=clock, inventory=inventory)
     for call in (top.advance, lambda: top.submit("slot/node", duration_s=1), top.check, lambda: top.graph):
         clock.now_s = bad
-        with pytest.raises(UsageError, match="clock: expected 0 <= seconds"):
+        with pytest.raises(UsageError, match="clock: expected seconds from 0 to"):
             call()
         clock.now_s = 1.0
         assert (top.check(), list(top.jobs())) == ([], [])

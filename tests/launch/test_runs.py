@@ -129,7 +129,7 @@ def test_more_units_than_a_pool_has_are_refused(workstation: Workstation, wait: 
 
 def test_a_priority_has_bounds(workstation: Workstation) -> None:
     found = workstation.command("run", "--priority", str(2**64), "--", "true", status=2)
-    assert "--priority: expected an integer from -2147483647 to 2147483647" in found
+    assert "--priority: expected a whole number from -2147483647 to 2147483647" in found
 
 
 def test_an_option_may_follow_wait(workstation: Workstation) -> None:

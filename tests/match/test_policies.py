@@ -252,3 +252,9 @@ def test_a_policy_that_writes_into_the_vertices_is_refused_and_changes_nothing(s
 def test_a_policy_that_fails_is_named(eight: Matcher) -> None:
     with pytest.raises(PolicyError, match="policy short: IndexError"):
         eight.match(request("slot=1/node"), 0, 10, Policy("short", score=lambda situation, vertices: vertices[100]))
+
+
+def test_a_score_that_is_nan_is_refused(eight: Matcher) -> None:
+    policy = Policy("gaps", score=lambda situation, vertices: np.where(vertices > vertices[0], 1.0, np.nan))
+    with pytest.raises(UsageError, match=r"policy gaps: the score of /\S+ is nan \(give a number"):
+        eight.match(request("slot=1/node"), 0, 10, policy)

@@ -122,7 +122,7 @@ def prepare(url: str) -> dict[str, list[Any]]:
     def do(operation: str, **body: object) -> dict[str, Any]:
         return send("POST", f"/v1/graphs/demo/{operation}", body)
 
-    send("DELETE", "/v1/graphs/demo", None)
+    send("DELETE", "/v1/graphs/demo?force=true", None)
     send("POST", "/v1/graphs?name=demo&use=true", DEMO)
     do("allocate", wanted="/demo/rack0/node0", job="j1")
     do("allocate", wanted="/demo/rack0/node1", job="j2", duration_s=3600)

@@ -440,3 +440,41 @@ def test_the_time_of_a_request_counts_while_expired_stages_are_dropped() -> None
     with tap.serving(Caller("ada", Role.ADMIN), limit):
         limit.run(lambda: graph.allocate("slot=1/node", job="j2"))
     assert told == [("release", False), ("allocate", True)]
+
+
+def test_all_mistakes_of_a_file_of_tokens_are_listed_with_their_lines(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.toml"
+    file.write_text(
+        '[tokens.a]\nrole = "king"\ntoken = "short secret"\ncolour = "red"\n'
+        '[tokens."b c"]\nrole = "admin"\ntoken = 1234567890123456\nrate = -1\npaths = ["rack0", "/demo//rack0"]\n'
+        '[tokens.d]\nrole = "admin"\nsha256 = "abc"\ngraphs = [""]\n'
+    )
+    with pytest.raises(InputError) as refused:
+        Access.open(str(file), None, "127.0.0.1")
+    assert [(str(one.where).removeprefix(f"{file}:"), one.message) for one in refused.value.mistakes] == [
+        ("1:1: tokens.a", f"a token has at least {limits.TOKEN_LENGTH_MIN} characters"),
+        ("2:8: tokens.a.role", "no role 'king'"),
+        ("4:1: tokens.a.colour", "unknown key 'colour'"),
+        ("7:9: tokens.b c.token", "expected text, or nothing, got 1234567890123456"),
+        ("8:8: tokens.b c.rate", "expected a number above 0, or nothing, got -1"),
+        ("9:9: tokens.b c.paths[0]", "expected the path of a pool, got 'rack0'"),
+        ("9:9: tokens.b c.paths[1]", "expected the path of a pool, got '/demo//rack0'"),
+        ("12:10: tokens.d.sha256", "expected 64 hexadecimal digits"),
+        ("13:10: tokens.d.graphs[0]", "expected the name of a graph, 1 to 255 printable characters"),
+    ]
+    assert "secret" not in str(refused.value.to_dict())
+
+
+def test_a_file_of_tokens_that_is_not_there() -> None:
+    with pytest.raises(InputError, match="nofile: no such file"):
+        Access.open("nofile", None, "127.0.0.1")
+
+
+def test_a_scope_that_is_not_there_is_said_at_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.toml"
+    file.write_text(FILE + '[tokens.typo]\nrole = "admin"\ntoken = "typo-0123456789abcdef"\npaths = ["/demo/rack7"]\n')
+    with running(demo_store(tmp_path), "--tokens", str(file)) as server:
+        said = server.stop()[1]
+    assert "WARNING token 'other' is for graph 'elsewhere', which is not in the store (choose from demo)\n" in said
+    assert "WARNING token 'typo' is for /demo/rack7, which is not in demo\n" in said
+    assert said.count("WARNING") == 2

@@ -41,6 +41,17 @@ def run(main: Coroutine[Any, Any, None]) -> None:
     asyncio.run(bounded())
 
 
+def test_what_is_not_connected_yet_says_how() -> None:
+    connecting = fluxres.aconnect("http://127.0.0.1:9")
+    how = r"\(async with fluxres.aconnect\(url\) as graph, or graph = await fluxres.aconnect\(url\)\)"
+    for name in ("jobs", "allocate", "name"):
+        with pytest.raises(fluxres.UsageError, match=f"{name}: the graph is not connected yet {how}"):
+            getattr(connecting, name)
+    with pytest.raises(fluxres.UsageError, match="async with"), connecting:
+        pass
+    assert not hasattr(connecting, "jbos")
+
+
 def test_it_is_awaited_or_a_context_manager(server: Server) -> None:
     async def main() -> None:
         graph = await fluxres.aconnect(server.url, graph="demo")

@@ -147,7 +147,7 @@ def test_a_server_that_is_not_there_is_a_trouble_of_the_store() -> None:
 @pytest.mark.parametrize("url", ["http://", "http://127.0.0.1:99999", "http://u:secret@127.0.0.1", "http://127.0.0.1/graphs"])
 def test_wrong_addresses_are_refused(url: str) -> None:
     result = CliRunner().invoke(program, ["--store", url, "jobs"])
-    assert result.exit_code == 2
+    assert result.exit_code == 4
     assert "secret" not in result.output
 
 

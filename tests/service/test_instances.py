@@ -498,7 +498,7 @@ def test_a_graph_that_another_process_dropped_stops_no_other_one(tmp_path: Path)
         for name in ("first", "second"):
             with fluxres.connect(server.url, graph=name) as graph:
                 graph.create_instance("main").submit("slot/node", duration_s=1.5)
-        open_store(url).drop("first", command="graphs drop")
+        open_store(url).drop("first", force=True, command="graphs drop")
         until = time.monotonic() + 20
         while "advance" not in [one.get("what") for one in server.answers("GET", "/v1/graphs/second/log")[1]["log"]]:
             assert time.monotonic() < until
@@ -507,7 +507,7 @@ def test_a_graph_that_another_process_dropped_stops_no_other_one(tmp_path: Path)
         fluxres.save(fluxres.load({**DEMO, "name": "first"}), url)
         body = json.dumps({"name": "main"}).encode()
         assert server.answers("POST", "/v1/graphs/first/instances", body)[0] == 201
-        open_store(url).drop("first", command="graphs drop")
+        open_store(url).drop("first", force=True, command="graphs drop")
         fluxres.save(fluxres.load({**DEMO, "name": "first"}), url)
         assert server.answers("POST", "/v1/graphs/first/instances", body)[0] in (201, 503)
         assert server.stop()[1].count("WARNING") <= 3

@@ -443,7 +443,7 @@ def test_rule_a7_a_child_that_begins_or_is_taken_over_while_its_parent_drains(lo
 
 def test_a_parent_that_was_dropped(local: Store, cleanup: ExitStack) -> None:
     child = begun(local, cleanup)
-    local.drop("demo")
+    local.drop("demo", force=True)
     with pytest.raises(HoldLapsed, match="was dropped"):
         child.renew()
     require_over(child)

@@ -173,7 +173,7 @@ def test_what_comes_back_is_given_again(site: Store) -> None:
 
 
 def test_the_parent_is_dropped(site: Store) -> None:
-    site.drop("demo")
+    site.drop("demo", force=True)
     refused(site, "graph 'demo' was dropped")
     assert site.standings()["part"].graph is None
 
@@ -226,7 +226,7 @@ def test_a_copy_of_what_the_job_does_not_hold_any_more(site: Store) -> None:
 
 def test_a_graph_that_replaces_a_copy_has_no_claim(site: Store) -> None:
     site.put("part", machine(1, 1), replace=True)
-    site.drop("demo")
+    site.drop("demo", force=True)
     with changed(site, "part") as part:
         part.allocate(NODE0, job="x")
     assert site.standings() == {}
@@ -344,7 +344,7 @@ def course(url: str, seed: int) -> tuple[int, int]:
         name = random.choice(("demo", "part", "part"))
         if name not in store.names() or (name == "part" and random.random() < 0.1):
             if "part" in store.names():
-                store.drop("part")
+                store.drop("part", force=True)
             elif "a" in store.load("demo").jobs():
                 try:
                     copied(store, "part", "demo", "a")

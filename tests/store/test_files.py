@@ -565,7 +565,7 @@ def document() -> list[bytes]:
         (lambda lines: [lines[0], lines[1].replace(b"rack0", b"rack7"), lines[2]], "c.changes:2:.*no pool 'rack7'"),
         (
             lambda lines: [lines[0], lines[1].replace(b'"start":0', b'"start":' + b"9" * 30), lines[2]],
-            "start: expected an integer",
+            "start: expected a whole number",
         ),
         (lambda lines: [lines[0], lines[1].replace(b'"start":0', b'"start":0.5'), lines[2]], "start: expected.*got 0.5"),
         (lambda lines: [lines[0], lines[1].replace(b'0",1]', b'0",true]'), lines[2]], "pools: expected.*got True"),

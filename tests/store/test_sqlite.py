@@ -305,7 +305,7 @@ def test_events_are_appended_only_to_the_state_they_follow(store: Store) -> None
     with pytest.raises(StoreConflict, match=r"1 events have been written since.*load it again"):
         store.append("demo", graph, events, base)
     assert len(store.log()) == 2
-    store.drop("demo")
+    store.drop("demo", force=True)
     store.put("demo", machine())
     with pytest.raises(StoreConflict, match="dropped and created again"):
         store.append("demo", graph, events, moved)

@@ -11,7 +11,7 @@ import fluxres
 from fluxres.allocation.facts import Launch
 from fluxres.cli.program import run
 from fluxres.clock import fixed
-from fluxres.errors import InsufficientResources, StoreBusy, StoreConflict, StoreError, UnknownGraph, UsageError
+from fluxres.errors import InsufficientResources, StillHeld, StoreBusy, StoreConflict, StoreError, UnknownGraph, UsageError
 from fluxres.store import Store, Ticket, open_store
 from fluxres.store.rows import Saved
 from tests.store.graphs import change, fingerprint, machine
@@ -303,3 +303,26 @@ def test_a_password_is_not_in_the_journal(postgresql_server: Postgresql) -> None
     command = store.log("secrets")[-1].command
     assert command.startswith("fluxres --store 'postgresql://fluxres@127.0.0.1:")
     assert command.endswith("?password=…' --graph secrets tag /demo mine")
+
+
+def test_a_graph_with_jobs_is_dropped_by_force_only(store: Store) -> None:
+    store.put("demo", machine())
+    with store.writing("demo") as transaction:
+        transaction.graph.allocate("slot/node", job="a", start=5000, duration_s=60)
+    said = r"graph 'demo': it has 1 job that holds some of it \(a\) \(`fluxres graphs drop demo --force`"
+    with pytest.raises(StillHeld, match=said) as refused:
+        store.drop("demo")
+    assert refused.value.jobs == ("a",)
+    with pytest.raises(UsageError, match="force: expected True or False, got 'yes'"):
+        store.drop("demo", force="yes")  # type: ignore[arg-type]  # what is tested
+    assert store.names() == ["demo"]
+    store.drop("demo", force=True)
+    assert store.names() == []
+
+
+def test_a_graph_whose_jobs_have_ended_is_dropped(store: Store) -> None:
+    store.put("demo", machine())
+    with store.writing("demo") as transaction:
+        transaction.graph.allocate("slot/node", job="a", start=0, end=1)
+    open_store(store.url, clock=fixed(2)).drop("demo")
+    assert store.names() == []

@@ -187,7 +187,7 @@ def test_one_version_is_kept_and_dropped_with_its_graph(store: Store) -> None:
         with store.writing() as tx:
             tx.graph.unlink(f"/demo/rack0/{name}")
     assert sql(store, "SELECT count(*) FROM previous") == [(1,)]
-    store.drop("demo")
+    store.drop("demo", force=True)
     assert sql(store, "SELECT count(*) FROM previous") == [(0,)]
 
 

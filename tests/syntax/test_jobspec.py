@@ -65,7 +65,7 @@ VERTEX = "resources.0.with.0"
         (f"{VERTEX}.type", "", "resources[0].with[0].type", "empty"),
         (f"{VERTEX}.count", ..., "resources[0].with[0]", "'count'"),
         (f"{VERTEX}.with.0.count", 0, "resources[0].with[0].with[0].count", "got 0"),
-        (f"{VERTEX}.with.0.count", "", "resources[0].with[0].with[0].count", ">= 1"),
+        (f"{VERTEX}.with.0.count", "", "resources[0].with[0].with[0].count", "at least 1"),
         (f"{VERTEX}.with.0.count", {"min": 2, "max": 5, "operand": 2}, "resources[0].with[0].with[0].count", "together"),
         (f"{VERTEX}.with.0.count", math.nan, "resources[0].with[0].with[0].count", "nan"),
         (f"{VERTEX}.exclusive", "yes", "resources[0].with[0].exclusive", "true or false"),

@@ -208,9 +208,9 @@ def test_a_count_with_a_unit(text: str, count: int, unit: str) -> None:
         ("memory=8G", "did you mean GiB or GB?"),
         ("licence=8seats", "write a unit of your own in braces: 8{unit:seats}"),
         ("memory=8GiB{unit:MiB}", "expected one unit, got GiB and 'MiB'"),
-        ("memory=0GiB", "expected an integer >= 1"),
+        ("memory=0GiB", "expected a whole number of at least 1"),
         ("memory=1.00001B", "expected a whole number of B"),
-        ("memory=1.2.3GiB", "expected an integer >= 1"),
+        ("memory=1.2.3GiB", "expected a whole number of at least 1"),
     ],
 )
 def test_a_count_with_a_wrong_unit_is_refused(text: str, said: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -14,10 +15,11 @@ from fluxres.cli.output import answer, answer_granted, answer_granted_together, 
 from fluxres.cli.program import Command
 from fluxres.cli.settings import RECORD_OUTPUTS, TABLE_OUTPUTS, Duration, Settings
 from fluxres.cli.stores import changing, os_user, source, trying
-from fluxres.errors import UnknownPool, UsageError
+from fluxres.errors import UnknownJob, UnknownPool, UsageError
 from fluxres.render.text import printable
 
 if TYPE_CHECKING:
+    from fluxres.cli.kept import Keeper
     from fluxres.model import ResourceGraph
 
 
@@ -306,12 +308,34 @@ def extend_command(settings: Settings, job: str, change: str | None, end: float 
 
 
 def _extended_by_instance(settings: Settings, job: str, wanted: NewEnd) -> ResourceGraph | None:
-    """Move the limit of a job of an instance, which ends the job then; returns the graph, None for any other job."""
+    """Move the limit of a job of an instance, which ends the job then; returns the graph, None for any other job.
+
+    Errors: UnknownJob, with the way to change the limit of a job that an instance has and that holds nothing of the graph.
+    """
     from fluxres.cli.kept import keeper
     from fluxres.syntax import fluid
 
     if not fluid.is_name(job):
         return None
     with keeper(settings) as kept:
-        end, duration_s = wanted.of(kept.graph(), job)
-        return kept.graph() if kept.set_end(job, end, duration_s) else None
+        try:
+            end, duration_s = wanted.of(kept.graph(), job)
+            if kept.set_end(job, end, duration_s):
+                return kept.graph()
+            kept.graph().records.require_job(job)
+        except UnknownJob as error:
+            error.hint = _limit_in_instance(kept, job) or error.hint
+            raise
+    return None
+
+
+def _limit_in_instance(kept: Keeper, job: str) -> str:
+    """How to change the limit of a job that waits in an instance, or runs in a child; empty if none has it."""
+    for address in (one["address"] for one in kept.instances()):
+        with suppress(UnknownJob):
+            found = kept.job(address, job)
+            name, state = printable(found["id"]), found["result"] or found["state"]
+            if state in ("DEPEND", "SCHED", "RUN"):
+                return f"`fluxres instance update -i {address} {name} --duration D` changes its limit; it is {state} there"
+            return f"it was a job of {address}, and has ended: {state}"
+    return ""

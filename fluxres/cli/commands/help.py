@@ -7,7 +7,7 @@ import sys
 import click
 
 from fluxres.cli import completing
-from fluxres.cli.program import Command
+from fluxres.cli.program import COMMANDS, Command
 from fluxres.cli.settings import Settings
 from fluxres.cli.words import ELSEWHERE
 from fluxres.documents.suggestion import near
@@ -43,6 +43,8 @@ def _command_context(top: click.Context, words: tuple[str, ...]) -> click.Contex
         if found is None:
             if (hint := ELSEWHERE.get(word)) is not None and at is top:
                 raise UsageError(f"no command or topic '{word}'", hint=hint)
+            if at is not top and isinstance(command, click.Group):
+                raise _no_subcommand(at, command, word)
             known = [*(command.list_commands(at) if isinstance(command, click.Group) else ()), *TOPICS]
             meant = near(word, known)
             hint = f"perhaps {meant[0]}; " if meant else ""
@@ -52,6 +54,14 @@ def _command_context(top: click.Context, words: tuple[str, ...]) -> click.Contex
             )
         at = click.Context(found, info_name=word, parent=at)
     return at
+
+
+def _no_subcommand(at: click.Context, group: click.Group, word: str) -> UsageError:
+    """The error for a word that a group does not have: the nearest one, or the command of this name."""
+    meant = [*near(word, group.list_commands(at)), *([f"`fluxres help {word}`"] if word in COMMANDS else [])]
+    hint = f"perhaps {meant[0]}; " if meant else ""
+    lists = f"`fluxres help {at.info_name}` lists the commands of {at.info_name}"
+    return UsageError(f"no command or topic '{at.info_name} {word}'", hint=f"{hint}{lists}")
 
 
 def _list_topics() -> None:

@@ -172,8 +172,10 @@ def _no_request(graph: ResourceGraph, words: list[str]) -> UsageError:
     """What to type in place of the names of pools, or of nothing."""
     if not words:
         return UsageError("an instance needs a request", hint="such as slot=4/node, or -N4")
-    are_nodes = all(graph.pool(v).type == "node" for v, _ in targets(graph, words))
-    how = f"`-w {','.join(words)}` asks for just {'these' if len(words) > 1 else 'this'}" if are_nodes else "such as slot=4/core"
+    pools = [graph.pool(v) for v, _ in targets(graph, words)]
+    are_nodes = all(pool.type == "node" for pool in pools)
+    names = [pool.name for pool in pools] if any("@" in word for word in words) else [word.rpartition("/")[2] for word in words]
+    how = f"`-w {','.join(names)}` asks for just {'these' if len(words) > 1 else 'this'}" if are_nodes else "such as slot=4/core"
     named = f"{listed(words)} {'are pools' if len(words) > 1 else 'is a pool'}, and an instance finds pools for a request"
     return UsageError(named, hint=f"{how}; `fluxres instance reserve` takes pools")
 
@@ -324,16 +326,22 @@ def update(settings: Settings, job: str, name: str | None, duration: str | None,
         if length is not None and urgency is not None and found["state"] not in ("DEPEND", "SCHED"):
             raise UsageError(f"job {found['id']} does not wait, it is {found['state']}", hint="leave out --urgency")
         if length is not None:
-            found = kept.set_duration(address, job, _new_limit(found, length))
+            found = kept.set_duration(address, job, _new_limit(found, length, address, settings.now()))
         if urgency is not None:
             found = kept.set_urgency(address, job, urgency)
     answer(settings, document=lambda: {"jobs": [found]}, lines=lambda _style: [_updated(found)])
 
 
-def _new_limit(job: dict[str, Any], length: NewLength) -> float:
-    """A new limit in seconds. Errors: UsageError if it is relative to none."""
+def _new_limit(job: dict[str, Any], length: NewLength, address: str, now_s: float) -> float:
+    """A new limit in seconds. Errors: UsageError if it is relative to none, or leaves no time."""
     if length.is_relative and job["duration"] is None:
         raise UsageError(f"{length.text} changes the present limit, but job {job['id']} has none", hint="set one: --duration D")
+    if job["result"] is not None:
+        return length.given_s  # refused, whatever it is
+    if length.is_relative:
+        whole_s = job["duration"]
+        left_s = whole_s if job["state"] != "RUN" else job["ends"] - now_s
+        length.require_some_left(job["id"], whole_s, left_s, f"fluxres instance cancel -i {address} {job['id']}")
     return length.after(job["duration"] or 0.0)
 
 
@@ -373,7 +381,7 @@ def _active_ids(kept: Keeper, address: str, jobs: Iterable[str]) -> list[str]:
 @_instance
 @click.option(
     "--status",
-    type=int,
+    type=click.IntRange(0, limits.WAIT_STATUS_MAX),
     metavar="N",
     default=0,
     show_default=True,

@@ -96,6 +96,7 @@ def serve_command(settings: Settings, /, tokens: str | None, tls_cert: str | Non
         raise UsageError(f"--lease: expected {bounds} seconds, got {life_s:g}")
     try:
         from fluxres.service import access, run
+        from fluxres.service import tokens as tokens_module
         from fluxres.service.client.addresses import address
         from fluxres.service.tenancy import Tenancy
     except ModuleNotFoundError as error:
@@ -118,6 +119,6 @@ def serve_command(settings: Settings, /, tokens: str | None, tls_cert: str | Non
         if more and not settings.json:
             note(more)
 
-    allowed = access.Access.open(tokens, os.environ.get(access.VARIABLE), given["host"])
+    allowed = access.Access.open(tokens, os.environ.get(tokens_module.VARIABLE), given["host"])
     certificate, key = (None if name is None else Path(name) for name in (tls_cert, tls_key))
     run.serve(settings.store, allowed, run.Listening(**given, graph=settings.graph, certificate=certificate, key=key), tell)

@@ -153,10 +153,14 @@ def use(settings: Settings, name: str) -> None:
 
 @graphs_command.command("drop")
 @click.argument("name", shell_complete=completing.graph)
+@click.option("--force", is_flag=True, help="Also if it has jobs or instances, which are lost.")
 @click.pass_obj
-def drop(settings: Settings, name: str) -> None:
-    """Remove a graph from the store, with its jobs and its journal."""
-    source(settings).drop(name, command=settings.command, wait_s=settings.wait_s)
+def drop(settings: Settings, name: str, force: bool) -> None:
+    """Remove a graph from the store, with its journal.
+
+    One with jobs that hold something or wait, or with instances, is refused. Nothing brings it back.
+    """
+    source(settings).drop(name, force=force, command=settings.command, wait_s=settings.wait_s)
     answer(settings, document=lambda: {"dropped": name}, lines=lambda _style: [f"graph {name!r} removed"])
 
 

@@ -258,7 +258,7 @@ def attributes_of(document: Document, edge: Edge, path: tuple[Key, ...]) -> dict
         attributes["capacity"] = float(attributes["capacity"])
     elif edge.capacity is not UNSET:
         if math.isnan(edge.capacity) or edge.capacity < 0:
-            message = f"expected a number >= 0, got {edge.capacity}"
+            message = f"expected a number of at least 0, got {edge.capacity}"
             raise InputError(message, where=document.where((*path, "capacity")), hint="leave it out if it is unknown")
         if not is_countable(edge.capacity):
             message = f"expected at most {limits.CAPACITY_MAX}, got {edge.capacity}"

@@ -567,6 +567,6 @@ class Entries:
         numbers = np.array([value]) if isinstance(value, int) else self._numbers(entry, "rank", value)
         if int(numbers.min()) < 0 or int(numbers.max()) > limits.POOLS_MAX:
             raise InputError(
-                f"expected ranks >= 0 and <= {limits.POOLS_MAX}", where=entry.where("rank"), hint="write null for no rank"
+                f"expected ranks from 0 to {limits.POOLS_MAX}", where=entry.where("rank"), hint="write null for no rank"
             )
         return value if isinstance(value, int) else numbers

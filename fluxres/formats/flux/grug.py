@@ -190,7 +190,7 @@ class _Values:
         text = self._values[name]
         digits = text.removeprefix("-")
         if not (digits.isascii() and digits.isdecimal()) or (text != digits and int(digits[:_DIGITS_MAX]) > 0):
-            raise InputError(f"{name}: expected an integer >= 0, got {text[:40]!r}", where=self.where)
+            raise InputError(f"{name}: expected a whole number of at least 0, got {text[:40]!r}", where=self.where)
         if len(digits) > _DIGITS_MAX or int(digits) > limits.SIZE_MAX:
             raise LimitExceeded(f"{name}: expected at most {limits.SIZE_MAX}, got {text[:40]}", where=self.where)
         return int(digits)

@@ -7,10 +7,7 @@ the table, and other tables, become tags of the root, from which they are writte
 
 from __future__ import annotations
 
-import math
-import re
-import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, NoReturn
@@ -21,8 +18,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fluxres import limits
 from fluxres.arrays import Int64
-from fluxres.documents import source_text, typed
-from fluxres.documents.document import Document, Key, path_text
+from fluxres.documents import source_text, toml_document, typed
+from fluxres.documents.document import Key
 from fluxres.documents.source import Source
 from fluxres.errors import ErrorPlace, FluxresError, InputError, LimitExceeded
 from fluxres.formats import losses
@@ -95,10 +92,6 @@ SETTING: Final = "resource."
 TABLE: Final = "config."
 """Prefix of the tags of the root for other tables of the configuration: their values as JSON."""
 _TYPES: Final = {"cores": "core", "gpus": "gpu"}
-_ENTRY = re.compile(r"^[ \t]*\[\[[ \t]*resource[ \t]*\.[ \t]*config[ \t]*\]\]", re.MULTILINE)
-#: the parser's memory grows with the square of such keys
-_DEEP = re.compile(rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{limits.DEPTH_MAX}}}""")
-_AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 
 def read(source: Source, *, origin: int | None = None) -> Loaded:
@@ -113,24 +106,12 @@ def read(source: Source, *, origin: int | None = None) -> Loaded:
     return _Reader(source).loaded(origin)
 
 
-class _Toml(Document):
-    """The values of a TOML text. The parser keeps no places, but tables of nodes can be counted."""
-
-    def where(self, path: Iterable[Key], *, key: bool = False) -> str:
-        """``file:line: path``, with the line of the node table that contains the path."""
-        path = list(path)
-        place = self.file
-        if path[:2] == ["resource", "config"] and len(path) > 2:
-            for i, match in enumerate(_ENTRY.finditer(self.text)):
-                if i == path[2]:
-                    place = f"{self.file}:{self.text.count(chr(10), 0, match.start()) + 1}"
-        return f"{place}: {path_text(path)}" if path else place
-
-
 class _Reader:
     def __init__(self, source: Source) -> None:
         self._source = source
-        values = _values(source)
+        parsed = toml_document.parse(source, "use R for large machines")
+        values = parsed.values
+        assert isinstance(values, dict)
         resource = values.get("resource")
         known = ResourceTable.__struct_fields__
         self._other = {key: value for key, value in values.items() if key != "resource"}
@@ -138,7 +119,7 @@ class _Reader:
         if isinstance(resource, dict):
             self._settings = {key: value for key, value in resource.items() if key not in known}
             values = {"resource": {key: value for key, value in resource.items() if key in known}}
-        self._document = _Toml(values, source.file, source.text, source.path)
+        self._document = toml_document.TomlDocument(values, source.file, source.text, source.path)
         self._table = typed.convert(self._document, Configuration).resource
 
     def _fail(self, path: Sequence[Key], message: str, hint: str = "", *, limit: bool = False) -> NoReturn:
@@ -305,32 +286,6 @@ class _Reader:
             chosen = tops[rows].tolist()
         structure.set_state(chosen, "drain")
         structure.set_tag(chosen, EXCLUDED, None)
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text} is a number that cannot be kept")
-    return number
-
-
-def _values(source: Source) -> dict[str, Any]:
-    if len(source.data) > limits.TOML_BYTES_MAX:
-        message = f"{len(source.data)} bytes of TOML, at most {limits.TOML_BYTES_MAX} are allowed"
-        raise LimitExceeded(message, where=source.file, hint="use R for large machines")
-    if deep := _DEEP.search(source.text):
-        line = source.text.count("\n", 0, deep.start()) + 1
-        raise LimitExceeded(f"a key of more than {limits.DEPTH_MAX} parts", where=source.where(line))
-    try:
-        return tomllib.loads(source.text, parse_float=_finite)
-    except tomllib.TOMLDecodeError as error:
-        at = _AT.search(str(error))
-        line, column = (int(at[1]), int(at[2])) if at and at[1] else (source.text.count("\n") + 1, 1)
-        raise InputError(f"is not TOML: {_AT.sub('', str(error))}", where=source.where(line, column)) from None
-    except RecursionError:
-        raise InputError("is nested too deeply", where=source.file) from None
-    except ValueError as error:
-        raise InputError(f"is not TOML: {error}", where=source.file) from None
 
 
 _KEYS: Final = {"core": "cores", "gpu": "gpus"}

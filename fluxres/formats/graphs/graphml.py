@@ -227,7 +227,7 @@ class _GraphmlReading:
         except ValueError:
             found = -1.0
         if not found >= 0:
-            self._refuse(element, f"capacity: expected a number >= 0, got {shown(text)}")
+            self._refuse(element, f"capacity: expected a number of at least 0, got {shown(text)}")
         if not is_countable(found):
             self._refuse(element, f"capacity: expected at most {limits.CAPACITY_MAX}, got {shown(text)}", LARGER_UNIT)
         return found

@@ -280,7 +280,7 @@ class _NodeLinkReading:
         if isinstance(value, dict | list) or (isinstance(value, str) and len(value) > limits.VALUE_LENGTH_MAX):
             self.fail(["edges", number, key], f"expected text, a number, true, false or null, got {shown(value)}")
         if key == "capacity" and (isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0):
-            self.fail(["edges", number, key], f"expected a number >= 0, got {shown(value)}")
+            self.fail(["edges", number, key], f"expected a number of at least 0, got {shown(value)}")
         if key == "capacity":
             self._require_countable(value, number)
 

@@ -216,7 +216,7 @@ def _submitted(line: str) -> Variant:
             weight = _number(value, "--weight")
         elif option == "--priority":
             if not re.fullmatch(r"-?[0-9]{1,10}", value) or not -(1 << 31) <= int(value) < 1 << 31:
-                raise InputError(f"expected an integer of 32 bits, got {value!r:.60}", where="--priority")
+                raise InputError(f"expected a whole number of 32 bits, got {value!r:.60}", where="--priority")
         elif option not in ("--time-limit", "--name", "--array", "--max-fails", "--cwd", "--env", "--pin"):
             hint = "the options are --cpus, --resource, --nodes, --time-request and --weight"
             raise InputError(f"unknown option {option[:40]}", where="request", hint=hint)

@@ -78,12 +78,12 @@ class Line:
 
     def number(self, key: str, text: str, *, least: int = 0) -> int:
         if not (text.isascii() and text.isdigit()):
-            raise self.refuse(key, f"expected a number >= {least}, got {shown(text)}")
+            raise self.refuse(key, f"expected a number of at least {least}, got {shown(text)}")
         value = int(text) if len(text) < 20 else limits.SIZE_MAX + 1
         if value > limits.SIZE_MAX:
             raise LimitExceeded(f"expected at most {limits.SIZE_MAX}, got {shown(text)}", where=f"{self.where}: {key}")
         if value < least:
-            raise self.refuse(key, f"expected a number >= {least}, got {value}")
+            raise self.refuse(key, f"expected a number of at least {least}, got {value}")
         return value
 
     def name(self, key: str) -> str:

@@ -11,10 +11,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from contextlib import aclosing, suppress
 from functools import update_wrapper
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar
 
 from fluxres.clock import Length, length_ticks, seconds
-from fluxres.errors import StoreError
+from fluxres.errors import StoreError, UsageError
 from fluxres.instance.states import State
 from fluxres.model.values import Span
 from fluxres.service.client.addresses import addresses
@@ -46,6 +46,20 @@ class Connecting:
     def __init__(self, url: str, graph: str | None, token: str | None, timeout_s: float) -> None:
         self._url, self._name, self._token, self._timeout_s = url, graph, token, timeout_s
         self._graph: AsyncRemoteGraph | None = None
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Errors: UsageError for what the graph has, once it is connected; AttributeError for anything else."""
+        if name.startswith("_") or not (hasattr(AsyncRemoteGraph, name) or name in ("connection", "name", "calls")):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        hint = "async with fluxres.aconnect(url) as graph, or graph = await fluxres.aconnect(url)"
+        raise UsageError(f"{name}: the graph is not connected yet", where="aconnect", hint=hint)
+
+    def __enter__(self) -> NoReturn:
+        """Errors: UsageError."""
+        raise UsageError("the graph is for asyncio", where="aconnect", hint="async with fluxres.aconnect(url) as graph")
+
+    def __exit__(self, *raised: object) -> None:
+        """For Python, which looks for it before it enters."""
 
     def __await__(self) -> Generator[Any, None, AsyncRemoteGraph]:
         return self._connect().__await__()

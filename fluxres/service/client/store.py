@@ -18,6 +18,7 @@ import msgspec
 from fluxres import clock as clocks
 from fluxres import limits
 from fluxres.clock import Clock
+from fluxres.documents import arguments
 from fluxres.documents.suggestion import choose_from
 from fluxres.errors import (
     FluxresError,
@@ -193,9 +194,15 @@ class RemoteStore:
         """What a call returns."""
         return self.connection.run(call)
 
-    def drop(self, name: str, *, command: str = "", wait_s: float | None = None) -> None:
-        """Remove a graph, its snapshot and its journal."""
-        self.connection.make(Request("DELETE", of_graph(name, "")))
+    def drop(self, name: str, *, force: bool = False, command: str = "", wait_s: float | None = None) -> None:
+        """Remove a graph, its snapshot and its journal.
+
+        Args:
+            force: also if it has jobs or instances, which are lost.
+
+        Errors: UnknownGraph; StillHeld.
+        """
+        self.connection.make(Request("DELETE", of_graph(name, "?force=true" if arguments.flag(force, "force") else "")))
 
     @contextmanager
     def changing(self, name: str | None, *, command: str, clock: Clock) -> Iterator[ResourceGraph]:

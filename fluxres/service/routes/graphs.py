@@ -109,11 +109,18 @@ async def use(request: Asked, graph: OfGraph) -> Response[answers.InUse]:
 
 
 @delete("/", opt=ADMIN | UNCONDITIONAL, operation_id="drop", status_code=200)
-async def drop(request: Asked, graph: OfGraph) -> Response[answers.Dropped]:
-    """Remove a graph from the store, with its jobs and its journal."""
+async def drop(
+    request: Asked,
+    graph: OfGraph,
+    force: Annotated[bool, QueryParameter(description="Also if it has jobs or instances, which are lost.")] = False,
+) -> Response[answers.Dropped]:
+    """Remove a graph from the store, with its journal.
+
+    One with jobs that hold something or wait, or with instances, is refused.
+    """
     caller_of(request).require_whole("to drop a graph")
     site, command = site_of(request), f"{request.method} {request.url.path}"
-    await site.work(lambda: site.drop(graph, command))
+    await site.work(lambda: site.drop(graph, command, force=force))
     return json(answers.Dropped, {"dropped": graph})
 
 

@@ -102,7 +102,7 @@ async def cancel(request: Asked, graph: OfGraph, data: JSONBody[requests.Cancel]
             raise Forbidden("belongs to another user", where=f"job '{data.job}'", hint="ask its user, or an administrator")
 
     if not 0 <= data.grace_s < math.inf:
-        raise UsageError(f"grace_s: expected seconds >= 0, got {data.grace_s:g}")
+        raise UsageError(f"grace_s: expected at least 0 seconds, got {data.grace_s:g}")
 
     def operation(store: Store, author: Author) -> dict[str, Any]:
         return {"job": data.job, "was": desk.cancel(store, graph, data.job, data.grace_s, author, require)}
@@ -165,7 +165,7 @@ def _application(data: requests.Run, user: str) -> Application:
     if (data.request is None) == (not data.pools):
         raise UsageError("expected a request or pools", hint="give one of them")
     if data.duration_s is not None and not data.duration_s > 0:
-        raise UsageError(f"duration_s: expected seconds > 0, got {data.duration_s:g}")
+        raise UsageError(f"duration_s: expected more than 0 seconds, got {data.duration_s:g}")
     request = None if data.request is None else jobspec.parse(data.request, dialect="any")
     launch = Launch(_host_of(data), data.boot, tuple(data.processes), data.mark, tuple(data.program))
     return Application(

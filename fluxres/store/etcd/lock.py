@@ -78,7 +78,7 @@ class EtcdLock:
         Errors: StoreBusy naming the holder; StoreError.
         """
         if not wait_s >= 0:
-            raise UsageError(f"wait: expected seconds >= 0, got {wait_s!r}")
+            raise UsageError(f"wait: expected at least 0 seconds, got {wait_s!r}")
         with self._guard:
             self._is_used = True
             if self._fence is not None and monotonic_ns() < self._fence.valid_until_ns:

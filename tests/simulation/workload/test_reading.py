@@ -228,7 +228,7 @@ def test_lists_of_jobs() -> None:
 def test_negative_times_are_refused_with_the_valid_range(key: str) -> None:
     with pytest.raises(InputError) as found:
         jobs_of(f"- {{request: slot=1/core, run: 1, {key}: -5}}".replace("run: 1, run", "run"))
-    assert f"[0].{key}: expected a number of seconds >= 0, got -5" in str(found.value)
+    assert f"[0].{key}: expected a number of seconds, at least 0, got -5" in str(found.value)
     assert found.value.hint == "such as 90, or 30m"
 
 

@@ -437,7 +437,9 @@ def _counted(document: Document, values: Mapping[str, Any], path: tuple[Key, ...
         where = partial(document.where, [*path, word])
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             hint = "a pool has counts such as gpus: 4, or 'resources', or 'nodes'"
-            raise InputError(f"Missing key: resources; expected a count >= 0, got {shown(value)}", where=where(), hint=hint)
+            raise InputError(
+                f"Missing key: resources; expected a count of at least 0, got {shown(value)}", where=where(), hint=hint
+            )
         if value > limits.POOLS_MAX:
             raise LimitExceeded(f"expected a count up to {limits.POOLS_MAX}, got {shown(value)}", where=where())
         counts[word] = value

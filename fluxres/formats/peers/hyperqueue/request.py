@@ -202,7 +202,7 @@ def of_plain(values: Mapping[str, Any]) -> Variant:
     if isinstance(stated := values.get("time_request"), str):  # as in a job file
         least = duration.parse(stated)
     if isinstance(nodes, bool) or not isinstance(nodes, int):
-        raise InputError(f"expected an integer, got {nodes!r:.40}", where="n_nodes")
+        raise InputError(f"expected a whole number, got {nodes!r:.40}", where="n_nodes")
     if isinstance(least, bool) or not isinstance(least, int | float):
         raise InputError(f"expected seconds, got {least!r:.40}", where="min_time")
     weight = values.get("weight", 1.0)

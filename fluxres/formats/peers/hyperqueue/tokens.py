@@ -141,7 +141,7 @@ def amount_of_float(value: float) -> int:
     (200001, 3334, 20000)
     """
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-        raise InputError(f"expected a number >= 0, got {value!r:.40}", where="amount")
+        raise InputError(f"expected a number of at least 0, got {value!r:.40}", where="amount")
     if value > U32_MAX:
         raise LimitExceeded(f"expected a number up to {U32_MAX}, got {value!r:.40}", where="amount")
     return int((Decimal(_shortest(value)) * PER_UNIT).to_integral_value(ROUND_CEILING))

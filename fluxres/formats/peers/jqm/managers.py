@@ -203,7 +203,7 @@ def priority(value: object) -> int:
         return 0
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= PRIORITY_MAX:
         hint = "leave it out for a job below all others"
-        raise InputError(f"expected an integer from 1 to {PRIORITY_MAX}, got {shown(value)}", where="priority", hint=hint)
+        raise InputError(f"expected a whole number from 1 to {PRIORITY_MAX}, got {shown(value)}", where="priority", hint=hint)
     return value
 
 
@@ -220,9 +220,9 @@ def _integer(value: object, where: str, least: int) -> int:
     if isinstance(value, str) and _INTEGER.fullmatch(value.strip()) and len(value) < 40:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InputError(f"expected an integer >= {least}, got {shown(value)}", where=where)
+        raise InputError(f"expected a whole number of at least {least}, got {shown(value)}", where=where)
     if value > limits.SIZE_MAX:
-        raise LimitExceeded(f"expected an integer up to {limits.SIZE_MAX}, got {shown(value)}", where=where)
+        raise LimitExceeded(f"expected a whole number of at most {limits.SIZE_MAX}, got {shown(value)}", where=where)
     return value
 
 
