@@ -17,11 +17,13 @@ from fluxres.clock import FOREVER, seconds
 from fluxres.documents.document import listed
 from fluxres.errors import FluxresError, PolicyError, UsageError
 from fluxres.instance import Instance
+from fluxres.instance.charged import Charged
 from fluxres.instance.holding import OVERTIME_S
 from fluxres.instance.watchdog import watching
 from fluxres.launch import lifeline
 from fluxres.launch.loop import Loop
 from fluxres.launch.work import Command, ProcessRunner, Running, Sleep, Work, turn, wind_down
+from fluxres.model import matching
 
 if TYPE_CHECKING:
     from fluxres.instance import Job
@@ -135,14 +137,17 @@ class Session:
     def _submit(self, given: Submission) -> None:
         request = self._units.asking(given.ask) if isinstance(given.ask, int) else given.ask
         try:
-            made = self._instance.submit(
+            # Not `submit`, which refuses dependencies on jobs that have failed already: others fail with their job, at any time.
+            made = self._instance.submit_request(
                 request,
-                duration_s=None if given.limit >= FOREVER else seconds(given.limit),
-                urgency=given.urgency,
-                name=given.name,
-                user=given.user,
-                dependencies=[self._resolved(one) for one in given.dependencies],
-                payload=_Entry(str(given.id), _work(given), self._pools),
+                matching.length(self._instance.graph, request) if given.limit >= FOREVER else given.limit,
+                self._instance.enter(),
+                given.urgency,
+                given.name,
+                given.user,
+                [self._resolved(one) for one in given.dependencies],
+                _Entry(str(given.id), _work(given), self._pools),
+                Charged(given.user, partition=request.queue),
             )
         except PolicyError:
             raise

@@ -45,7 +45,8 @@ def test_what_is_not_connected_yet_says_how() -> None:
     connecting = fluxres.aconnect("http://127.0.0.1:9")
     how = r"\(async with fluxres.aconnect\(url\) as graph, or graph = await fluxres.aconnect\(url\)\)"
     for name in ("jobs", "allocate", "name"):
-        with pytest.raises(fluxres.UsageError, match=f"{name}: the graph is not connected yet {how}"):
+        assert not hasattr(connecting, name)
+        with pytest.raises(AttributeError, match=f"{name}: the graph is not connected yet {how}"):
             getattr(connecting, name)
     with pytest.raises(fluxres.UsageError, match="async with"), connecting:
         pass

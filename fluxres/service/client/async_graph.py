@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from contextlib import aclosing, suppress
 from functools import update_wrapper
 from types import TracebackType
-from typing import Any, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Final, NoReturn, ParamSpec, Protocol, TypeVar
 
 from fluxres.clock import Length, length_ticks, seconds
 from fluxres.errors import StoreError, UsageError
@@ -40,6 +40,9 @@ def aconnect(url: str, *, graph: str | None = None, token: str | None = None, ti
     return Connecting(url, graph, token, timeout_s)
 
 
+_CONNECT: Final = "async with fluxres.aconnect(url) as graph, or graph = await fluxres.aconnect(url)"
+
+
 class Connecting:
     """A graph that is being connected to: awaited, or as a context manager, which closes it."""
 
@@ -48,15 +51,15 @@ class Connecting:
         self._graph: AsyncRemoteGraph | None = None
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Errors: UsageError for what the graph has, once it is connected; AttributeError for anything else."""
-        if name.startswith("_") or not (hasattr(AsyncRemoteGraph, name) or name in ("connection", "name", "calls")):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-        hint = "async with fluxres.aconnect(url) as graph, or graph = await fluxres.aconnect(url)"
-        raise UsageError(f"{name}: the graph is not connected yet", where="aconnect", hint=hint)
+        """Errors: AttributeError, with the way out for what the graph has once it is connected."""
+        message = f"{type(self).__name__!r} object has no attribute {name!r}"
+        if not name.startswith("_") and (hasattr(AsyncRemoteGraph, name) or name in ("connection", "name", "calls")):
+            message = f"{name}: the graph is not connected yet ({_CONNECT})"
+        raise AttributeError(message, name=name, obj=self)
 
     def __enter__(self) -> NoReturn:
         """Errors: UsageError."""
-        raise UsageError("the graph is for asyncio", where="aconnect", hint="async with fluxres.aconnect(url) as graph")
+        raise UsageError("the graph is for asyncio", where="aconnect", hint=_CONNECT)
 
     def __exit__(self, *raised: object) -> None:
         """For Python, which looks for it before it enters."""
