@@ -116,7 +116,7 @@ class Holdings:
 
         Also those of which others have moved the end beyond their limit. Cost: the running jobs.
         """
-        now = self.instance.time.now
+        now, before = self.instance.time.now, self._cut
         self._cut, self._moved = {}, []
         for job in self._on_time(now):
             if self._has_held(job):
@@ -126,6 +126,9 @@ class Holdings:
                 elif end > job.limit:
                     self._moved.append(job)
         self.next_cut = min(self._cut.values(), default=FOREVER)
+        for number in before.keys() | self._cut.keys():
+            if (child := self.children.get(number)) is not None and before.get(number) != self._cut.get(number):
+                child.lifetime.take_end()
 
     def freed_from(self, number: int) -> int:
         """From when on others have freed everything that a job holds, which ends it; FOREVER if they have not."""

@@ -99,10 +99,10 @@ def call(method: Callable[Concatenate[Instance, Given], Answer]) -> Callable[Con
             time.calls += 1
             try:
                 found = method(self, *args, **kwargs)
-            except Exception as error:
+            except BaseException as error:
                 if time.deferred.first is not None and time.calls == 1:
                     deferred = time.deferred.take()
-                    if not isinstance(deferred, Exception):
+                    if isinstance(error, Exception) and not isinstance(deferred, Exception):
                         raise deferred from error
                     error.add_note(f"before that: {deferred}")
                 raise
@@ -711,10 +711,14 @@ class Instance(Tabular):
     def add_dependency(self, job: AnyJob, dependency: Dependency | str | Mapping[str, Any]) -> None:
         """Add a dependency to a pending job.
 
-        Errors: UnknownJob; UsageError for a cycle, for what can never be satisfied, and for a job that is running or has ended.
+        Errors: UnknownJob; UsageError for a cycle, for what can never be satisfied, for a job that is running or has ended, and
+        for an advance reservation, which begins at its time.
         """
         self.enter()
         found = self._pending(job)
+        if found.is_booking:
+            hint = "submit a job with the dependency instead"
+            raise UsageError("an advance reservation begins at its time, whatever others do", where=f"job {found.id}", hint=hint)
         given = deps.parse(dependency, self.due.now)
         self.dependencies.require_possible(given)
         self.lifecycle.add_dependency(found, given)
@@ -735,7 +739,10 @@ class Instance(Tabular):
         for one in reversed(list(self.walk())):
             if not one.lifetime.is_closed:
                 one.due.advance_to(now)
-                one.due.owe_pass()
+                if one.queue.is_running:  # by its policy
+                    one.queue.request_round()
+                else:
+                    one.due.owe_pass()
         self.due.make_owed_passes()
 
     @call

@@ -151,3 +151,12 @@ def test_an_advance_reservation_says_what_it_has_and_when(inventory: str) -> Non
         instance.reserve("slot=1/node", start_s=float("inf"), duration_s=5)
     with pytest.raises(UsageError, match="expected a request or pools, got both"):
         instance.reserve("slot=1/node", pools="/cluster/node0", start_s=20, duration_s=5)
+
+
+def test_an_advance_reservation_takes_no_dependency() -> None:
+    instance, _ = on_nodes(2)
+    held = instance.submit("slot=2/node", urgency=0)
+    ahead = instance.reserve("slot=2/node", start_s=100, duration_s=20)
+    with pytest.raises(UsageError, match="an advance reservation begins at its time"):
+        instance.add_dependency(ahead, f"afterany:{held.id}")
+    assert (ahead.reserved_at, [str(one.scheme) for one in ahead.dependencies]) == (100, ["begin-time"])
