@@ -282,6 +282,8 @@ class Expectation(Struct, forbid_unknown_fields=True):
 class StudyDocument(Struct, forbid_unknown_fields=True, rename={"version": "fluxres-experiment"}):
     """The complete page."""
 
+    also_called: ClassVar[dict[str, str]] = {name: f"hierarchy.{name}" for name in HierarchyEntry.__struct_fields__}
+
     version: Literal[1]
     name: Word
     machine: int | Word | dict[str, Any]

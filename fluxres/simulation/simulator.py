@@ -240,7 +240,7 @@ class Simulator:
         self.predictions = ErrorSink()
         own = (self.running, self.losses, *([self.schedule] if self.schedule is not None else ()))
         own += () if self.prediction is None else (self.predictions,)
-        self.sinks = Sinks([*own, *sinks])
+        self.sinks = Sinks([*own, *arguments.items(sinks, "sinks", "objects with the methods add and close", "write sinks=[…]")])
         self.refusals = Refusals()
         self.errors: list[str] = []
         self.rows: list[InstanceRow] = []
