@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from fluxres import limits
 from fluxres.clock import FOREVER, processor_time, seconds, ticks
+from fluxres.documents import arguments
 from fluxres.errors import (
     FluxresError,
     InfeasibleRequest,
