@@ -224,5 +224,5 @@ def test_one_sink_is_not_a_list_of_sinks() -> None:
         def add(self, job: object) -> None: ...
         def close(self) -> None: ...
 
-    with pytest.raises(UsageError, match=r"^sinks: expected a list of objects with the methods add and close .*write sinks="):
+    with pytest.raises(UsageError, match=r"sinks: expected a list of objects with the methods add and close, .*write sinks="):
         simulate([job(1)], of_number(4), sinks=One())
