@@ -55,14 +55,20 @@ def _values(source: Source, hint: str) -> dict[str, Any]:
         raise InputError(f"is not TOML: {_AT.sub('', str(error))}", where=source.where(line, column)) from None
     except RecursionError:
         raise InputError("is nested too deeply", where=source.file) from None
+    except _NotFinite as error:
+        raise InputError(str(error), where=source.file) from None
     except ValueError as error:
         raise InputError(f"is not TOML: {error}", where=source.file) from None
+
+
+class _NotFinite(ValueError):
+    """A number that TOML has and that documents cannot have."""
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text} is a number that cannot be kept")
+        raise _NotFinite(f"expected finite numbers, got {text}")
     return number
 
 

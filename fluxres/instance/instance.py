@@ -518,8 +518,12 @@ class Instance(Tabular):
         return job
 
     @call
-    def can_hold(self, request: Request) -> bool:
-        """Whether the machine of this instance can ever satisfy a request; False if that stays undecided."""
+    def can_hold(self, wanted: Wanted) -> bool:
+        """Whether the machine of this instance can ever satisfy a request; False if that stays undecided.
+
+        Errors: InputError, UsageError for what is no request.
+        """
+        request = wanted if isinstance(wanted, Request) else as_request(wanted)
         try:
             self.choice.ask(self.admission.on_machine(request))
         except (InfeasibleRequest, LimitExceeded):
@@ -531,9 +535,13 @@ class Instance(Tabular):
         return True
 
     @call
-    def has_room(self, request: Request) -> bool:
-        """Whether there is room for a request now, regardless of jobs that wait and of reservations for later."""
+    def has_room(self, wanted: Wanted) -> bool:
+        """Whether there is room for a request now, regardless of jobs that wait and of reservations for later.
+
+        Errors: InputError, UsageError for what is no request.
+        """
         self.enter()
+        request = wanted if isinstance(wanted, Request) else as_request(wanted)
         if not self.can_hold(request):
             return False
         return self.inventory.has_room(self.choice.ask(self.admission.on_machine(request)), self.due.now)

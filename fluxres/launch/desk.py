@@ -21,6 +21,7 @@ from fluxres.launch.identity import Presence
 from fluxres.model import changes, matching
 from fluxres.store import Ticket, mailbox
 from fluxres.store.mailbox import News
+from fluxres.syntax import fluid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -330,6 +331,9 @@ def launch_in(graph: ResourceGraph, log: Callable[[], Any], job: str) -> tuple[s
     facts = graph.records.facts.get(job)
     if facts is not None and facts.launch is not None:
         return facts.user, facts.launch
+    if fluid.is_name(job):
+        hint = f"`fluxres instance cancel {job}` ends a job of an instance"
+        raise UsageError("is not a job of run or shell", where=f"job '{job}'", hint=hint)
     if graph.records.is_holder(job):
         raise UsageError("is not a job of run or shell", where=f"job '{job}'", hint=f"`fluxres free {job}` frees what it holds")
     entries = log()

@@ -33,7 +33,7 @@ from fluxres.errors import (
 from fluxres.instance import Instance, Job
 from fluxres.instance.accounting import given as rules_given
 from fluxres.instance.charged import Charged
-from fluxres.instance.job import URGENCY_DEFAULT, Scheduler
+from fluxres.instance.job import NEVER, URGENCY_DEFAULT, Scheduler
 from fluxres.instance.policy import policy
 from fluxres.instance.queue import Endless, QueuePolicy
 from fluxres.instance.runner import NOT_STARTED, STOPPED
@@ -490,7 +490,7 @@ class Simulator:
             left += sum(job.number for job in self._workload) - self._arrived_inner
         left += self._never + sum(site.drain() for site in self._sites.values() if site.place < 0)
         rows = sorted(self.rows, key=lambda row: row.number)
-        waiting = (job.limit_reached for one in self._sites.values() for job in one.instance.jobs())
+        waiting = (job.limit_reached.removeprefix(NEVER) for one in self._sites.values() for job in one.instance.jobs())
         reasons = Counter(filter(None, waiting))
         return Result(
             self.schedule,

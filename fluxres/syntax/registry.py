@@ -153,7 +153,7 @@ class Registry(Generic[T]):
         raise UsageError(f"no {self.what} {name!r:.80}", hint=suggest(name, names) or choose_from(names))
 
     def _in_file(self, file: str, name: str) -> Any:
-        where, path = f"{self.what} {file:.80}", Path(file).resolve()
+        where, path = f"{self.what} {file:.400}", Path(file).resolve()
         try:
             changed = path.stat().st_mtime_ns
         except OSError as error:

@@ -594,6 +594,13 @@ def test_a_request_for_shared_pools_alone_is_refused(keeper: Invoke, words: tupl
     assert json.loads(keeper("instance", "queue", "--json").stdout) == {"jobs": []}
 
 
+def test_cancel_of_run_names_the_command_for_jobs_of_instances(keeper: Invoke) -> None:
+    runs, waits = (keeper("instance", "submit", "slot=8/node").stdout.strip() for _ in range(2))
+    for job in (runs, waits):
+        told = keeper("cancel", job, status=2).stderr
+        assert f"job '{job}': is not a job of run or shell (`fluxres instance cancel {job}` ends a job of an instance)" in told
+
+
 def test_cancel_ends_all_jobs_or_none(keeper: Invoke) -> None:
     first, second = (keeper("instance", "submit", "slot=1/node").stdout.strip() for _ in range(2))
     assert "no job ƒnone" in keeper("instance", "cancel", first, "ƒnone", status=2).stderr

@@ -172,7 +172,7 @@ def test_a_report_says_why_jobs_did_not_run_and_what_a_run_depends_on(page: Writ
     campaign.run(study, tmp_path / "a")
     found, _ = report.write(study, ResultsFolder(tmp_path / "a"))
     assert list(remarks(found)) == [
-        "run 001: 1 job never started, partition p: max_size is 3",
+        "run 001: 1 job never started, partition p: requests more than max_size allows: 3 nodes",
         "run 001: cancel: no job with this id had been submitted (the first was x) (2 times)",
     ]
     text = (tmp_path / "a" / "report.html").read_text(encoding="utf-8")

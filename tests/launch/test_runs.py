@@ -533,7 +533,7 @@ def test_a_waiting_run_ends_when_its_graph_is_removed(workstation: Workstation) 
     workstation.command("allocate", "gpu0@ws", "--job", "j1")
     process = workstation.popen("run", "-g2", "--wait", "--", "true")
     waiting(workstation)
-    workstation.command("graphs", "drop", "ws")
+    workstation.command("graphs", "drop", "ws", "--force")
     assert process.wait(limits.QUEUE_LOOK_SECONDS / 2) == 2
 
 

@@ -177,7 +177,7 @@ def test_a_job_beyond_its_partition_waits_if_limits_are_not_enforced_at_submissi
     assert (result.left, result.metrics.jobs, dict(result.left_reasons)) == (
         1,
         1,
-        {"can never start: partition 1: a longer time than max_time allows: 5 s": 1},
+        {"partition 1: a longer time than max_time allows: 5 s": 1},
     )
 
 

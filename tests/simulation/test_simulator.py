@@ -447,7 +447,7 @@ def test_a_policy_that_loops_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None
     result = simulate([job(n, n, 1, 1) for n in range(10)], of_number(4), queue_policy=Stops("loops"))
     assert len(result.errors) == 1
     assert "stops" in result.errors[0]
-    assert "did not end" in result.errors[0]
+    assert "did not return" in result.errors[0]
 
 
 def test_a_run_reports_its_progress() -> None:

@@ -41,6 +41,7 @@ from fluxres.documents.document import Place
 from fluxres.documents.mistakes import Mistakes
 from fluxres.documents.source import Source
 from fluxres.errors import FluxresError, InputError, LimitExceeded
+from fluxres.instance.dependencies import require_one
 from fluxres.instance.job import BEGIN, SCHEMES, SINGLETON, URGENCY_DEFAULT
 from fluxres.instance.sizes import with_count
 from fluxres.simulation.adaptive import speedup
@@ -301,6 +302,15 @@ def _dependencies(given: object, place: Place, mistakes: Mistakes) -> Iterator[s
             yield text
 
 
+def _unknown(dependency: str, place: Place) -> InputError:
+    """The error for a dependency on a job that is not in the list, such as several in one text."""
+    try:
+        require_one(dependency)
+    except InputError as error:
+        return place.error(error.message, hint=error.hint)
+    return place.error(f"{dependency}: there is no job {dependency.partition(':')[2]}")
+
+
 def _in_order(jobs: Sequence[Submission], spots: Mapping[str, Place], mistakes: Mistakes) -> list[Submission]:
     """By submission time, and at the same moment dependencies first."""
     by_id = {str(job.id): job for job in jobs}
@@ -313,7 +323,7 @@ def _in_order(jobs: Sequence[Submission], spots: Mapping[str, Place], mistakes: 
                 continue
             with mistakes:
                 if value not in by_id:
-                    raise spots[str(job.id)].at("dependencies").error(f"{dependency}: there is no job {value}")
+                    raise _unknown(dependency, spots[str(job.id)].at("dependencies"))
                 if by_id[value].submit > job.submit:
                     raise spots[str(job.id)].at("dependencies").error(f"{dependency}: job {value} is submitted later")
                 waited.append(value)

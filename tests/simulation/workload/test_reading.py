@@ -263,6 +263,8 @@ def test_jobs_come_after_their_dependencies() -> None:
         ),
         ("- {id: a, request: slot=1/core, run: 1, dependencies: [x]}", "SCHEME:ID"),
         ("- {id: a, request: slot=1/core, run: 1, dependencies: ['afterok:b']}", "there is no job b"),
+        ("- {id: a, request: slot=1/core, run: 1, dependencies: ['afterok:b?afterany:c']}", "expected one dependency, got"),
+        ("- {id: a, request: slot=1/core, run: 1, dependencies: ['afterok:b,afterany:c']}", "expected one dependency, got"),
         (
             "- {id: a, request: slot=1/core, run: 1, dependencies: ['after:b']}\n- {id: b, submit: 5, run: 1, request: node}",
             "submitted later",
