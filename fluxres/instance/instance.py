@@ -642,12 +642,15 @@ class Instance(Tabular):
         Reservations of the queue policy are made again, the instance on what the job holds ends by the new limit, and a job that
         waits may start earlier.
 
-        Errors: UnknownJob; UsageError for a job that has ended, would have ended by now, or is reserved ahead;
-        InsufficientResources if others hold some of its resources before the new limit; InfeasibleRequest if that is longer than
-        its partition or the accounting allows.
+        Errors: UnknownJob; UsageError for a job that has ended, would have ended by now, or is reserved ahead, and for text with
+        a sign; InsufficientResources if others hold some of its resources before the new limit; InfeasibleRequest if that is
+        longer than its partition or the accounting allows.
         """
         self.enter()
         found = self._active(job)
+        if isinstance(duration_s, str) and duration_s.lstrip().startswith("+"):
+            hint = "add to job.duration_s; `fluxres instance update JOB --duration +1h` does"
+            raise UsageError(f"duration_s: expected the new limit, got {duration_s!r:.80}, a change of it", hint=hint)
         duration = _duration(duration_s)
         if found.state is not State.RUN:
             if found.sizes is not None:

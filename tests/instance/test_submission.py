@@ -160,3 +160,11 @@ def test_an_advance_reservation_takes_no_dependency() -> None:
     with pytest.raises(UsageError, match="an advance reservation begins at its time"):
         instance.add_dependency(ahead, f"afterany:{held.id}")
     assert (ahead.reserved_at, [str(one.scheme) for one in ahead.dependencies]) == (100, ["begin-time"])
+
+
+def test_a_new_limit_is_no_change_of_the_limit() -> None:
+    instance, _ = on_nodes(2)
+    job = instance.submit("slot=2/node", duration_s="2h")
+    with pytest.raises(UsageError, match=r"expected the new limit, got '\+1h', a change of it"):
+        instance.set_duration(job, "+1h")
+    assert job.duration_s == 7200
