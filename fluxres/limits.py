@@ -383,6 +383,9 @@ ATTEMPTS_MAX: Final = 10_000
 IDLE_EVENTS_MAX: Final = 10_000
 """External events, such as failures of a model without end, in a row that leave nothing to wait for but the next one."""
 
+IDLE_WAKEUPS_MAX: Final = 100_000
+"""Passes in a row that a queue policy asks for in a simulation, and that start nothing, while nothing else is to come."""
+
 NODE_WATTS_MAX: Final = 1_000_000
 """Draw of a simulated node: a megawatt, more than a rack.  In microwatts, a million of them fit into 64 bits."""
 

@@ -97,7 +97,9 @@ class TomlDocument(Document):
         name = re.escape(str(path[len(table.path)]))
         line = re.compile(rf"""^[ \t]*(["']?{name}["']?)[ \t]*[=.][ \t]*""", re.MULTILINE)
         found = line.search(self.text, table.inside, table.end)
-        return table.start if found is None else found.start(1) if key and len(table.path) + 1 == len(path) else found.end()
+        if found is None:  # it may have headers only for what is in it
+            return next((one.start for one in self._tables if one.path[: len(path)] == path), table.start)
+        return found.start(1) if key and len(table.path) + 1 == len(path) else found.end()
 
     @cached_property
     def _tables(self) -> list[_Table]:

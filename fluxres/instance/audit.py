@@ -316,7 +316,8 @@ def _is_held(upstream: ParentSupply, p: int, units: int) -> bool:
     if p < 0:
         return False
     graph, name, now = upstream.above, upstream.holder, upstream.job.instance.now
-    accounts, held, end = graph.structure.accounts, graph.records.held, max(upstream.job.limit, now + 1)
+    job = upstream.job
+    accounts, held, end = graph.structure.accounts, graph.records.held, max(min(job.limit, job.instance.freed_from(job)), now + 1)
     windows = [(s, e) for s, e, amount in held.get(p, {}).get(name, ()) if amount >= units]
     if units <= accounts.size.item(p):
         for u in accounts.ancestors(p):

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 KEPT_TICKS: Final = 1
 """Ticks for which a job at its limit keeps its resources: that moment only."""
 
+FREED: Final = "others have freed what it held"
+"""The note of the exception of a job that others cancel in this way."""
 OVERTIME_S: Final = 10.0
 """The time by which the claim of a late job is extended, repeatedly."""
 
@@ -116,7 +118,7 @@ class Holdings:
 
         Also those of which others have moved the end beyond their limit. Cost: the running jobs.
         """
-        now = self.instance.time.now
+        now, before = self.instance.time.now, self._cut
         self._cut, self._moved = {}, []
         for job in self._on_time(now):
             if self._has_held(job):
@@ -126,6 +128,9 @@ class Holdings:
                 elif end > job.limit:
                     self._moved.append(job)
         self.next_cut = min(self._cut.values(), default=FOREVER)
+        for number in before.keys() | self._cut.keys():
+            if (child := self.children.get(number)) is not None and before.get(number) != self._cut.get(number):
+                child.lifetime.take_end()
 
     def freed_from(self, number: int) -> int:
         """From when on others have freed everything that a job holds, which ends it; FOREVER if they have not."""
@@ -174,7 +179,7 @@ class Holdings:
             del self._cut[number]
             job = self.jobs.get(number)
             if job is not None and job.state is State.RUN:
-                self.instance.lifecycle.raise_exception(job, "cancel", states.FATAL, "others have freed what it held")
+                self.instance.lifecycle.raise_exception(job, "cancel", states.FATAL, FREED)
         self.next_cut = min(self._cut.values(), default=FOREVER)
 
     # -- records -----------------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ from fluxres.instance.choice import InventoryChoice, make_inventory
 from fluxres.instance.dependencies import AnyDependency, Dependencies
 from fluxres.instance.due import DueEvents
 from fluxres.instance.holding import Holdings
-from fluxres.instance.inventory import Inventory
+from fluxres.instance.inventory import Inventory, default_measure
 from fluxres.instance.job import (
     URGENCY_DEFAULT,
     AnyJob,
@@ -99,10 +99,10 @@ def call(method: Callable[Concatenate[Instance, Given], Answer]) -> Callable[Con
             time.calls += 1
             try:
                 found = method(self, *args, **kwargs)
-            except Exception as error:
+            except BaseException as error:
                 if time.deferred.first is not None and time.calls == 1:
                     deferred = time.deferred.take()
-                    if not isinstance(deferred, Exception):
+                    if isinstance(error, Exception) and not isinstance(deferred, Exception):
                         raise deferred from error
                     error.add_note(f"before that: {deferred}")
                 raise
@@ -201,6 +201,8 @@ class Instance(Tabular):
         self.passes = passes
         self.ledger = None if accounting is None else Ledger(accounting)
         """Counts for the limits of the accounting; None without."""
+        if self.ledger is not None:
+            self.choice.measure_in(default_measure(graph.structure.types))
         self.limiter: Limiter | None = self.ledger
         """The limits that may keep a waiting job from starting."""
         self.preemption = None if self.ledger is None else self.ledger.preempt_for(self)
@@ -642,12 +644,15 @@ class Instance(Tabular):
         Reservations of the queue policy are made again, the instance on what the job holds ends by the new limit, and a job that
         waits may start earlier.
 
-        Errors: UnknownJob; UsageError for a job that has ended, would have ended by now, or is reserved ahead;
-        InsufficientResources if others hold some of its resources before the new limit; InfeasibleRequest if that is longer than
-        its partition or the accounting allows.
+        Errors: UnknownJob; UsageError for a job that has ended, would have ended by now, or is reserved ahead, and for text with
+        a sign; InsufficientResources if others hold some of its resources before the new limit; InfeasibleRequest if that is
+        longer than its partition or the accounting allows.
         """
         self.enter()
         found = self._active(job)
+        if isinstance(duration_s, str) and duration_s.lstrip().startswith("+"):
+            hint = "add to job.duration_s; `fluxres instance update JOB --duration +1h` does"
+            raise UsageError(f"duration_s: expected the new limit, got {duration_s!r:.80}, a change of it", hint=hint)
         duration = _duration(duration_s)
         if found.state is not State.RUN:
             if found.sizes is not None:
@@ -711,10 +716,14 @@ class Instance(Tabular):
     def add_dependency(self, job: AnyJob, dependency: Dependency | str | Mapping[str, Any]) -> None:
         """Add a dependency to a pending job.
 
-        Errors: UnknownJob; UsageError for a cycle, for what can never be satisfied, and for a job that is running or has ended.
+        Errors: UnknownJob; UsageError for a cycle, for what can never be satisfied, for a job that is running or has ended, and
+        for an advance reservation, which begins at its time.
         """
         self.enter()
         found = self._pending(job)
+        if found.is_booking:
+            hint = "submit a job with the dependency instead"
+            raise UsageError("an advance reservation begins at its time, whatever others do", where=f"job {found.id}", hint=hint)
         given = deps.parse(dependency, self.due.now)
         self.dependencies.require_possible(given)
         self.lifecycle.add_dependency(found, given)
@@ -735,7 +744,10 @@ class Instance(Tabular):
         for one in reversed(list(self.walk())):
             if not one.lifetime.is_closed:
                 one.due.advance_to(now)
-                one.due.owe_pass()
+                if one.queue.is_running:  # by its policy
+                    one.queue.request_round()
+                else:
+                    one.due.owe_pass()
         self.due.make_owed_passes()
 
     @call
@@ -834,6 +846,8 @@ class Instance(Tabular):
         arguments.texts_or_none(type_name=type_name)
         if type_name is not None and type_name not in (types := self._graph.structure.types):
             raise UnknownType(f"no pool of type '{type_name:.80}'", where=self.address, hint=choose_from(types))
+        if type_name is None and self.ledger is not None:
+            type_name = default_measure(self._graph.structure.types)  # its limits have one unit, whatever jobs ask for
         self.choice.measure_in(type_name)
 
     @call

@@ -188,6 +188,8 @@ class Lifecycle:
         self._post(job, "priority")
         instance.queue.admit()
         self.start(job, claim, claim.end)
+        instance.holdings.find_cut()  # others may have freed some of it before it began
+        instance.due.announce(instance.holdings.next_cut)
 
     # -- from state to state -----------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from fluxres.clock import FOREVER, seconds
 from fluxres.errors import InsufficientResources, StaleHandle, UsageError
 from fluxres.instance import states
 from fluxres.instance.due import DueEvents, DueOwner
+from fluxres.instance.holding import FREED
 from fluxres.instance.job import Job
 from fluxres.instance.states import State
 from fluxres.syntax.moment import in_message
@@ -72,7 +73,12 @@ class Lifetime:
     def latest(self) -> int:
         """Until when the job in the parent, and the parent itself, allow it to be there, in ticks."""
         parent, job = self._instance.parent, self._instance.job_in_parent
-        return FOREVER if parent is None or job is None else min(job.limit, parent.lifetime.expires)
+        return FOREVER if parent is None or job is None else min(self._job_end(parent, job), parent.lifetime.expires)
+
+    @staticmethod
+    def _job_end(parent: LifetimeOwner, job: Job) -> int:
+        """When the job in the parent ends at the latest: at its limit, or when others have freed all that it holds."""
+        return min(job.limit, parent.holdings.freed_from(job.number))
 
     def way_out(self) -> str:
         """What has to change first if the instance is to be there longer."""
@@ -89,8 +95,8 @@ class Lifetime:
     @property
     def _ends_with_job(self) -> bool:
         """Whether the limit of the job in the parent is not later than the end of the parent itself."""
-        job = self._instance.job_in_parent
-        return job is not None and job.limit <= self.latest
+        parent, job = self._instance.parent, self._instance.job_in_parent
+        return parent is not None and job is not None and self._job_end(parent, job) <= self.latest
 
     def require_allowed(self, moment: int) -> None:
         """Errors: UsageError if the instance has to end before a moment."""
@@ -119,8 +125,20 @@ class Lifetime:
 
     def expire(self) -> None:
         """End the instance at its expiration: its jobs, and its job in the parent."""
+        if (freed := self._freed()) is not None:
+            freed.lifetime.fail_job("cancel", FREED)
+            return
         self.end_jobs("the instance expires", "timelimit")
         self.fail_job("timelimit", "the instance expires")
+
+    def _freed(self) -> LifetimeOwner | None:
+        """This instance or one above it that expires because others have freed what its job in the parent holds."""
+        one: LifetimeOwner = self._instance
+        while (parent := one.parent) is not None and (job := one.job_in_parent) is not None:
+            if parent.holdings.freed_from(job.number) <= self.expires < FOREVER:
+                return one
+            one = parent
+        return None
 
     # -- the end -----------------------------------------------------------------------------------------------------
 

@@ -166,7 +166,7 @@ def _report(policy: QueuePolicy, error: BaseException) -> None:
         raise PolicyError(error.message + line, where=error.where, hint=error.hint) from error
     if isinstance(error, UsageError) and (line := _line(policy, error)):
         raise PolicyError(error.message + line, where=_named(policy), hint=error.hint) from error
-    if isinstance(error, FluxresError | PassEnded) or not isinstance(error, Exception | Endless):
+    if isinstance(error, FluxresError | PassEnded | KeyboardInterrupt):
         return
     what = str(error) if isinstance(error, Endless) else f"{type(error).__name__}: {error}"
     raise PolicyError(what + _line(policy, error), where=_named(policy)) from error
@@ -727,7 +727,8 @@ class Queue:
             self.changed = True
         self._fresh.append(job)
         if self._lanes is not None:
-            self._lanes.add(job)
+            with Guard(self):
+                self._lanes.add(job)
 
     def leave(self, job: Job) -> None:
         """Remove a job that has started, or no longer waits; its state has changed already."""
@@ -764,7 +765,8 @@ class Queue:
         self._count = len(self._jobs)
         self.changed = True
         if self._lanes is not None:
-            self._lanes.sort(self._jobs)
+            with Guard(self):
+                self._lanes.sort(self._jobs)
 
     def reserved_jobs(self) -> Iterator[Job]:
         return iter(self._reserved.values())

@@ -95,6 +95,8 @@ class Timekeeper:
         """Instances that may have late jobs of whose resources others hold some."""
         self.has_returned = False
         """Whether anything was freed since the last `reclaim`."""
+        self._reclaimed = -1
+        """The moment of the last `reclaim`, in ticks."""
         self.calls = 0
         """The number of calls of the instances of the tree in progress, one within the other."""
         self.deferred = Deferred("in this call")
@@ -231,8 +233,8 @@ class Timekeeper:
             return
         if not self.outermost.is_closed:
             self.outermost.refresh_if_changed()
-        if self.has_returned:
-            self.has_returned = False
+        if self.has_returned or self._reclaimed != self.now:  # what others had reserved may be over
+            self.has_returned, self._reclaimed = False, self.now
             for one in list(self.disputing):
                 one.reacquire()
 

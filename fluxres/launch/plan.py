@@ -21,6 +21,7 @@ from fluxres.errors import InfeasibleRequest, LimitExceeded, UsageError
 from fluxres.graph.draws import ONLY_A_WAY
 from fluxres.graph.kinds import WAY
 from fluxres.instance import Instance
+from fluxres.instance.watchdog import watching
 from fluxres.launch import work
 from fluxres.launch.protocol import Begin, line
 from fluxres.simulation.nesting.hierarchy import shares
@@ -165,7 +166,14 @@ def _plan(graph: ResourceGraph, begin: Begin, request: Request) -> list[Planned]
         clock=clocks.fixed(),
         events=False,
     )
-    if not fan_outs:
+    with watching(lambda: [top], [top.policy]):
+        return found + _parts(top, begin, request)
+
+
+def _parts(top: Instance, begin: Begin, request: Request) -> list[Planned]:
+    """The instances below one, parents first."""
+    graph, found = top.graph, list[Planned]()
+    if not begin.fan_outs:
         try:
             top.submit(request, duration_s=begin.duration_s)
         except InfeasibleRequest as error:

@@ -87,7 +87,7 @@ def of_words(text: str, roles: Iterable[str]) -> dict[str, Token]:
 def _of(document: Document, roles: Iterable[str]) -> dict[str, Token]:
     mistakes, known, seen = Mistakes(), tuple(roles), dict[bytes, str]()
     made, wrong = typed.convert_partly(document, _File, mistakes)
-    unread = {path[1] for path in wrong if path[2:] in ((), ("token",), ("sha256",))}
+    unread = {path[1] for path in wrong if path[:1] == ("tokens",) and path[2:] in ((), ("token",), ("sha256",))}
     for name, token in made.tokens.items():
         place = Place(("tokens", name), document)
         _check(token, place, known, mistakes)

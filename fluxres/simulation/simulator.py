@@ -35,7 +35,7 @@ from fluxres.instance.accounting import given as rules_given
 from fluxres.instance.charged import Charged
 from fluxres.instance.job import NEVER, URGENCY_DEFAULT, Scheduler
 from fluxres.instance.policy import policy
-from fluxres.instance.queue import Endless, QueuePolicy
+from fluxres.instance.queue import Endless, QueuePolicy, is_built_in, policy_error
 from fluxres.instance.runner import NOT_STARTED, STOPPED
 from fluxres.instance.states import RUNNING, State
 from fluxres.instance.watchdog import watching
@@ -273,6 +273,8 @@ class Simulator:
         """Events."""
         self._idle_events = 0
         """External events in a row after which nothing else was to come."""
+        self._idle_wakeups = 0
+        """Passes in a row that a policy had asked for, after which nothing else was to come."""
         self._supplies_seen = 0
         """How often instances had returned units of shared suppliers when all others were last told."""
 
@@ -815,6 +817,17 @@ class Simulator:
             return
         site.instance.advance()
         self._settle(site)
+        self._count_wakeup(site)
+
+    def _count_wakeup(self, site: Site) -> None:
+        """Errors: PolicyError for a policy that asks for passes for ever, starts nothing in them, and nothing else is to come."""
+        if is_built_in(site.instance.policy) or len(self.events) > self.families.periods + len(self._sites):
+            self._idle_wakeups = 0
+            return
+        self._idle_wakeups += 1
+        if self._idle_wakeups > limits.IDLE_WAKEUPS_MAX:
+            message = f"it asked for {self._idle_wakeups:,} passes in a row and started no job, and nothing else is to come"
+            raise policy_error(site.instance.policy, message, hint="let it call queue.wake_at only for what it starts then")
 
     def _plan_timer(self, site: Site) -> None:
         due = site.instance.due.next_wakeup()

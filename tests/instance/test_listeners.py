@@ -254,3 +254,21 @@ def test_a_listener_may_change_jobs_when_others_have_moved_their_ends(how: str) 
     assert (second.state, second.ends_at) == ((State.RUN, 90.0) if how == "submit" else (State.INACTIVE, second.ends_at))
     last = next(name for number, name in reversed(seen) if number == second.number)
     assert (last, instance.check()) == ("jobspec-update" if how == "submit" else "clean", [])
+
+
+def test_an_exit_of_a_runner_takes_the_errors_of_listeners_with_it() -> None:
+    def listener(job: Job, event: JobEvent) -> None:
+        if event.name == "submit":
+            raise OSError("old")
+
+    class Exits(Runner):
+        def start(self, job: Job) -> None:
+            raise KeyboardInterrupt
+
+        def stop(self, job: Job, why: str) -> None: ...
+
+    instance = Instance(nodes(2), events=listener, runner=Exits())
+    with pytest.raises(KeyboardInterrupt) as ended:
+        instance.submit("slot=1/node")
+    assert "old" in ended.value.__notes__[0]
+    assert instance.check() == []

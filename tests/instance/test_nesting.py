@@ -490,6 +490,40 @@ def test_what_would_last_longer_than_an_instance_above_is_refused_with_the_way_o
     assert inner.expires_at == 50
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_child_ends_when_others_end_its_job(when: str) -> None:
+    top, clock = top_of(queue_policy="easy")
+    job = top.submit("slot=1/rack", duration_s=1000)
+    child = top.spawn(job) if when == "before" else None
+    top.graph.set_end(str(job.id), 50)
+    top.advance()
+    child = child or top.spawn(job)
+    inner = child.submit("slot=4/node", duration_s=100)
+    waiting = child.submit("slot=4/node", duration_s=100)
+    assert (child.expires_at, inner.ends_at, waiting.reserved_at, top.check()) == (50, 50, None, [])
+    with pytest.raises(InsufficientResources, match="ends at 50 s"):
+        child.reserve("slot=1/node", start_s=200, duration_s=10)
+    clock.now_s = 50.0
+    top.advance()
+    assert (child.is_closed, top.graph.jobs(), top.check()) == (True, [], [])
+    assert (job.result, inner.result) == ("canceled", "canceled")
+    assert [one.note for one in job.exceptions] == ["others have freed what it held"]
+
+
+def test_instances_end_when_others_end_a_job_above_them() -> None:
+    top, middle, inner, clock = _three()
+    above = middle.job_in_parent
+    assert above is not None
+    running = inner.submit("slot=8/core")
+    top.graph.set_end(str(above.id), 50)
+    top.advance()
+    assert (middle.expires_at, inner.expires_at, running.ends_at) == (50, 50, 50)
+    clock.now_s = 50.0
+    top.advance()
+    assert (running.result, above.result, inner.is_closed, middle.is_closed) == ("canceled", "canceled", True, True)
+    assert (top.graph.jobs(), top.check()) == ([], [])
+
+
 class Tree(RuleBasedStateMachine):
     """Random calls of random instances: all rules hold after each step, and at the end everything is returned."""
 

@@ -210,6 +210,45 @@ def test_a_policy_may_cancel_one_job_in_each_call() -> None:
     assert policy.calls > len(jobs)
 
 
+class Odd(QueuePolicy):
+    """Does what no policy should."""
+
+    name = "odd"
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def schedule(self, queue: Queue) -> None:
+        if self.what == "advance":
+            queue.instance.advance()  # type: ignore[attr-defined]  # the instance, of which policies see less
+        if self.what in ("exit", "generator"):
+            raise SystemExit(3) if self.what == "exit" else GeneratorExit
+
+    def lane(self, job: Job) -> str:
+        return "all"
+
+    def place(self, job: Job) -> object:
+        return object()
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("advance", "its pass does not end"),
+        ("exit", r"SystemExit: 3 \(test_policies\.py, line \d+\)"),
+        ("generator", "GeneratorExit"),
+        ("place", "TypeError: '<=' not supported"),
+    ],
+)
+def test_what_no_policy_should_do_is_an_error_that_names_it(what: str, said: str) -> None:
+    instance = Instance(nodes(2), queue_policy=Odd(what))
+    if what == "place":
+        instance.submit("slot=1/node", duration_s=5)  # one has its place anywhere
+    with pytest.raises(PolicyError, match=f"queue policy odd: {said}"):
+        instance.submit("slot=1/node", duration_s=5)
+    assert instance.check() == []
+
+
 class Ask(QueuePolicy):
     """A policy that does something with a job that runs, or that is of another instance."""
 

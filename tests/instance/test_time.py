@@ -1097,6 +1097,38 @@ def test_an_end_that_others_move_beyond_what_is_allowed_is_no_limit() -> None:
     assert top.graph.allocation(str(job.id)).end == 10
 
 
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+def test_an_advance_reservation_that_others_end_earlier_ends_then(inventory: str) -> None:
+    top, clock, _ = make_instance(inventory, at_once=("ahead",))
+    ahead = top.reserve("slot=6/node", start_s=10, duration_s=100, name="ahead")
+    top.graph.set_end(str(ahead.id), 20)
+    clock.now_s = 10.0
+    top.advance()
+    assert (ahead.state, ahead.ends_at, top.next_due()) == (State.RUN, 20, 20)
+    clock.now_s = 30.0
+    job = top.submit("slot=6/node", duration_s=50)
+    assert (ahead.result, job.state, top.check()) == ("canceled", State.RUN, [])
+
+
+@pytest.mark.parametrize("moment_s", [59.9, 60.0, 60.000001, 61.0])
+@pytest.mark.parametrize("is_advanced", [True, False])
+@pytest.mark.parametrize("inventory", INVENTORIES)
+def test_a_late_job_has_again_what_a_reservation_had_that_is_over(inventory: str, moment_s: float, *, is_advanced: bool) -> None:
+    top, clock, _ = make_instance(inventory, size=2, policy="easy")
+    late = top.reserve("slot=1/node", start_s=47, duration_s=5)
+    clock.now_s = 47.0
+    top.advance()
+    top.reserve("slot=2/node", start_s=55, duration_s=5)
+    for clock.now_s in (52.0, 55.0):
+        top.advance()
+    assert late.state is State.CLEANUP
+    clock.now_s = moment_s
+    if is_advanced:
+        top.advance()
+    assert top.submit("slot=2/node", duration_s=50).state is State.SCHED
+    assert top.check() == []
+
+
 # -- the audit ---------------------------------------------------------------------------------------------------------
 
 

@@ -465,6 +465,17 @@ def test_all_mistakes_of_a_file_of_tokens_are_listed_with_their_lines(tmp_path: 
     assert "secret" not in str(refused.value.to_dict())
 
 
+def test_a_table_beside_that_of_the_tokens_is_a_mistake_among_others(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.toml"
+    file.write_text('[tokens.a]\nrole = "admin"\ntoken = "short"\n\n[token.b]\nrole = "admin"\n')
+    with pytest.raises(InputError) as refused:
+        Access.open(str(file), None, "127.0.0.1")
+    assert [(str(one.where).removeprefix(f"{file}:"), one.message, one.hint) for one in refused.value.mistakes] == [
+        ("1:1: tokens.a", f"a token has at least {limits.TOKEN_LENGTH_MIN} characters", ""),
+        ("5:1: token", "unknown key 'token'", "did you mean 'tokens'?"),
+    ]
+
+
 def test_a_file_of_tokens_that_is_not_there() -> None:
     with pytest.raises(InputError, match="nofile: no such file"):
         Access.open("nofile", None, "127.0.0.1")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fluxres import PolicyError, QueuePolicy
+from fluxres import PolicyError, QueuePolicy, limits
 from fluxres.clock import FOREVER
 from fluxres.clock import TICKS_PER_S as S
 from fluxres.instance import Instance, Job, Queue
@@ -179,3 +179,28 @@ def test_what_a_method_of_a_policy_may_not_return_is_told_with_its_file(what: st
     assert str(raised.value) == f"queue policy Wrong: {told} (test_idle_policies.py)"
     (error,) = simulate([job(1)], of_number(4), queue_policy=Wrong(what, value)).errors
     assert error == f"processors: {raised.value}"
+
+
+class Wakes(QueuePolicy):
+    """Asks for a pass every second, and starts jobs from a moment on."""
+
+    def __init__(self, from_s: float) -> None:
+        self.from_s = from_s
+
+    def schedule(self, queue: Queue) -> None:
+        if queue.now_s < self.from_s:
+            queue.wake_at(queue.now_s + 1)
+        else:
+            for job in list(queue):
+                queue.start(job)
+
+
+def test_a_policy_that_asks_for_passes_for_ever_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "IDLE_WAKEUPS_MAX", 500)
+    jobs = [job(n) for n in range(4)]
+    late = simulate(jobs, of_number(2), queue_policy=Wakes(450))
+    assert (late.errors, late.metrics.jobs) == ([], 4)
+    never = simulate(jobs, of_number(2), queue_policy=Wakes(1e9))
+    (told,) = never.errors
+    assert "queue policy Wakes: it asked for 501 passes in a row and started no job, and nothing else is to come" in told
+    assert (never.metrics.jobs, never.metrics.results["canceled"]) == (0, 4)
