@@ -174,6 +174,8 @@ class LocalKeeper:
         self._graph, self._kept = graph, kept
 
     def _do(self, address: str, what: str, operation: Callable[[Instance], T]) -> T:
+        if not what:
+            return self._kept.ask(self._graph, address, operation)
         with self._graph.batch():
             return self._kept.operate(self._graph, address, what, operation)
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 KEPT_TICKS: Final = 1
 """Ticks for which a job at its limit keeps its resources: that moment only."""
 
+FREED: Final = "others have freed what it held"
+"""The note of the exception of a job that others cancel in this way."""
 OVERTIME_S: Final = 10.0
 """The time by which the claim of a late job is extended, repeatedly."""
 
@@ -177,7 +179,7 @@ class Holdings:
             del self._cut[number]
             job = self.jobs.get(number)
             if job is not None and job.state is State.RUN:
-                self.instance.lifecycle.raise_exception(job, "cancel", states.FATAL, "others have freed what it held")
+                self.instance.lifecycle.raise_exception(job, "cancel", states.FATAL, FREED)
         self.next_cut = min(self._cut.values(), default=FOREVER)
 
     # -- records -----------------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ from fluxres.instance.choice import InventoryChoice, make_inventory
 from fluxres.instance.dependencies import AnyDependency, Dependencies
 from fluxres.instance.due import DueEvents
 from fluxres.instance.holding import Holdings
-from fluxres.instance.inventory import Inventory
+from fluxres.instance.inventory import Inventory, default_measure
 from fluxres.instance.job import (
     URGENCY_DEFAULT,
     AnyJob,
@@ -201,6 +201,8 @@ class Instance(Tabular):
         self.passes = passes
         self.ledger = None if accounting is None else Ledger(accounting)
         """Counts for the limits of the accounting; None without."""
+        if self.ledger is not None:
+            self.choice.measure_in(default_measure(graph.structure.types))
         self.limiter: Limiter | None = self.ledger
         """The limits that may keep a waiting job from starting."""
         self.preemption = None if self.ledger is None else self.ledger.preempt_for(self)
@@ -641,12 +643,15 @@ class Instance(Tabular):
         Reservations of the queue policy are made again, the instance on what the job holds ends by the new limit, and a job that
         waits may start earlier.
 
-        Errors: UnknownJob; UsageError for a job that has ended, would have ended by now, or is reserved ahead;
-        InsufficientResources if others hold some of its resources before the new limit; InfeasibleRequest if that is longer than
-        its partition or the accounting allows.
+        Errors: UnknownJob; UsageError for a job that has ended, would have ended by now, or is reserved ahead, and for text with
+        a sign; InsufficientResources if others hold some of its resources before the new limit; InfeasibleRequest if that is
+        longer than its partition or the accounting allows.
         """
         self.enter()
         found = self._active(job)
+        if isinstance(duration_s, str) and duration_s.lstrip().startswith("+"):
+            hint = "add to job.duration_s; `fluxres instance update JOB --duration +1h` does"
+            raise UsageError(f"duration_s: expected the new limit, got {duration_s!r:.80}, a change of it", hint=hint)
         duration = _duration(duration_s)
         if found.state is not State.RUN:
             if found.sizes is not None:
@@ -840,6 +845,8 @@ class Instance(Tabular):
         arguments.texts_or_none(type_name=type_name)
         if type_name is not None and type_name not in (types := self._graph.structure.types):
             raise UnknownType(f"no pool of type '{type_name:.80}'", where=self.address, hint=choose_from(types))
+        if type_name is None and self.ledger is not None:
+            type_name = default_measure(self._graph.structure.types)  # its limits have one unit, whatever jobs ask for
         self.choice.measure_in(type_name)
 
     @call

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
@@ -363,6 +363,11 @@ def _most_units(resources: tuple[Vertex, ...]) -> int:
     return max(found.values(), default=0)
 
 
+def default_measure(types: Sequence[str]) -> str:
+    """The type in whose units sizes are measured by default: core, else node, else the last type of the machine."""
+    return next((name for name in _DEFAULT_TYPES if name in types), types[-1])
+
+
 class Measure:
     """Measures allocations in units of one type, and numbers these units.
 
@@ -379,7 +384,7 @@ class Measure:
 
     def __init__(self, structure: Structure, type_name: str | None) -> None:
         types = structure.types
-        self.type = type_name or next((name for name in _DEFAULT_TYPES if name in types), types[-1])
+        self.type = type_name or default_measure(types)
         found = structure.of_type(self.type)
         vertices: Int32 = found[(structure.flags[found] & WAY) == 0]
         sizes = structure.size[vertices]

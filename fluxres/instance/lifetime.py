@@ -13,6 +13,7 @@ from fluxres.clock import FOREVER, seconds
 from fluxres.errors import InsufficientResources, StaleHandle, UsageError
 from fluxres.instance import states
 from fluxres.instance.due import DueEvents, DueOwner
+from fluxres.instance.holding import FREED
 from fluxres.instance.job import Job
 from fluxres.instance.states import State
 from fluxres.syntax.moment import in_message
@@ -124,8 +125,20 @@ class Lifetime:
 
     def expire(self) -> None:
         """End the instance at its expiration: its jobs, and its job in the parent."""
+        if (freed := self._freed()) is not None:
+            freed.lifetime.fail_job("cancel", FREED)
+            return
         self.end_jobs("the instance expires", "timelimit")
         self.fail_job("timelimit", "the instance expires")
+
+    def _freed(self) -> LifetimeOwner | None:
+        """This instance or one above it that expires because others have freed what its job in the parent holds."""
+        one: LifetimeOwner = self._instance
+        while (parent := one.parent) is not None and (job := one.job_in_parent) is not None:
+            if parent.holdings.freed_from(job.number) <= self.expires < FOREVER:
+                return one
+            one = parent
+        return None
 
     # -- the end -----------------------------------------------------------------------------------------------------
 

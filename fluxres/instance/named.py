@@ -18,7 +18,7 @@ from fluxres.errors import InfeasibleRequest
 from fluxres.graph.kinds import WAY
 from fluxres.instance.availability import AvailableSets, highest, lowest
 from fluxres.instance.interchangeable import InterchangeableInventory
-from fluxres.instance.inventory import CurrentMeasure, Hold, NotUniform, refusal, requested_units
+from fluxres.instance.inventory import CurrentMeasure, Hold, NotUniform, refusal
 from fluxres.instance.uniform import UniformRequest, interchangeable
 from fluxres.syntax import fluid, idset
 from fluxres.syntax.jobspec import Request
@@ -100,6 +100,7 @@ class NamedInventory(InterchangeableInventory):
     def measure_in(self, type_name: str | None) -> None:
         self.measure = type_name or self.type
         self._measure = None if self.measure == self.type else CurrentMeasure(self.measure)
+        self._of_requests = self._measure or CurrentMeasure(self.type)
 
     @property
     def is_full(self) -> bool:
@@ -518,9 +519,7 @@ class NamedInventory(InterchangeableInventory):
         return measure.of(self.structure).units_inside(self.vertex_numbers[members(units)])
 
     def requested(self, request: Request) -> int:
-        if self._measure is None:
-            return requested_units(request, self.type)
-        return self._measure.of(self.structure).requested(request)
+        return self._of_requests.of(self.structure).requested(request)
 
 
 def _to_set(chosen: Mask) -> int:

@@ -96,6 +96,7 @@ class Instances:
         self._records: Records | None = None
         """Of the graph at that time; if it was read again, other processes may have begun or ended instances."""
         self._prefix = ""
+        self._events_written = 0
 
     def names(self) -> list[str]:
         """The names of all instances of the graph."""
@@ -197,6 +198,22 @@ class Instances:
             raise
         if one.top.is_closed:
             del self._running[name]
+        return found
+
+    def ask(self, graph: ResourceGraph, address: str, question: Callable[[Instance], T]) -> T:
+        """What an instance answers to a process that reads it for this question only.
+
+        It plans again then what had been planned. If the plan is the same, and nothing else has happened, nothing is recorded.
+        """
+        try:
+            with graph.batch():
+                before, revision, events_before = _holdings(graph), graph.revision, self._events_written
+                found = self.operate(graph, address, "", question)
+                is_planned_only = graph.revision != revision and self._events_written == events_before
+                if is_planned_only and _holdings(graph) == before:
+                    raise _SamePlan
+        except _SamePlan:
+            self._forget(address.partition("/")[0])
         return found
 
     def set_end(self, graph: ResourceGraph, name: str, job: str, end: Time | None, duration_s: Length | None) -> None:
@@ -340,6 +357,17 @@ class Instances:
         with recording.own_changes(one.top.inventory):
             changes.tell_now(graph, event)
             graph.revision += 1
+        self._events_written += 1
+
+
+class _SamePlan(Exception):
+    """Leaves a batch whose changes would change nothing."""
+
+
+def _holdings(graph: ResourceGraph) -> dict[str, dict[int, list[tuple[int, int, int]]]]:
+    """What each job holds, now and later."""
+    records = graph.records
+    return {job: {v: list(records.held[v][job]) for v in pools} for job, pools in records.pools_of.items()}
 
 
 def _way(instance: Instance) -> Way:

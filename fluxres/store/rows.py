@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +22,7 @@ from fluxres.store.contents import CLAIM, Blob, EventRow, GraphRow, Part
 from fluxres.store.database import Connection
 from fluxres.store.journal import Entry
 from fluxres.store.lease import ANSWER, INSTANCE
+from fluxres.syntax import fluid
 
 DEFAULT: Final = "default"
 """The note of the graph in use."""
@@ -101,9 +102,19 @@ class Rows:
         self.db.add_graph(GraphRow(0, name, os.urandom(8).hex(), now, -1, 0, 0, 0, 0))
         return self.graph(name)
 
+    def has_instances(self, row: GraphRow) -> bool:
+        return any(name.startswith(f"{INSTANCE}{row.uid}:") for name in self.db.notes())
+
+    def is_of_instance(self, row: GraphRow, entries: Iterable[Entry]) -> bool:
+        """Whether a change is one of an instance: it says so, or is about jobs for which an instance has planned again."""
+        events = [entry.event for entry in entries]
+        if any(event["event"] == "instance" for event in events):
+            return True
+        return any(fluid.is_name(str(event.get("job", ""))) for event in events) and self.has_instances(row)
+
     def require_without_instances(self, row: GraphRow) -> None:
         """Refuse to replace a graph under the jobs of instances. Errors: UsageError."""
-        if any(name.startswith(f"{INSTANCE}{row.uid}:") for name in self.db.notes()):
+        if self.has_instances(row):
             hint = f"end them (`fluxres instance drop`), or drop the graph with them: `fluxres graphs drop {row.name} --force`"
             raise UsageError("the store keeps instances on it", where=f"graph '{row.name}'", hint=hint)
 

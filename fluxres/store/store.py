@@ -638,7 +638,7 @@ class Store:
                 said = "was not an undo" if redo else "was itself an undo"
                 hint = "`fluxres undo` undoes it" if redo else "`fluxres undo --redo` brings back what it undid"
                 raise UsageError(f"the last change {said}", where=f"graph '{row.name}'", hint=hint)
-            if any(entry.event["event"] == "instance" for entry in undone):
+            if rows.is_of_instance(row, undone):
                 hint = "cancel its jobs, or end it: `fluxres instance drop`"
                 raise UsageError("the last change was one of an instance, which keeps it", where=f"graph '{row.name}'", hint=hint)
             # Stages never share an id, and the next one must not get that of an undone one.

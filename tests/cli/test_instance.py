@@ -594,6 +594,21 @@ def test_a_request_for_shared_pools_alone_is_refused(keeper: Invoke, words: tupl
     assert json.loads(keeper("instance", "queue", "--json").stdout) == {"jobs": []}
 
 
+def test_questions_change_nothing_and_undo_reaches_the_last_change_of_a_person(keeper: Invoke) -> None:
+    keeper("instance", "drop", "main")
+    keeper("instance", "create", "main", "-Q", "easy")
+    for number in (6, 2):
+        keeper("instance", "submit", f"slot={number}/node", "--duration", "1h")
+    assert "one of an instance" in keeper("undo", status=2).stderr
+    keeper("state", "node5", "drain", "--reason", "fan")
+    before = keeper("log", "--json").stdout
+    for words in (("queue",), ("list",), ("queue", "-a", "--json")):
+        keeper("instance", *words)
+    assert keeper("log", "--json").stdout == before
+    assert "state" in keeper("undo").stdout
+    assert "fan" not in keeper("find", "type=node").stdout
+
+
 def test_cancel_of_run_names_the_command_for_jobs_of_instances(keeper: Invoke) -> None:
     runs, waits = (keeper("instance", "submit", "slot=8/node").stdout.strip() for _ in range(2))
     for job in (runs, waits):

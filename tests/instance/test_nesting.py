@@ -506,6 +506,22 @@ def test_a_child_ends_when_others_end_its_job(when: str) -> None:
     clock.now_s = 50.0
     top.advance()
     assert (child.is_closed, top.graph.jobs(), top.check()) == (True, [], [])
+    assert (job.result, inner.result) == ("canceled", "canceled")
+    assert [one.note for one in job.exceptions] == ["others have freed what it held"]
+
+
+def test_instances_end_when_others_end_a_job_above_them() -> None:
+    top, middle, inner, clock = _three()
+    above = middle.job_in_parent
+    assert above is not None
+    running = inner.submit("slot=8/core")
+    top.graph.set_end(str(above.id), 50)
+    top.advance()
+    assert (middle.expires_at, inner.expires_at, running.ends_at) == (50, 50, 50)
+    clock.now_s = 50.0
+    top.advance()
+    assert (running.result, above.result, inner.is_closed, middle.is_closed) == ("canceled", "canceled", True, True)
+    assert (top.graph.jobs(), top.check()) == ([], [])
 
 
 class Tree(RuleBasedStateMachine):

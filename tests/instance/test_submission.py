@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fluxres import FluxresError, InputError, NothingHeld, Request, UnknownType, UsageError
+from fluxres import FluxresError, InfeasibleRequest, InputError, NothingHeld, Request, UnknownType, UsageError
 from fluxres.instance import Instance
 from fluxres.instance.job import Dependency
 from tests.instance.machines import ManualClock, of_shape, on_nodes
@@ -160,3 +160,25 @@ def test_an_advance_reservation_takes_no_dependency() -> None:
     with pytest.raises(UsageError, match="an advance reservation begins at its time"):
         instance.add_dependency(ahead, f"afterany:{held.id}")
     assert (ahead.reserved_at, [str(one.scheme) for one in ahead.dependencies]) == (100, ["begin-time"])
+
+
+def test_a_new_limit_is_no_change_of_the_limit() -> None:
+    instance, _ = on_nodes(2)
+    job = instance.submit("slot=2/node", duration_s="2h")
+    with pytest.raises(UsageError, match=r"expected the new limit, got '\+1h', a change of it"):
+        instance.set_duration(job, "+1h")
+    assert job.duration_s == 7200
+
+
+@pytest.mark.parametrize("first", ["slot=1/core", "slot=1/node", "slot=1/[node]"])
+@pytest.mark.parametrize("unit", [None, "core"])
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+def test_limits_of_an_accounting_have_one_unit_whatever_jobs_have_asked_for(inventory: str, unit: str | None, first: str) -> None:
+    rules = {"partitions": {"p": {"max_size_of_job": 8, "default": True}}, "users": {"v": {"max_size": 1}}}
+    instance = Instance(of_shape("node=4/core=3"), inventory=inventory, accounting=rules)
+    instance.measure_in(unit)
+    instance.submit(first)
+    with pytest.raises(InfeasibleRequest, match="requests more than max_size_of_job allows: 8 cores"):
+        instance.submit("slot=4/[node]")
+    job = instance.submit("slot=1/[node]", user="v")
+    assert (job.size, job.limit_reached) == (3, "can never start: user v: requests more than max_size allows: 1 core")

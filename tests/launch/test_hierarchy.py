@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from fluxres import InfeasibleRequest, UsageError, limits
+from fluxres import InfeasibleRequest, PolicyError, QueuePolicy, UsageError, limits
 from fluxres.errors import FluxresError, LimitExceeded
+from fluxres.instance import Queue
+from fluxres.instance.policy import POLICIES
 from fluxres.launch import hierarchy, lifeline
 from fluxres.launch.branch import Branch
 from fluxres.launch.hierarchy import EqualJobs, Outcome, Patience, check, run
@@ -275,3 +277,16 @@ def test_only_the_free_part_of_a_machine_is_allocated() -> None:
     machine.allocate("slot=1/node{x}", job="other")
     assert [one.has.nodes for one in check(machine, nested(3), EqualJobs(3))] == [3, 1, 1, 1]
     assert machine.jobs() == ["other"]
+
+
+class Loops(QueuePolicy):
+    def schedule(self, queue: Queue) -> None:
+        while True:
+            pass
+
+
+def test_a_policy_that_loops_while_the_tree_is_planned_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PASS_SECONDS_MAX", 0.5)
+    monkeypatch.setattr(POLICIES, "built_in", {**POLICIES.built_in, "loops": Loops})
+    with pytest.raises(PolicyError, match="queue policy Loops: it did not return"):
+        check(of_shape("node=4/core=2"), Hierarchy((2,), ("loops",)), EqualJobs(4))
