@@ -13,6 +13,7 @@ from fluxres.cli.arguments import Moment
 from fluxres.cli.program import Command
 from fluxres.cli.settings import Duration
 from fluxres.clock import seconds
+from fluxres.documents.document import excerpt
 from fluxres.errors import FluxresError, InputError, UsageError
 from fluxres.render.text import printable
 from fluxres.syntax import duration as durations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from fluxres.model import ResourceGraph
 
 _SHORTER: Final = re.compile(r"-[0-9.]+[a-z]*", re.ASCII)
+_FORMS: Final = "+D is later and -D is earlier, by more than 0; D without a sign is the whole duration"
 LATEST: Final = "max"
 
 
@@ -58,11 +60,18 @@ class NewLength:
     def __init__(self, text: str, place: str = "--duration") -> None:
         sign = text[:1] if text[:1] in ("+", "-") else ""
         self.text, self.is_relative, self._is_less = text, bool(sign), sign == "-"
+        if sign and text[1:2] in ("", " ", "+", "-"):
+            raise self._no_change(place)
         try:
             self.given_s = Duration(is_positive=not sign).convert(text.removeprefix(sign), None, None)
         except FluxresError as error:
             error.where = place or error.where
             raise
+        if sign and not self.given_s:
+            raise self._no_change(place)
+
+    def _no_change(self, place: str) -> InputError:
+        return InputError(f"expected a change such as +1h or -30m, got {excerpt(self.text)}", where=place, hint=_FORMS)
 
     def after(self, before_s: float) -> float:
         """The new value, in seconds."""

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from multiprocessing import connection
+from multiprocessing import connection, resource_tracker
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
@@ -29,6 +29,9 @@ from fluxres.experiments.comparison import compare, repeats_needed
 from fluxres.experiments.execution import Outcome, Progress, execute
 from fluxres.experiments.folder import ResultsFolder, cannot, translated
 from fluxres.experiments.study import Run, Study
+
+if sys.platform != "win32":
+    from multiprocessing import forkserver
 
 _LOOK_S: Final = 0.5
 _TELL_EVERY: Final = 0.01
@@ -143,6 +146,7 @@ class _Processes:
         self.context: Any = multiprocessing.get_context("forkserver" if sys.platform != "win32" else "spawn")
         if sys.platform != "win32":
             self.context.set_forkserver_preload(["fluxres.experiments.forked"])
+            _begin_server()
 
     def outcomes(self) -> Iterator[Outcome]:
         """Yields outcomes as runs end."""
@@ -194,6 +198,16 @@ class _Processes:
 
     def _show(self) -> None:
         self.on_progress(self.done + sum(self.parts.values()), ", ".join(live.run.key for live in self.live.values()))
+
+
+def _begin_server() -> None:
+    """Begin the server that forks, which a SIGINT must not end while it imports; it is the campaign that is interrupted."""
+    resource_tracker.ensure_running()  # which unblocks SIGINT
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _ended(code: int | None) -> str:

@@ -2,10 +2,13 @@
 
 A campaign killed while it starts a run leaves a process that received nothing.  That process has nothing to run and nothing to
 report, so it exits without a traceback.
+
+The server begins with SIGINT blocked (`campaign`); from here on it ignores it, as do the processes of the runs.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
 from types import TracebackType
 
@@ -20,3 +23,7 @@ def _exit_silently(kind: type[BaseException], error: BaseException, trace: Trace
 
 
 sys.excepthook = _exit_silently
+
+if signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

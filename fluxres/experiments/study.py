@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -281,6 +281,8 @@ class Expectation(Struct, forbid_unknown_fields=True):
 
 class StudyDocument(Struct, forbid_unknown_fields=True, rename={"version": "fluxres-experiment"}):
     """The complete page."""
+
+    also_called: ClassVar[dict[str, str]] = {name: f"hierarchy.{name}" for name in HierarchyEntry.__struct_fields__}
 
     version: Literal[1]
     name: Word

@@ -26,7 +26,9 @@ from fluxres.syntax import fluid
 AnyDependency = Dependency | str | Mapping[str, Any]
 _ALIASES: Final = {"afterstart": AFTER}
 _EACH: Final = "give each job on its own: repeat --dependency for each, or pass a list"
+_NAMES_A_JOB: Final = "a dependency names a job by its id, which `fluxres instance queue -a` lists"
 _NO_KEYS: Final = "a dependency has a scheme and a value, such as afterok:ƒA, and no keys"
+_NO_MINUTES: Final = "there are no minutes after a job, as Slurm's +5; begin-time:+5m waits for a time"
 _NOT_ANY: Final = "a job waits for all of its dependencies, not for any of several: there is no `?`"
 _SINGLETON_HINT: Final = "it waits for earlier jobs of its own name and user"
 _SUCH_AS: Final = "such as 'afterok:ƒA' or 'begin-time:3600'"
@@ -81,7 +83,7 @@ def parse(given: AnyDependency, now: int = 0) -> Dependency:
         return Dependency(scheme)
     if scheme == BEGIN:
         return Dependency(scheme, _begin_time(value, now))
-    return Dependency(scheme, fluid.decode(value))
+    return Dependency(scheme, _number(scheme, value))
 
 
 def require_one(text: str) -> None:
@@ -106,6 +108,16 @@ def _scheme(scheme: object) -> str:
         hint = suggest(scheme, SCHEMES) if isinstance(scheme, str) else ""
         raise InputError(f"expected {', '.join(SCHEMES)}, got {scheme!r:.80}", where="dependency", hint=hint)
     return scheme
+
+
+def _number(scheme: str, value: str) -> int:
+    """The number of the job that is waited for. Errors: InputError."""
+    try:
+        return fluid.decode(value)
+    except InputError:
+        given = f"{scheme}:{value}" if value else scheme
+        hint = _NO_MINUTES if "+" in value else _NAMES_A_JOB
+        raise InputError(f"expected {scheme}:JOB, got {given!r:.80}", where="dependency", hint=hint) from None
 
 
 def _begin_time(value: str, now: int) -> int:
@@ -165,9 +177,8 @@ class Dependencies:
             if name is None:
                 raise UsageError("a singleton needs a name: it waits for earlier jobs of that name", where=where)
         elif scheme != BEGIN and value not in jobs and value not in self._outcomes:
-            hint = "a dependency names a job by its id, which `fluxres instance queue -a` lists"
             message = f"{text or dependency}: no such job, or it ended too long ago to be remembered"
-            raise UsageError(message, where=where, hint=hint)
+            raise UsageError(message, where=where, hint=_NAMES_A_JOB)
 
     def require_possible(self, dependency: Dependency) -> None:
         """Refuse a dependency that can never be satisfied, because of how the job that it names has ended.

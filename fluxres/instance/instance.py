@@ -281,8 +281,7 @@ class Instance(Tabular):
         number = _number(job)
         found = self.lifecycle.jobs.get(number) or self.lifecycle.finished.get(number)
         if found is None:
-            hint = "`fluxres instance queue -a`, or jobs() in Python, lists them"
-            raise UnknownJob(f"no job {job!s:.80}", where=self.address, hint=hint)
+            raise UnknownJob(f"no job {job!s:.80}", where=self.address, hint=_IDS)
         return found
 
     def _active(self, job: AnyJob) -> Job:
@@ -941,7 +940,9 @@ class Instance(Tabular):
             named = [child for child in self._children.values() if child.name == word]
             if len(named) == 1:
                 return named[0]
-            hint = choose_from((child.address for child in named or self._children.values()), otherwise="it has none below it")
+            known = [child.address for child in named or self._children.values()]
+            names = [] if named else [f"{self.address}/{child.name}" for child in self._children.values() if child.name]
+            hint = choose_from((*names, *known), otherwise="it has none below it")
             message = f"{len(named)} instances have the name '{word:.80}'" if named else f"no job or instance '{word:.80}'"
             raise UnknownJob(message, where=self.address, hint=hint) from None
         if not isinstance(job.child, Instance):
@@ -1193,6 +1194,7 @@ class Instance(Tabular):
         return None if expires >= FOREVER else seconds(expires)
 
 
+_IDS: Final = "`fluxres instance queue -a`, or jobs() in Python, lists the ids of jobs"
 _ON_A_RUNNING_JOB: Final = "an instance begins on what a running job holds"
 
 
@@ -1231,7 +1233,7 @@ def _number(job: object) -> int:
         try:
             return fluid.decode(job)
         except InputError as error:
-            raise UnknownJob(error.message, hint=error.hint) from None
+            raise UnknownJob(error.message, hint=_IDS) from None
     if isinstance(job, int) and not isinstance(job, bool):
         return int(job)
     raise UsageError(f"a job is named by its id, not by {job!r:.80}")

@@ -10,6 +10,7 @@ such as the immediate end of a job that was started, causes another round.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator
@@ -39,6 +40,10 @@ from fluxres.syntax.jobspec import Request
 if TYPE_CHECKING:
     from fluxres.match import Placement
     from fluxres.model import ResourceGraph
+
+_FILE: Final = re.compile(r" \([^()]+\.py\)\Z")
+_LINE: Final = re.compile(r" \([^()]+\.py, line \d+\)\Z")
+"""Where a policy was, at the end of a message."""
 
 Choose = Callable[[int, int], "Placement | None"]
 """Finds pools for a window in ticks; None if there is no room."""
@@ -162,8 +167,8 @@ def _named(policy: QueuePolicy) -> str:
 
 def _report(policy: QueuePolicy, error: BaseException) -> None:
     """Errors: PolicyError that names the policy, for what it raised itself, or did that a policy cannot do."""
-    if isinstance(error, PolicyError) and (line := _line(policy, error)):
-        raise PolicyError(error.message + line, where=error.where, hint=error.hint) from error
+    if isinstance(error, PolicyError) and not _LINE.search(error.message) and (line := _line(policy, error)):
+        raise PolicyError(_FILE.sub("", error.message) + line, where=error.where, hint=error.hint) from error
     if isinstance(error, UsageError) and (line := _line(policy, error)):
         raise PolicyError(error.message + line, where=_named(policy), hint=error.hint) from error
     if isinstance(error, FluxresError | PassEnded | KeyboardInterrupt):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from fluxres import limits
 from fluxres.clock import FOREVER, processor_time, seconds, ticks
+from fluxres.documents import arguments
 from fluxres.errors import (
     FluxresError,
     InfeasibleRequest,
@@ -240,7 +241,7 @@ class Simulator:
         self.predictions = ErrorSink()
         own = (self.running, self.losses, *([self.schedule] if self.schedule is not None else ()))
         own += () if self.prediction is None else (self.predictions,)
-        self.sinks = Sinks([*own, *sinks])
+        self.sinks = Sinks([*own, *arguments.items(sinks, "sinks", "objects with the methods add and close", "write sinks=[…]")])
         self.refusals = Refusals()
         self.errors: list[str] = []
         self.rows: list[InstanceRow] = []

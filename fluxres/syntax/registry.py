@@ -118,15 +118,15 @@ class Registry(Generic[T]):
         except Exception as error:  # it may be that of another package
             raise UsageError(f"{error}" or type(error).__name__, where=where) from error
         if self.base is not None and not isinstance(made, self.base):
-            raise UsageError(f"expected a {self.base.__name__}, got {made!r:.80}", where=where)
+            raise UsageError(f"expected a {self.base.__name__}, got an object of the class {type(made).__name__}", where=where)
         self._require({each for each in self.methods if not callable(getattr(made, each, None))}, type(made), where)
         return made
 
     def _require(self, missing: Collection[str], kind: Any, where: str) -> None:
         if missing:
-            said = f"{kind.__name__} has no method {' and '.join(sorted(missing))}"
-            article = "an" if self.what[0] in "aeiou" else "a"
-            raise UsageError(said, where=where, hint=f"{article} {self.what} has {' and '.join(self.methods)}")
+            methods = " and ".join(f"{each}()" for each in sorted(missing))
+            said = f"the class {kind.__name__} does not define {methods}, which every {self.what} has"
+            raise UsageError(said, where=where, hint=f"add {'it' if len(missing) == 1 else 'them'} to the class")
 
     def find(self, name: str) -> Any:
         """The class of this name, imported if it is that of another package or in a file.
@@ -167,9 +167,10 @@ class Registry(Generic[T]):
         has = f"it has {', '.join(own)}" if own else f"it has no {self.what}"
         if found is None:
             raise UsageError(f"no class {name!r:.80}", where=where, hint=suggest(name, own) or has)
-        if not callable(found) or (self.base is not None and not isinstance(found, type)):
+        if not callable(found) or not (self.base is None or self._may_make(found)):
             base = f" derived from {self.base.__name__}" if self.base is not None else ""
-            got = f"the function {name}" if isinstance(found, FunctionType) else f"{found!r:.80}"
+            kind = "class" if isinstance(found, type) else "function" if isinstance(found, FunctionType) else ""
+            got = f"the {kind} {name}" if kind else f"{found!r:.80}"
             raise UsageError(f"expected a class{base}, got {got}", where=f"{where}:{name}", hint=has)
         return found
 

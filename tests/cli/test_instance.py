@@ -309,7 +309,7 @@ def test_a_child_has_a_name_and_an_address(keeper: Invoke) -> None:
     inner = keeper("instance", "submit", "slot=1/node", "-i", "main/kid").stdout.strip()
     assert inner in keeper("instance", "queue", child).stdout
     told = keeper("instance", "queue", "main/kit", status=2).stderr
-    assert told == f"fluxres: ERROR main: no job or instance 'kit' (choose from {child})\n"
+    assert told == f"fluxres: ERROR main: no job or instance 'kit' (choose from main/kid, {child})\n"
     told = keeper("instance", "queue", "kid", status=2).stderr
     assert "no instance 'kid' (did you mean main/kid?)" in told
     assert f"(did you mean {child}?)" in keeper("instance", "show", inner, "-i", job, status=2).stderr
@@ -635,3 +635,33 @@ def test_a_begin_time_in_the_past_is_noted(keeper: Invoke) -> None:
     assert "is in the past" in keeper("instance", "submit", "-N1", "--dependency", "begin-time:2000-01-01").stderr
     wrong = keeper("instance", "submit", "-N1", "--duration", "0", status=2)
     assert "--duration: expected a positive duration, got 0" in wrong.stderr
+
+
+def test_words_that_are_no_job_or_pool_say_what_is_meant(keeper: Invoke) -> None:
+    job = keeper("instance", "submit", "slot=1/core", "--name", "solve").stdout.strip()
+    assert "lists the ids of jobs" in keeper("instance", "show", "solve", status=2).stderr
+    told = keeper("show", job, status=2).stderr
+    assert f"{job}: no pool has this name (`fluxres jobs {job}` or `fluxres instance show {job}` shows a job)" in told
+    keeper("allocate", "--job", "j1", "slot=1/core")
+    keeper("allocate", "--job", "j2", "slot=1/core")
+    assert "j1: no pool has this name (`fluxres jobs j1` shows a job)" in keeper("show", "j1", status=2).stderr
+    assert "'j2' is a job, not a pool (free one job after the other)" in keeper("free", "j1", "j2", status=2).stderr
+    told = keeper("free", "j1", "gone", status=2).stderr
+    assert "gone: no pool has this name (after job 'j1' come pools of it; each call frees one job)" in told
+
+
+def test_changes_of_a_limit_that_are_none_are_refused(keeper: Invoke) -> None:
+    job = keeper("instance", "submit", "slot=1/core", "--duration", "1h").stdout.strip()
+    for wrong in ("++1h", "- 5m", "+", "+0", "-0s", "+-1h"):
+        told = keeper("instance", "update", job, f"--duration={wrong}", status=2).stderr
+        assert f"--duration: expected a change such as +1h or -30m, got '{wrong}' (+D is later" in told
+    assert document(keeper, job)["duration"] == 3600
+    endless = keeper("instance", "submit", "slot=1/core").stdout.strip()
+    keeper("instance", "cancel", endless)
+    assert "has ended: canceled" in keeper("instance", "update", endless, "--duration", "+5m", status=2).stderr
+
+
+@pytest.mark.parametrize("given", ["afterok", "afterok:", "after:ƒ1+5"])
+def test_a_dependency_without_a_job_says_how_one_is_written(keeper: Invoke, given: str) -> None:
+    told = keeper("instance", "submit", "slot=1/core", "--dependency", given, status=2).stderr
+    assert f"dependency: expected {given.partition(':')[0]}:JOB, got '{given.removesuffix(':')}' (" in told

@@ -284,6 +284,44 @@ def test_a_process_that_receives_no_run_exits_without_a_traceback() -> None:
         assert found.stderr.strip() == said
 
 
+INTERRUPTED = """
+import os, signal, time
+from multiprocessing import forkserver
+from fluxres.experiments import campaign
+
+def main():
+    context = campaign._Processes([], None, 1, None).context
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of this process only: the server has been started
+    server = forkserver._forkserver._forkserver_pid
+    for _ in range(20):
+        os.killpg(0, signal.SIGINT)
+        time.sleep(0.05)
+    process = context.Process(target=print, args=("forked",))
+    process.start()
+    process.join()
+    print(forkserver._forkserver._forkserver_pid == server)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no signals")
+def test_an_interruption_does_not_reach_the_server_that_forks_while_it_imports(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text(INTERRUPTED, encoding="utf-8")
+    root = Path(__file__).parents[2]
+    found = subprocess.run(
+        [sys.executable, str(tmp_path / "main.py")],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        start_new_session=True,
+        timeout=60,
+        check=False,
+    )
+    assert (found.returncode, found.stdout, found.stderr) == (0, "forked\nTrue\n", "")
+
+
 PLACED = """
 fluxres-experiment: 1
 name: placed

@@ -161,14 +161,15 @@ def test_a_study_with_a_policy_that_starts_nothing_has_a_failed_run_and_others(p
 
 def test_policies_of_files_that_are_wrong_are_usage_errors(tmp_path: Path) -> None:
     (tmp_path / "raises.py").write_text("1 / 0\n")
-    (tmp_path / "other.py").write_text(OWN.format("mine") + "\ndef make(queue): ...\n")
+    (tmp_path / "other.py").write_text(OWN.format("mine") + "\ndef make(queue): ...\nclass Not: ...\n")
     (tmp_path / "less.py").write_text("from fluxres import QueuePolicy\nclass Mine(QueuePolicy):\n    name = 'mine'\n")
     for name, message in (
         ("absent.py:Mine", "cannot be read: no such file"),
         ("raises.py:Mine", "cannot be imported: ZeroDivisionError"),
         ("other.py:Yours", "no class 'Yours'"),
         ("other.py:make", r"other.py:make: expected a class derived from QueuePolicy, got the function make \(it has Mine\)"),
-        ("less.py:Mine", r"Mine has no method schedule \(a queue policy has schedule\)"),
+        ("less.py:Mine", r"the class Mine does not define schedule\(\), which every queue policy has \(add it to the class\)$"),
+        ("other.py:Not", r"other.py:Not: expected a class derived from QueuePolicy, got the class Not \(it has Mine\)$"),
         ("other.py:Mine:depth=4", "no parameter 'depth'"),
         ('other.py:Mine:{"depth": ', "not a JSON object"),
     ):

@@ -158,6 +158,7 @@ WRONG = [
     ("vary:\n  hierarchy.topology:\n    - 1\n    - x\n", "9:7", "expected fan-outs", ""),
     ("vary:\n  hierarchy.topology:\n    - 1\n    - [x]\n", "9:7", "expected a whole number or text, got a list of 1", ""),
     ("vary:\n  hierarchy.depth: [1]\n", "7:21", "unknown key 'depth'", ""),
+    ("vary: {queue_policy: [easy]}\n", "6:23", "unknown key 'queue_policy'", "did you mean 'hierarchy.queue_policy'?"),
     ("vary:\n  seed.x: [1]\n", "7:12", "", ""),
     ("vary: {repeats: [1, 2]}\n", "6:8", "repeats is not a setting of a run", ""),
     ("baseline: {seed: 1}\n", "6:12", "seed does not vary", "nothing varies"),

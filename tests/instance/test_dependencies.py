@@ -95,6 +95,10 @@ def test_a_job_that_never_started_is_no_start() -> None:
         ("begin-time:5?x=y", "unknown keys in"),
         ("singleton:ƒ2", "a singleton has no value, got 'ƒ2'"),
         ({"scheme": "afterok", "value": "ƒ2", "type": "out"}, "unknown keys: type"),
+        ("afterok", "^dependency: expected afterok:JOB, got 'afterok' .*names a job by its id"),
+        ("afterok:", "^dependency: expected afterok:JOB, got 'afterok' .*names a job by its id"),
+        ("after:solve", "^dependency: expected after:JOB, got 'after:solve' .*names a job by its id"),
+        ("after:ƒ1+5", r"^dependency: expected after:JOB, got 'after:ƒ1\+5' .*begin-time:\+5m waits for a time"),
     ],
 )
 def test_nothing_of_a_dependency_is_left_out(wrong: str | dict[str, str], told: str) -> None:

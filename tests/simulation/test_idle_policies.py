@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fluxres import PolicyError, QueuePolicy, limits
+from fluxres import PolicyError, QueuePolicy, UsageError, limits
 from fluxres.clock import FOREVER
 from fluxres.clock import TICKS_PER_S as S
 from fluxres.instance import Instance, Job, Queue
@@ -204,3 +204,25 @@ def test_a_policy_that_asks_for_passes_for_ever_is_stopped(monkeypatch: pytest.M
     (told,) = never.errors
     assert "queue policy Wakes: it asked for 501 passes in a row and started no job, and nothing else is to come" in told
     assert (never.metrics.jobs, never.metrics.results["canceled"]) == (0, 4)
+
+
+def test_what_a_policy_does_wrong_within_another_of_its_methods_is_told_with_one_line() -> None:
+    class Nested(QueuePolicy):
+        def schedule(self, queue: Queue) -> None:
+            for each in queue:
+                queue.start(each)
+
+        def started(self, job: Job, now_s: float) -> None:
+            raise ValueError("no")
+
+    with pytest.raises(PolicyError, match=r"^queue policy Nested: ValueError: no \(test_idle_policies\.py, line \d+\)$"):
+        Instance(nodes(2), queue_policy=Nested()).submit("slot=1/node")
+
+
+def test_one_sink_is_not_a_list_of_sinks() -> None:
+    class One:
+        def add(self, job: object) -> None: ...
+        def close(self) -> None: ...
+
+    with pytest.raises(UsageError, match=r"sinks: expected a list of objects with the methods add and close, .*write sinks="):
+        simulate([job(1)], of_number(4), sinks=One())

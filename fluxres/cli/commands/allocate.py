@@ -204,7 +204,7 @@ def free_command(
             dropped = graph.expire()
         else:
             launcher = _launcher(graph, job)
-            graph.free(job, _of_one_job(graph, pools) if pools else None, start=start, end=end)
+            graph.free(job, _of_one_job(graph, job, pools) if pools else None, start=start, end=end)
     if job is not None:
         if launcher is not None:
             note(f"the program of job {printable(job)} is still running, without what was freed (`kill {launcher}` ends it)")
@@ -232,14 +232,16 @@ def _launcher(graph: ResourceGraph, job: str) -> int | None:
     return None if facts is None or facts.launch is None else facts.launch.processes[0][0]
 
 
-def _of_one_job(graph: ResourceGraph, pools: Sequence[str]) -> list[tuple[int, int | None]]:
+def _of_one_job(graph: ResourceGraph, job: str, pools: Sequence[str]) -> list[tuple[int, int | None]]:
     try:
         return targets(graph, pools)
-    except UnknownPool:
+    except UnknownPool as error:
         other = next((word for word in pools if graph.records.is_holder(word)), None)
-        if other is None:
-            raise
-        raise UsageError(f"'{other}' is a job, not a pool", hint="free one job after the other") from None
+        if other is not None:
+            raise UsageError(f"'{other}' is a job, not a pool", hint="free one job after the other") from None
+        if "/" not in error.where and not error.hint.startswith("did you mean"):
+            error.hint = f"after job '{printable(job)}' come pools of it; each call frees one job"
+        raise
 
 
 @click.command("grow", cls=RequestCommand, has_time=False, outputs=RECORD_OUTPUTS)

@@ -334,10 +334,10 @@ def update(settings: Settings, job: str, name: str | None, duration: str | None,
 
 def _new_limit(job: dict[str, Any], length: NewLength, address: str, now_s: float) -> float:
     """A new limit in seconds. Errors: UsageError if it is relative to none, or leaves no time."""
-    if length.is_relative and job["duration"] is None:
-        raise UsageError(f"{length.text} changes the present limit, but job {job['id']} has none", hint="set one: --duration D")
     if job["result"] is not None:
         return length.given_s  # refused, whatever it is
+    if length.is_relative and job["duration"] is None:
+        raise UsageError(f"{length.text} changes the present limit, but job {job['id']} has none", hint="set one: --duration D")
     if length.is_relative:
         whole_s = job["duration"]
         left_s = whole_s if job["state"] != "RUN" else job["ends"] - now_s

@@ -18,8 +18,9 @@ from fluxres.cli.stores import reading
 from fluxres.cli.watching import watchable
 from fluxres.cli.words import note_old
 from fluxres.clock import FOREVER
-from fluxres.errors import UsageError
-from fluxres.render.text import Column, Style, units
+from fluxres.errors import UnknownPool, UsageError
+from fluxres.render.text import Column, Style, printable, units
+from fluxres.syntax import fluid
 
 if TYPE_CHECKING:
     from fluxres.model import Pool, ResourceGraph
@@ -74,13 +75,24 @@ def show_command(settings: Settings, path: str | None, depth: int | None, subsys
     from fluxres.model import targets
 
     graph = reading(settings)
-    place = None if path is None else targets.place(graph, path, subsystem)
+    try:
+        place = None if path is None else targets.place(graph, path, subsystem)
+    except UnknownPool as error:
+        error.hint = _of_job(graph, path or "") or error.hint
+        raise
     named = subsystem if place is None else place.name
     top = None if place is None or place.above_roots else graph.pool(place.vertices[0])
     if named is not None:
         _show_subsystem(settings, graph, named, depth, top)
     else:
         _show_tree(settings, graph, top, depth)
+
+
+def _of_job(graph: ResourceGraph, name: str) -> str:
+    """A hint to the command that shows a job, if this is one; else nothing."""
+    is_id = fluid.is_name(name)
+    ways = ["`fluxres jobs {0}`"] * graph.records.is_holder(name) + ["`fluxres instance show {0}`"] * is_id
+    return f"{' or '.join(ways)} shows a job".format(printable(name)) if ways else ""
 
 
 def _show_tree(settings: Settings, graph: ResourceGraph, pool: Pool | None, depth: int | None) -> None:
