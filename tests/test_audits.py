@@ -612,7 +612,7 @@ def a_record_in_the_parent_that_is_gone(tree: Tree, source: Random) -> Named:
 
 @of_tree
 def a_node_that_the_parent_takes_back_before_the_job_ends(tree: Tree, source: Random) -> Named:
-    child = some_child(tree, source)
+    child = tree.child  # its job holds another node: one of which others free everything ends then, and its child with it
     parent, holder = holder_of(child)
     path = own_node(child)
     parent.graph.free(holder, path, start=tree.clock.now_s + source.randint(1, 100))

@@ -167,7 +167,7 @@ def test_models_of_other_packages_are_found_by_entry_point(tmp_path: Path, monke
     assert {"lublin", "resample", "steady"} <= set(reading.models())
     with pytest.raises(UsageError, match="workload model steady: no parameter 'size'"):
         reading.read("steady:jobs=3,size=2")
-    with pytest.raises(UsageError, match="workload model bare: Bare has no method __iter__"):
+    with pytest.raises(UsageError, match="workload model bare: the class Bare does not define __iter__"):
         reading.read("bare:jobs=3")
     with pytest.raises(UsageError, match="workload model absent: cannot be imported: AttributeError"):
         reading.read("absent:jobs=1")
