@@ -167,6 +167,11 @@ class RemoteKeeper:
         self._instance(address).close()
 
 
+def _of_user(given: Document) -> Document:
+    """The options of a job, which is that of the user of this process if they name none."""
+    return {**given, "user": os_user()} if given["user"] is None else given
+
+
 class LocalKeeper:
     """The instances of a graph in a store, changed by this process."""
 
@@ -217,14 +222,12 @@ class LocalKeeper:
     def submit(self, address: str, wanted: Any, given: Document) -> Document:
         from fluxres.render import documents
 
-        whose = {**given, "user": os_user() if given["user"] is None else given["user"]}
-        return self._do(address, "submit", lambda one: documents.instance_job(one.submit(wanted, **whose)))
+        return self._do(address, "submit", lambda one: documents.instance_job(one.submit(wanted, **_of_user(given))))
 
     def reserve(self, address: str, wanted: Any, given: Document) -> Document:
         from fluxres.render import documents
 
-        whose = {**given, "user": os_user() if given["user"] is None else given["user"]}
-        return self._do(address, "reserve", lambda one: documents.instance_job(one.reserve(wanted, **whose)))
+        return self._do(address, "reserve", lambda one: documents.instance_job(one.reserve(wanted, **_of_user(given))))
 
     def spawn(self, address: str, job: str, given: Document) -> Document:
         from fluxres.instance.saved import require_policy

@@ -106,7 +106,7 @@ def _check_late(instance: HoldingsOwner, graph: ResourceGraph) -> list[Problem]:
         is_disputed = job.number in instance.holdings.disputed
         pools = [(v, amount) for v, amount in _expected(instance, graph, job, is_disputed=is_disputed) if v not in on_request]
         # Later others may free or take some of it, and it ends when they have freed all.
-        until = now + 1 if is_disputed else max(min(job.limit, instance.holdings.freed_from(job.number)), now + 1)
+        until = now + 1 if is_disputed else max(instance.holdings.end_of(job), now + 1)
         name = fluid.encode(job.number)
         for v, amount, at, others in _not_held(graph, name, pools, now, until):
             if is_disputed and others and ahead.issuperset(others):
@@ -182,7 +182,7 @@ def _check_closed_child(instance: HoldingsOwner, graph: ResourceGraph, job: Job)
             f"{instance.address} {mine.where(v)}",
             f"rule T1: {job.id} has not ended, and does not hold what its child had",
         )
-        for v in _pools_not_held(upstream)
+        for v in _pools_not_held(upstream, _until(instance, job))
         if (p := mine.same_in(theirs, v)) >= 0 and not theirs.is_way(p)
     ]
 
@@ -218,8 +218,8 @@ def _check_child(parent: HoldingsOwner, child: HoldingsOwner) -> list[Problem]:
     if job.limit <= parent.time.now and parent.keeps_limits:
         return []  # it ends at this moment, and so does the child
     # What a late job lacks because others hold it is reported by rule T1.
-    missing = [] if job.number in parent.holdings.disputed else _pools_not_held(upstream)
-    expires_late = not child.lifetime.is_ending and child.lifetime.expires > min(job.limit, parent.lifetime.expires)
+    missing = [] if job.number in parent.holdings.disputed else _pools_not_held(upstream, _until(parent, job))
+    expires_late = not child.lifetime.is_ending and child.lifetime.expires > child.lifetime.latest
     late = "rule N1: it expires after its job in the parent, or the parent itself, ends"
     return [
         *([Problem("error", child.address, late)] if expires_late else []),
@@ -230,15 +230,20 @@ def _check_child(parent: HoldingsOwner, child: HoldingsOwner) -> list[Problem]:
     ]
 
 
-def _pools_not_held(upstream: ParentSupply) -> list[int]:
+def _until(instance: HoldingsOwner, job: Job) -> int:
+    """Until when an active job holds what its child has: its end, or later if it is late."""
+    return max(instance.holdings.end_of(job), job.instance.now + 1)
+
+
+def _pools_not_held(upstream: ParentSupply, until: int) -> list[int]:
     """Pools and edges of a child that its job in the parent does not hold until its end."""
     structure, given = upstream.graph.structure, upstream.own_in_parent()
     own = np.flatnonzero((structure.flags & WAY) == 0).tolist()
-    found = [v for v in own if not _is_held(upstream, given.get(v, -1), structure.size.item(v))]
-    return found + _edges_not_held(upstream)
+    found = [v for v in own if not _is_held(upstream, given.get(v, -1), structure.size.item(v), until)]
+    return found + _edges_not_held(upstream, until)
 
 
-def _edges_not_held(upstream: ParentSupply) -> list[int]:
+def _edges_not_held(upstream: ParentSupply, until: int) -> list[int]:
     """Edges of which a child has more units of its own than its job in the parent holds.
 
     Edges without a capacity in the parent are left out: nothing holds units of them there, and a closed child is not updated.
@@ -248,7 +253,7 @@ def _edges_not_held(upstream: ParentSupply) -> list[int]:
     if mine.linked is not None:
         own &= ~mine.linked[mine.pools.n :]
     edges = (np.flatnonzero(own) + mine.pools.n).tolist()
-    found = [v for v in edges if not _is_held(upstream, mine.same_in(theirs, v), mine.size.item(v))]
+    found = [v for v in edges if not _is_held(upstream, mine.same_in(theirs, v), mine.size.item(v), until)]
     lifted = upstream.changed_capacities() if found else {}
     return [v for v in found if (mine.edge(v).graph.name, *mine.edge(v)[1:]) not in lifted]
 
@@ -307,7 +312,7 @@ def _n1(child: HoldingsOwner, v: int, message: str) -> Problem:
     return Problem("error", f"{child.address} {child.holdings.graph.structure.accounts.where(v)}", f"rule N1: {message}")
 
 
-def _is_held(upstream: ParentSupply, p: int, units: int) -> bool:
+def _is_held(upstream: ParentSupply, p: int, units: int, end: int) -> bool:
     """Whether the job in the parent holds that number of units until its end, by a record or by holding a pool above exclusively.
 
     Args:
@@ -316,8 +321,7 @@ def _is_held(upstream: ParentSupply, p: int, units: int) -> bool:
     if p < 0:
         return False
     graph, name, now = upstream.above, upstream.holder, upstream.job.instance.now
-    job = upstream.job
-    accounts, held, end = graph.structure.accounts, graph.records.held, max(min(job.limit, job.instance.freed_from(job)), now + 1)
+    accounts, held = graph.structure.accounts, graph.records.held
     windows = [(s, e) for s, e, amount in held.get(p, {}).get(name, ()) if amount >= units]
     if units <= accounts.size.item(p):
         for u in accounts.ancestors(p):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from fluxres.errors import FluxresError, ListenerError
 
 
@@ -43,6 +45,21 @@ class Deferred:
             found.hint += f"{'; ' * bool(found.hint)}{others} more error{'s' * (others > 1)} followed {self._during}"
         self.first, self._others = None, 0
         return found
+
+    def join(self, error: BaseException, said: str) -> None:
+        """Make the first error a note of another one, which ends the work; an exit is raised in place of an error.
+
+        Args:
+            said: what leads to the first error, as in `before that`.
+        """
+        found = self.take()
+        if isinstance(error, Exception) and not isinstance(found, Exception):
+            raise found from error
+        error.add_note(f"{said}: {found}")
+
+
+EXITS: Final = (KeyboardInterrupt, SystemExit)
+"""What listeners and sinks may raise to end the program: not before the work in progress is done, as with errors."""
 
 
 def listener_error(error: Exception, *, where: str, hint: str) -> ListenerError:

@@ -289,10 +289,15 @@ class DueEvents:
         queue = self._instance.queue
         if len(queue) and not self._instance.lifetime.is_closed:
             queue.supply_changed()
-            if queue.is_running:
-                queue.request_round()
-            else:
-                self.owe_pass()
+            self.request_pass()
+
+    def request_pass(self) -> None:
+        """Get another round of the pass in progress, or a pass."""
+        queue = self._instance.queue
+        if queue.is_running:
+            queue.request_round()
+        else:
+            self.owe_pass()
 
     def drop_reservations(self) -> bool:
         """Drop the reservations, so that others get what was reserved; returns whether there were any."""

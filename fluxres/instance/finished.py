@@ -27,16 +27,15 @@ class FinishedJobs:
     def add(self, job: Job) -> None:
         """Add a job. Errors: what the sink raises; the job is kept then."""
         if self._sink is None:
-            self.keep(job)
+            self._keep(job)
             return
         try:
             self._sink(job)
-        except Exception:
-            self.keep(job)
+        except BaseException:
+            self._keep(job)
             raise
 
-    def keep(self, job: Job) -> None:
-        """Keep a job that the sink has not got; the earliest one goes if there are too many."""
+    def _keep(self, job: Job) -> None:
         self._jobs[job.number] = job
         if len(self._jobs) > limits.FINISHED_KEPT:
             del self._jobs[next(iter(self._jobs))]

@@ -131,10 +131,15 @@ class Holdings:
         for number in before.keys() | self._cut.keys():
             if (child := self.children.get(number)) is not None and before.get(number) != self._cut.get(number):
                 child.lifetime.take_end()
+        self.instance.due.announce(self.next_cut)
 
     def freed_from(self, number: int) -> int:
         """From when on others have freed everything that a job holds, which ends it; FOREVER if they have not."""
         return self._cut.get(number, FOREVER)
+
+    def end_of(self, job: Job) -> int:
+        """When a running job ends at the latest: at its limit, or when others have freed all that it holds."""
+        return min(job.limit, self.freed_from(job.number))
 
     def take_moved_ends(self) -> list[tuple[Job, int]]:
         """The running jobs of which others have moved the end beyond their limit, and where to."""

@@ -101,10 +101,7 @@ def call(method: Callable[Concatenate[Instance, Given], Answer]) -> Callable[Con
                 found = method(self, *args, **kwargs)
             except BaseException as error:
                 if time.deferred.first is not None and time.calls == 1:
-                    deferred = time.deferred.take()
-                    if isinstance(error, Exception) and not isinstance(deferred, Exception):
-                        raise deferred from error
-                    error.add_note(f"before that: {deferred}")
+                    time.deferred.join(error, "before that")
                 raise
             finally:
                 time.calls -= 1
@@ -201,8 +198,7 @@ class Instance(Tabular):
         self.passes = passes
         self.ledger = None if accounting is None else Ledger(accounting)
         """Counts for the limits of the accounting; None without."""
-        if self.ledger is not None:
-            self.choice.measure_in(default_measure(graph.structure.types))
+        self.choice.measure_in(self._unit(None))
         self.limiter: Limiter | None = self.ledger
         """The limits that may keep a waiting job from starting."""
         self.preemption = None if self.ledger is None else self.ledger.preempt_for(self)
@@ -210,8 +206,8 @@ class Instance(Tabular):
         self.queue = Queue(self, policy)
         self.dependencies = Dependencies()
         self.admission = Admission(self)
-        log = self._until_done(events) if callable(events) else _keep_event if events else None
-        self.lifecycle = Lifecycle(self, log, None if sink is None else self._until_done(sink, self._keep))
+        log = events if callable(events) else _keep_event if events else None
+        self.lifecycle = Lifecycle(self, log, sink)
         self._children: dict[int, Instance] = {}
         """By number of the job that holds the child's resources."""
         self.holdings = Holdings(self, self.lifecycle.jobs, self._children)
@@ -222,26 +218,6 @@ class Instance(Tabular):
             self.others.refresh()
         if log is not None:
             graph.facts_of_instance = WeakMethod(self.others.facts_of)
-
-    def _keep(self, job: Job) -> None:
-        self.lifecycle.finished.keep(job)
-
-    def _until_done(self, function: Callable[..., None], otherwise: Sink | None = None) -> Callable[..., None]:
-        """A listener or a sink that may end the program: not before the call in progress has done its work, as with errors.
-
-        Args:
-            otherwise: called with the job then.
-        """
-
-        def called(job: Job, *event: JobEvent) -> None:
-            try:
-                function(job, *event)
-            except (KeyboardInterrupt, SystemExit) as wanted:
-                self.time.deferred.defer(wanted)
-                if otherwise is not None:
-                    otherwise(job)
-
-        return called
 
     def __repr__(self) -> str:
         return f"<Instance {self.address}: {self.policy.name}, {self.pending} pending, {self.running} running>"
@@ -524,7 +500,7 @@ class Instance(Tabular):
 
         Errors: InputError, UsageError for what is no request.
         """
-        request = wanted if isinstance(wanted, Request) else as_request(wanted)
+        request = as_request(wanted)
         try:
             self.choice.ask(self.admission.on_machine(request))
         except (InfeasibleRequest, LimitExceeded):
@@ -542,7 +518,7 @@ class Instance(Tabular):
         Errors: InputError, UsageError for what is no request.
         """
         self.enter()
-        request = wanted if isinstance(wanted, Request) else as_request(wanted)
+        request = as_request(wanted)
         if not self.can_hold(request):
             return False
         return self.inventory.has_room(self.choice.ask(self.admission.on_machine(request)), self.due.now)
@@ -743,10 +719,7 @@ class Instance(Tabular):
         for one in reversed(list(self.walk())):
             if not one.lifetime.is_closed:
                 one.due.advance_to(now)
-                if one.queue.is_running:  # by its policy
-                    one.queue.request_round()
-                else:
-                    one.due.owe_pass()
+                one.due.request_pass()  # a round, if its policy calls this
         self.due.make_owed_passes()
 
     @call
@@ -845,9 +818,11 @@ class Instance(Tabular):
         arguments.texts_or_none(type_name=type_name)
         if type_name is not None and type_name not in (types := self._graph.structure.types):
             raise UnknownType(f"no pool of type '{type_name:.80}'", where=self.address, hint=choose_from(types))
-        if type_name is None and self.ledger is not None:
-            type_name = default_measure(self._graph.structure.types)  # its limits have one unit, whatever jobs ask for
-        self.choice.measure_in(type_name)
+        self.choice.measure_in(self._unit(type_name))
+
+    def _unit(self, type_name: str | None) -> str | None:
+        """The type to measure in: the limits of an accounting have one unit, whatever jobs ask for."""
+        return default_measure(self._graph.structure.types) if type_name is None and self.ledger is not None else type_name
 
     @call
     def check(self) -> list[Problem]:

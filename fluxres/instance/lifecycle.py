@@ -20,7 +20,7 @@ from fluxres.errors import (
     UsageError,
 )
 from fluxres.instance import recording, states
-from fluxres.instance.deferred import listener_error
+from fluxres.instance.deferred import EXITS, listener_error
 from fluxres.instance.dependencies import Dependencies, Verdict
 from fluxres.instance.finished import FinishedJobs
 from fluxres.instance.graph_inventory import GraphInventory
@@ -189,7 +189,6 @@ class Lifecycle:
         instance.queue.admit()
         self.start(job, claim, claim.end)
         instance.holdings.find_cut()  # others may have freed some of it before it began
-        instance.due.announce(instance.holdings.next_cut)
 
     # -- from state to state -----------------------------------------------------------------------------------------
 
@@ -203,16 +202,16 @@ class Lifecycle:
         assert self._log is not None  # callers check first, because most runs have no listener
         try:
             self._log(job, JobEvent(seconds(self._instance.due.now), event, context))
-        except Exception as error:  # noqa: BLE001  # listeners may raise anything, and the job goes on to its next state
+        except (Exception, *EXITS) as error:  # noqa: BLE001  # listeners may raise anything, and the job goes on to its next state
             self._defer(job, f"listener at event {event}", error)
 
-    def _defer(self, job: Job, what: str, error: Exception, *unchanged: type[Exception]) -> None:
+    def _defer(self, job: Job, what: str, error: BaseException, *unchanged: type[Exception]) -> None:
         """Let the call in progress raise what a listener or a sink has raised, when it has done its work.
 
         Args:
             unchanged: errors that are not put into a ListenerError, besides those of stores, policies and runners.
         """
-        if isinstance(error, (ListenerError, *self._raised, *unchanged)):
+        if not isinstance(error, Exception) or isinstance(error, (ListenerError, *self._raised, *unchanged)):
             self._instance.time.deferred.defer(error)
         else:
             self._instance.time.deferred.defer(listener_error(error, where=f"{what}, job {job.id}", hint=_HAS_GONE_ON))
@@ -352,7 +351,7 @@ class Lifecycle:
             ready, never = instance.dependencies.ended(job, succeeded, job.started >= 0)
         try:
             self.finished.add(job)
-        except Exception as error:  # noqa: BLE001  # sinks may raise anything
+        except (Exception, *EXITS) as error:  # noqa: BLE001  # sinks may raise anything
             self._defer(job, "sink", error, FluxresError, OSError)  # these say what it could not write
         for other in ready:
             self._depend(other)

@@ -73,12 +73,7 @@ class Lifetime:
     def latest(self) -> int:
         """Until when the job in the parent, and the parent itself, allow it to be there, in ticks."""
         parent, job = self._instance.parent, self._instance.job_in_parent
-        return FOREVER if parent is None or job is None else min(self._job_end(parent, job), parent.lifetime.expires)
-
-    @staticmethod
-    def _job_end(parent: LifetimeOwner, job: Job) -> int:
-        """When the job in the parent ends at the latest: at its limit, or when others have freed all that it holds."""
-        return min(job.limit, parent.holdings.freed_from(job.number))
+        return FOREVER if parent is None or job is None else min(parent.holdings.end_of(job), parent.lifetime.expires)
 
     def way_out(self) -> str:
         """What has to change first if the instance is to be there longer."""
@@ -94,9 +89,9 @@ class Lifetime:
 
     @property
     def _ends_with_job(self) -> bool:
-        """Whether the limit of the job in the parent is not later than the end of the parent itself."""
+        """Whether the job in the parent ends no later than the parent itself."""
         parent, job = self._instance.parent, self._instance.job_in_parent
-        return parent is not None and job is not None and self._job_end(parent, job) <= self.latest
+        return parent is not None and job is not None and parent.holdings.end_of(job) <= self.latest
 
     def require_allowed(self, moment: int) -> None:
         """Errors: UsageError if the instance has to end before a moment."""

@@ -89,7 +89,6 @@ class Others:
         inventory.forget_failures()
         inventory.revision = graph.revision
         holdings.find_cut()
-        instance.due.announce(holdings.next_cut)
         holdings.recount()
         instance.queue.supplies_returned()
         if self.ends:

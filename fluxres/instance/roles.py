@@ -60,6 +60,9 @@ class Ending(Protocol):
     expires_given: int
     job_has_finished: bool
 
+    @property
+    def latest(self) -> int: ...
+
     def end_jobs(self, why: str, kind: str = "cancel") -> None: ...
 
     def end_with_job(self) -> None: ...

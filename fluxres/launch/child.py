@@ -83,7 +83,7 @@ def serve(loop: Loop, to: int) -> None:
     branch.is_ended = parent.is_gone
     try:
         with branch.watching():
-            _do(branch, parent, loop)
+            _work(branch, parent, loop)
         if loop.stops:
             raise RunFailed("ended by a signal", where=begin.tree_id)
     except FluxresError as error:
@@ -97,7 +97,7 @@ def serve(loop: Loop, to: int) -> None:
     parent.send(Done())
 
 
-def _do(branch: Branch, parent: Parent, loop: Loop) -> None:
+def _work(branch: Branch, parent: Parent, loop: Loop) -> None:
     branch.boot()
     parent.send(Ready())
     while not parent.is_going and not branch.is_stopped:

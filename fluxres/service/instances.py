@@ -274,9 +274,8 @@ class Instances:
     def _stored(self, name: str) -> dict[str, str]:
         """The notes of an instance and those below it, or of all, by what follows the uid."""
         with self._store.reading(self._graph) as rows:
-            self._prefix = prefix = f"{INSTANCE}{rows.graph(self._graph).uid}:"
-            notes = rows.db.notes()
-        found = {key.removeprefix(prefix): text for key, text in notes.items() if key.startswith(prefix)}
+            row = rows.graph(self._graph)
+            self._prefix, found = f"{INSTANCE}{row.uid}:", rows.notes_of_instances(row)
         return {key: text for key, text in found.items() if not name or re.split("[:/]", key, maxsplit=1)[0] == name}
 
     def _read(self, graph: ResourceGraph, name: str) -> _Running:

@@ -62,7 +62,7 @@ def unknown(names: Iterable[str], load: Callable[[str], ResourceGraph], callers:
         except UnknownPool:
             return False
         except StoreError:
-            return True  # who asks for it is told
+            return True  # a request for it gets this error
         return True
 
     for caller in callers:

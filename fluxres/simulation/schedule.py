@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol
 
 from fluxres.clock import FOREVER, TICKS_PER_S
 from fluxres.errors import FluxresError, UsageError
-from fluxres.instance.deferred import Deferred, listener_error
+from fluxres.instance.deferred import EXITS, Deferred, listener_error
 from fluxres.instance.inventory import Claim, Inventory
 from fluxres.syntax.jobspec import Request
 
@@ -133,7 +133,7 @@ class Sinks:
         for sink in self._sinks:
             try:
                 sink.add(job)
-            except (KeyboardInterrupt, SystemExit) as wanted:
+            except EXITS as wanted:
                 self.deferred.defer(wanted)
             except Exception as error:  # noqa: BLE001  # sinks may raise anything
                 self._defer(error, f"{_name(sink)}, job {job.id}", _HAS_ENDED)
@@ -147,12 +147,9 @@ class Sinks:
                 stack.callback(self._close, sink)
         if self.deferred.first is None:
             return
-        deferred = self.deferred.take()
         if error is None:
-            raise deferred
-        if not isinstance(deferred, Exception):
-            raise deferred from error
-        error.add_note(f"a sink, too: {deferred}")
+            raise self.deferred.take()
+        self.deferred.join(error, "a sink, too")
 
     def _close(self, sink: Sink) -> None:
         try:

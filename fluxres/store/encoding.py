@@ -115,11 +115,7 @@ class Reader:
 
     def values(self, packed: Packed, kind: Any) -> Any:
         """Packed values, decoded as their type; packed ones are read in the order in which they were written."""
-        payload = self.take(packed.length)
-        raw = expand(payload, packed.size) if packed.zipped else payload
-        if len(raw) != packed.size:
-            raise _wrong_size(raw, packed.size)
-        return msgspec.msgpack.decode(raw, type=kind)
+        return msgspec.msgpack.decode(expand(self.take(packed.length), packed.zipped, packed.size), type=kind)
 
     def take(self, length: int) -> memoryview:
         """The next `length` bytes."""
@@ -196,11 +192,7 @@ def decode_column(column: Column, dtype: Any, take: Callable[[int], bytes | memo
     wide = np.promote_types(unsigned, np.uint32)  # NumPy sums up narrower numbers at half the speed
     stored: Ints = np.zeros(1, np.uint8)
     if width:
-        payload, size = take(column.length), (count - 1) * width
-        raw = expand(payload, size) if column.zipped else payload
-        if len(raw) != size:
-            raise _wrong_size(raw, size)
-        stored = np.frombuffer(raw, f"<u{width}")
+        stored = np.frombuffer(expand(take(column.length), column.zipped, (count - 1) * width), f"<u{width}")
     values = np.empty(count, wide)
     values[:1] = np.array(column.first).astype(wide)
     np.add(stored, np.array(column.least).astype(wide), out=values[1:], dtype=wide, casting="unsafe")
@@ -219,23 +211,20 @@ def squeeze(raw: bytes) -> tuple[bytes, bool]:
     return (zipped, True) if len(zipped) < 0.9 * len(raw) else (raw, False)
 
 
-def expand(payload: bytes | memoryview, size: int) -> bytes:
-    """What :func:`squeeze` has deflated; never makes more than `size` bytes.
+def expand(payload: bytes | memoryview, zipped: bool, size: int) -> bytes | memoryview:
+    """The inverse of :func:`squeeze`; never makes more than `size` bytes.
 
     Errors: StoreError if the result is not exactly `size` bytes.
     """
-    stream = zlib.decompressobj()
-    try:
-        raw = stream.decompress(payload, size + 1)
-    except zlib.error as error:
-        raise StoreError(f"deflated data: {error}") from None
+    raw = payload
+    if zipped:
+        try:
+            raw = zlib.decompressobj().decompress(payload, size + 1)
+        except zlib.error as error:
+            raise StoreError(f"deflated data: {error}") from None
     if len(raw) != size:
-        raise _wrong_size(raw, size)
+        raise StoreError(f"{len(raw)} bytes instead of {size}")
     return raw
-
-
-def _wrong_size(raw: bytes | memoryview, size: int) -> StoreError:
-    return StoreError(f"{len(raw)} bytes instead of {size}")
 
 
 # -- headers -------------------------------------------------------------------------------------------------------------

@@ -102,19 +102,21 @@ class Rows:
         self.db.add_graph(GraphRow(0, name, os.urandom(8).hex(), now, -1, 0, 0, 0, 0))
         return self.graph(name)
 
-    def has_instances(self, row: GraphRow) -> bool:
-        return any(name.startswith(f"{INSTANCE}{row.uid}:") for name in self.db.notes())
+    def notes_of_instances(self, row: GraphRow) -> dict[str, str]:
+        """The notes of the instances on a graph, by what follows the uid in their names."""
+        prefix = f"{INSTANCE}{row.uid}:"
+        return {name.removeprefix(prefix): text for name, text in self.db.notes().items() if name.startswith(prefix)}
 
     def is_of_instance(self, row: GraphRow, entries: Iterable[Entry]) -> bool:
         """Whether a change is one of an instance: it says so, or is about jobs for which an instance has planned again."""
         events = [entry.event for entry in entries]
         if any(event["event"] == "instance" for event in events):
             return True
-        return any(fluid.is_name(str(event.get("job", ""))) for event in events) and self.has_instances(row)
+        return any(fluid.is_name(str(event.get("job", ""))) for event in events) and bool(self.notes_of_instances(row))
 
     def require_without_instances(self, row: GraphRow) -> None:
         """Refuse to replace a graph under the jobs of instances. Errors: UsageError."""
-        if self.has_instances(row):
+        if self.notes_of_instances(row):
             hint = f"end them (`fluxres instance drop`), or drop the graph with them: `fluxres graphs drop {row.name} --force`"
             raise UsageError("the store keeps instances on it", where=f"graph '{row.name}'", hint=hint)
 
@@ -132,8 +134,7 @@ class Rows:
             held = [f"{plural(len(jobs), 'job')} that hold{'s' * (len(jobs) == 1)} some of it ({listed(jobs)})"] if jobs else []
         except StoreError:
             held = ["allocations that cannot be read"]
-        prefix = f"{INSTANCE}{row.uid}:"
-        notes = {key.removeprefix(prefix): text for key, text in self.db.notes().items() if key.startswith(prefix)}
+        notes = self.notes_of_instances(row)
         waiting = tickets + sum(_waits(text) for key, text in notes.items() if key.rpartition(":")[2].isdigit())
         held += [f"{plural(waiting, 'job')} that wait{'s' * (waiting == 1)}"] if waiting else []
         instances = [key.removesuffix(":") for key in notes if key.endswith(":")]

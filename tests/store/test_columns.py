@@ -77,7 +77,7 @@ def test_inflated_data_never_exceeds_its_announced_size() -> None:
     payload, zipped = encoding.squeeze(bytes(1_000_000))
     assert zipped
     with pytest.raises(StoreError, match="11 bytes instead of 10"):
-        encoding.expand(payload, 10)
+        encoding.expand(payload, zipped, 10)
 
 
 @pytest.mark.parametrize(
