@@ -123,7 +123,7 @@ class Holdings:
         self._cut, self._moved = {}, []
         for job in self._on_time(now):
             if self._has_held(job):
-                end = max(self._ends(fluid.encode(job.number)), default=0)
+                end = max(self._ends(fluid.encode(job.number)), default=-1)  # now may be 0
                 if end < min(job.limit, FOREVER):
                     self._cut[job.number] = max(end, now - 1)
                 elif end > job.limit:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import fluxres
 from fluxres import InsufficientResources, PolicyError, QueuePolicy, UsageError, clock, limits
-from fluxres.errors import FluxresError, InsufficientResources, StaleHandle
+from fluxres.errors import FluxresError, StaleHandle
 from fluxres.instance import Instance, Job, Queue, Runner, State
 from fluxres.instance.accounting import Accounting, Qos
 from fluxres.instance.holding import OVERTIME_S
@@ -1060,6 +1060,19 @@ def test_a_job_that_others_free_holds_it_again_until_it_has_stopped(inventory: s
     top.finish(job)
     assert waits.state is State.RUN
     assert top.check() == []
+
+
+@pytest.mark.parametrize("moment_s", [0.0, 1.0])
+def test_no_job_starts_on_what_others_have_just_freed_of_one_that_has_not_stopped(moment_s: float) -> None:
+    top, clock, _ = make_instance(size=2)
+    job = top.submit("slot=2/node", duration_s=100)
+    clock.now_s = moment_s
+    top.graph.free(str(job.id))
+    waits = top.submit("slot=1/node")
+    assert (job.state, waits.state) == (State.CLEANUP, State.SCHED)
+    assert top.check() == []
+    top.finish(job)
+    assert waits.state is State.RUN
 
 
 @pytest.mark.parametrize("inventory", INVENTORIES)
