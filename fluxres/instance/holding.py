@@ -124,7 +124,7 @@ class Holdings:
         for job in self._on_time(now):
             if self._has_held(job):
                 end = max(self._ends(fluid.encode(job.number)), default=-1)  # now may be 0
-                if end < min(job.limit, FOREVER):
+                if end < min(job.limit, FOREVER) and not self._is_removed(job):
                     self._cut[job.number] = max(end, now - 1)
                 elif end > job.limit:
                     self._moved.append(job)
@@ -173,6 +173,11 @@ class Holdings:
         if self.instance.inventory.kind != "graph":
             return job.number in self.recorded
         return not isinstance(job.claim, GraphHold) or bool(len(job.claim.accounts))
+
+    def _is_removed(self, job: Job) -> bool:
+        """Whether no pool of a job is in the graph any more; its inventory still counts them."""
+        inventory = self.instance.inventory
+        return isinstance(inventory, InterchangeableInventory) and not recording.existing(self.graph, inventory.held(job.claim))
 
     def _ends(self, name: str) -> set[int]:
         records = self.graph.records

@@ -1443,7 +1443,8 @@ def test_frees_by_others_in_a_child_are_detected_despite_later_changes_of_the_pa
     assert top.check() == []
 
 
-def test_a_job_continues_when_its_counted_pool_is_removed_from_the_graph() -> None:
+@pytest.mark.parametrize("moment_s", [0.0, 1.0])
+def test_a_job_continues_when_its_counted_pool_is_removed_from_the_graph(moment_s: float) -> None:
     clock = ManualClock()
     graph = lab(clock)
     graph.allocate("/lab/node0/core0", job="other")
@@ -1452,6 +1453,8 @@ def test_a_job_continues_when_its_counted_pool_is_removed_from_the_graph() -> No
     graph.unlink("/lab/memory0")
     assert top.check() == []
     assert top.graph is graph
+    clock.now_s = moment_s
+    top.advance()
     top.set_duration(job, 60)
     assert (job.limit, job.state, second.state) == (60 * S, State.RUN, State.SCHED)
     top.cancel(job)
