@@ -488,6 +488,15 @@ class GraphInventory:
         self._move(claim, end)
         return taken
 
+    def take_back(self, claim: Hold) -> None:
+        """Note that a job is to hold again what it was given, of which others have freed everything; `extend` records it.
+
+        Not after a change of the shape of the graph, since the numbers of its pools may be those of others.
+        """
+        if isinstance(claim, GraphHold) and claim.generation == self.graph.generation:
+            where = self.graph.structure.accounts.where
+            self._disputed.setdefault(claim.key, [(where(v), amount) for v, amount in claim.given()])
+
     @contextmanager
     def _ended_kept(self, now: int, beside: Hold) -> Iterator[None]:
         """Extend the records of other jobs whose end has come for a while: what they hold stays theirs until `advance`."""

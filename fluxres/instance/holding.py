@@ -4,7 +4,8 @@ Inventories other than the graph do not record what their jobs hold.  It is reco
 child, and while others hold something in the graph.
 
 A job whose limit has passed is asked to stop, and keeps its resources until its runner reports that it has ended.  Until then its
-records are extended by a short time, again and again.  At the exact moment of the limit only `advance` asks the job to stop: any
+records are extended by a short time, again and again.  In the same way, a job of which others free everything is asked to stop,
+and holds it again until it has ended.  At the exact moment of the limit only `advance` asks the job to stop: any
 other call may be the one that reports its end, and until then its resources are kept for it.
 """
 
@@ -122,8 +123,8 @@ class Holdings:
         self._cut, self._moved = {}, []
         for job in self._on_time(now):
             if self._has_held(job):
-                end = max(self._ends(fluid.encode(job.number)), default=0)
-                if end < min(job.limit, FOREVER):
+                end = max(self._ends(fluid.encode(job.number)), default=-1)  # now may be 0
+                if end < min(job.limit, FOREVER) and not self._is_removed(job):
                     self._cut[job.number] = max(end, now - 1)
                 elif end > job.limit:
                     self._moved.append(job)
@@ -160,13 +161,12 @@ class Holdings:
                 instance.lifecycle.resized(job)
 
     def _on_time(self, now: int) -> Iterator[Job]:
-        """The running jobs that have not reached their limits."""
+        """The jobs that run and have not reached their limits, and those that are being stopped and lack nothing."""
         for number, job in self.jobs.items():
-            if job.state is State.RUN and job.limit > now and not self._is_late(number):
+            if job.claim is None or job.limit <= now or number in self.disputed or number in self.at_limit:
+                continue
+            if job.state is State.CLEANUP or (job.state is State.RUN and number not in self.overtime):
                 yield job
-
-    def _is_late(self, number: int) -> bool:
-        return number in self.overtime or number in self.disputed or number in self.at_limit
 
     def _has_held(self, job: Job) -> bool:
         """Whether the records of the graph should have something of a job: one that shares pools only has none."""
@@ -174,18 +174,39 @@ class Holdings:
             return job.number in self.recorded
         return not isinstance(job.claim, GraphHold) or bool(len(job.claim.accounts))
 
+    def _is_removed(self, job: Job) -> bool:
+        """Whether no pool of a job is in the graph any more; its inventory still counts them."""
+        inventory = self.instance.inventory
+        return isinstance(inventory, InterchangeableInventory) and not recording.existing(self.graph, inventory.held(job.claim))
+
     def _ends(self, name: str) -> set[int]:
         records = self.graph.records
         return records.ends(name) if records.is_holder(name) else set()
 
     def end_cut(self, moment: int) -> None:
-        """End the jobs that hold nothing from a moment on, since others have freed it: that is how they cancel a job."""
+        """End the jobs that hold nothing from a moment on, since others have freed it: that is how they cancel a job.
+
+        Those that do not end immediately keep their resources until they have stopped.
+        """
         for number in [number for number, end in self._cut.items() if end <= moment]:
             del self._cut[number]
-            job = self.jobs.get(number)
-            if job is not None and job.state is State.RUN:
-                self.instance.lifecycle.raise_exception(job, "cancel", states.FATAL, FREED)
+            if (job := self.jobs.get(number)) is None:
+                continue
+            try:
+                if job.state is State.RUN:
+                    self.instance.lifecycle.raise_exception(job, "cancel", states.FATAL, FREED)
+            finally:
+                if job.state is State.CLEANUP:
+                    self._take_back(job)
         self.next_cut = min(self._cut.values(), default=FOREVER)
+
+    def _take_back(self, job: Job) -> None:
+        """Let a job that is being stopped hold again what others have freed, as far as they leave it (rule T1)."""
+        if isinstance(self.instance.inventory, GraphInventory):
+            self.instance.inventory.take_back(job.claim)
+        self._mark_disputed(job)
+        if job.limit > self.instance.due.now:  # otherwise it is handled next as a late job
+            self._dispute(job, self.keep(job, job.limit))
 
     # -- records -----------------------------------------------------------------------------------------------------
 

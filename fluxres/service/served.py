@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from fluxres.clock import stopwatch
+from fluxres.errors import StoreConflict, UsageError
 from fluxres.model import ResourceGraph
 from fluxres.service.feed import Feed
 from fluxres.service.instances import Instances
@@ -31,6 +32,7 @@ class Served:
     """
 
     spared_in: int | None = None
+    _is_closed = False
 
     def __init__(self, graph: ResourceGraph, store: Store, epoch: Callable[[], int]) -> None:
         self.graph = graph
@@ -46,18 +48,30 @@ class Served:
             graph.matcher.prepare()  # seconds on a large machine, and no part of a question
 
     def refresh(self) -> None:
-        """Catch up with what other processes wrote, unless that has been done just now."""
+        """Catch up with what other processes wrote, unless that has been done just now. Errors: as for `catch_up`."""
         now = stopwatch()
         if now - self._refreshed > _REFRESH_S:
             self._refreshed = now
-            self.graph.refresh()
+            self._follow()
 
     def catch_up(self) -> None:
-        """Catch up with what was written to the store here, past the graph in memory."""
-        self.graph.refresh()
+        """Catch up with what was written to the store here, past the graph in memory.
+
+        Errors: StoreConflict, UnknownGraph if it was dropped, and also once another thread has closed it for that; StoreError.
+        """
+        self._follow()
         self.feed.wake()
 
+    def _follow(self) -> None:
+        try:
+            self.graph.refresh()
+        except UsageError as error:
+            if not self._is_closed:
+                raise
+            raise StoreConflict(f"graph '{self.name}' was replaced just now", hint="send the request again") from error
+
     def close(self) -> None:
+        self._is_closed = True
         self.writer.close()
         self.feed.close()
         self.graph.close()

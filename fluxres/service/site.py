@@ -142,7 +142,7 @@ class Site:
         try:
             served.refresh()
         except (StoreConflict, UnknownGraph):
-            self.forget(name)
+            self.forget(name, served)
             return self.served(name)
         return served
 
@@ -203,8 +203,9 @@ class Site:
     def require_stored_revision(self, name: str, expected: str | None) -> None:
         """As `require_revision`, for the stored state, within a change of the store. Errors: RevisionConflict."""
         if expected is not None:
-            graph = self.served(name).graph
-            graph.refresh()
+            served = self.served(name)
+            served.catch_up()
+            graph = served.graph
             with graph.lock:
                 self.require_revision(graph, expected)
 
@@ -345,7 +346,7 @@ class Site:
             try:
                 served.catch_up()
             except (StoreConflict, UnknownGraph):
-                self.forget(served.name)
+                self.forget(served.name, served)
 
     async def in_store(self, name: str, operation: Callable[[Store], T], keep: Keep | None = None) -> T:
         """Do something in a thread that writes to the store and not to the graphs in memory, which catch up afterwards.

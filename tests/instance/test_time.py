@@ -1037,20 +1037,62 @@ def test_a_job_is_canceled_when_others_free_what_it_holds(inventory: str) -> Non
     assert [call for call in runner.calls if "stop" in call] == ["stop whole: cancel", "stop later: cancel"]
 
 
-def test_the_audit_reports_a_job_that_lacks_what_others_have_freed_until_it_stops() -> None:
-    top, clock, _ = make_instance()
+@pytest.mark.parametrize("inventory", INVENTORIES)
+@pytest.mark.parametrize("is_stopping", [False, True])
+def test_a_job_that_others_free_holds_it_again_until_it_has_stopped(inventory: str, is_stopping: bool) -> None:
+    top, clock, _ = make_instance(inventory)
     job = top.submit("slot=2/node", duration_s=100, name="job")
     top.submit("slot=1/node", duration_s=100, name="other")
-    assert top.check() == []
+    graph = top.graph
+    waits = top.submit("slot=5/node", duration_s=100, name="waits")
+    if is_stopping:
+        top.cancel(job)
     clock.now_s = 1.0
-    top.graph.free(str(job.id))
+    graph.free(str(job.id))
     top.advance()
-    assert job.state is State.CLEANUP
-    message = f"rule T1: {job.id} has not ended, and no longer holds it"
-    found = sorted((problem.where, problem.message) for problem in top.check())
-    assert found == [("top /cluster/node0", message), ("top /cluster/node1", message)]
-    top.finish(job)
+    assert (job.state, waits.state) == (State.CLEANUP, State.SCHED)
     assert top.check() == []
+    with pytest.raises(InsufficientResources):
+        graph.allocate("slot=4/node", job="theirs")
+    clock.now_s = 150.0  # also after its limit
+    top.advance()
+    assert len(graph.allocated(str(job.id))) == 2
+    top.finish(job)
+    assert waits.state is State.RUN
+    assert top.check() == []
+
+
+@pytest.mark.parametrize("moment_s", [0.0, 1.0])
+def test_no_job_starts_on_what_others_have_just_freed_of_one_that_has_not_stopped(moment_s: float) -> None:
+    top, clock, _ = make_instance(size=2)
+    job = top.submit("slot=2/node", duration_s=100)
+    clock.now_s = moment_s
+    top.graph.free(str(job.id))
+    waits = top.submit("slot=1/node")
+    assert (job.state, waits.state) == (State.CLEANUP, State.SCHED)
+    assert top.check() == []
+    top.finish(job)
+    assert waits.state is State.RUN
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
+def test_what_others_take_at_once_is_theirs_until_they_free_it(inventory: str) -> None:
+    top, clock, _ = make_instance(inventory)
+    job = top.submit("slot=2/node", duration_s=100, name="job")
+    graph = top.graph
+    clock.now_s = 1.0
+    graph.free(str(job.id))
+    graph.allocate("/cluster/node0", job="theirs")
+    top.advance()
+    assert [(one.type, one.severity) for one in job.exceptions] == [("cancel", 0), ("overlap", 1)]
+    found = [(problem.where, problem.message) for problem in top.check()]
+    assert found == [("top /cluster/node0", f"rule T1: {job.id} has not ended, and no longer holds it; theirs does")]
+    graph.free("theirs")
+    top.advance()
+    assert len(graph.allocated(str(job.id))) == 2
+    assert top.check() == []
+    top.finish(job)
+    assert [name for name in graph.jobs() if name == str(job.id)] == []
 
 
 def test_what_others_end_later_is_no_end_of_the_job() -> None:
@@ -1401,7 +1443,8 @@ def test_frees_by_others_in_a_child_are_detected_despite_later_changes_of_the_pa
     assert top.check() == []
 
 
-def test_a_job_continues_when_its_counted_pool_is_removed_from_the_graph() -> None:
+@pytest.mark.parametrize("moment_s", [0.0, 1.0])
+def test_a_job_continues_when_its_counted_pool_is_removed_from_the_graph(moment_s: float) -> None:
     clock = ManualClock()
     graph = lab(clock)
     graph.allocate("/lab/node0/core0", job="other")
@@ -1410,6 +1453,8 @@ def test_a_job_continues_when_its_counted_pool_is_removed_from_the_graph() -> No
     graph.unlink("/lab/memory0")
     assert top.check() == []
     assert top.graph is graph
+    clock.now_s = moment_s
+    top.advance()
     top.set_duration(job, 60)
     assert (job.limit, job.state, second.state) == (60 * S, State.RUN, State.SCHED)
     top.cancel(job)

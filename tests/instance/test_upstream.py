@@ -263,7 +263,7 @@ def test_check_reports_what_a_child_draws_and_its_parent_does_not(top: Instance)
 
 
 def test_check_reports_a_unit_of_a_child_that_the_parent_gave_to_others(top: Instance) -> None:
-    child = top.spawn(top.submit("slot=1/node", duration_s=100))
+    child = top.spawn(top.submit("slot=2/node", duration_s=100))
     (holder,) = top.graph.jobs()
     top.graph.free(holder, "/site/node0")
     problems = breaks(top, "N1")

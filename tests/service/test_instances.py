@@ -22,14 +22,14 @@ import pytest
 
 import fluxres
 from fluxres import limits
-from fluxres.errors import UsageError
+from fluxres.errors import StoreConflict, UnknownGraph, UsageError
 from fluxres.instance import State, accounting, saved
 from fluxres.service.client.async_graph import AsyncRemoteInstance
 from fluxres.service.client.graph import RemoteInstance
 from fluxres.service.client.requests import Request, of_graph, post
 from fluxres.service.instances import Instances
 from fluxres.service.site import Site
-from fluxres.store import open_store
+from fluxres.store import Store, open_store
 from fluxres.store.attached import open as attach
 from tests.service.conftest import DEMO, Server, demo_store, empty_store, running
 from tests.service.test_access import FILE, WORDS
@@ -511,6 +511,40 @@ def test_a_graph_that_another_process_dropped_stops_no_other_one(tmp_path: Path)
         fluxres.save(fluxres.load({**DEMO, "name": "first"}), url)
         assert server.answers("POST", "/v1/graphs/first/instances", body)[0] in (201, 503)
         assert server.stop()[1].count("WARNING") <= 3
+
+
+def test_a_graph_that_the_caretaker_closes_meanwhile_harms_no_answer(tmp_path: Path) -> None:
+    """The end of a child drops its graph; the caretaker may see that and close the graph before the change catches up."""
+    url = f"sqlite://{tmp_path}/site.db"
+    fluxres.save(fluxres.load(DEMO), url)
+    fluxres.save(fluxres.load({**DEMO, "name": "part"}), url)
+    site = Site(url, 10, 10)
+
+    def drop(store: Store) -> str:
+        store.drop("part", command="child: end")
+        for served in meanwhile:
+            site.let_go(served)
+        return "dropped"
+
+    try:
+        site.leadership.begin("http://127.0.0.1:1", is_open=True, may_stand_by=False)
+        site.served("demo")
+        meanwhile = [site.served("part")]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Site, "open_graphs", property(lambda _site: meanwhile))
+            assert asyncio.run(site.in_store("demo", drop)) == "dropped"
+        with pytest.raises(StoreConflict, match="graph 'part' was replaced just now"):
+            meanwhile[0].catch_up()
+        with pytest.raises(UnknownGraph):
+            site.current("part")
+        fluxres.save(fluxres.load({**DEMO, "name": "part"}), url)
+        again = site.current("part")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Site, "open_graphs", property(lambda _site: meanwhile))
+            site.catch_up()
+        assert site.current("part") is again, "only what was dropped is closed"
+    finally:
+        site.close()
 
 
 def test_a_graph_that_another_process_dropped_takes_no_memory(tmp_path: Path) -> None:
