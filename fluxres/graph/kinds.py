@@ -188,8 +188,7 @@ class KindTable:
         self.listed: list[Kind] = []
         self._types: set[str] = set()
         self._index: dict[tuple[object, ...], int] = {}
-        for kind in kinds:
-            self._keep(kind)
+        self._keep(kinds)
 
     def intern(self, kind: Kind) -> int:
         """The number of this kind, added if it is new.
@@ -199,14 +198,18 @@ class KindTable:
         Errors: LimitExceeded past KINDS_MAX and TYPES_MAX; InputError for a ``draw.…`` property that is not a whole number of
         units.
         """
-        return self._keep(_with_units(kind))
+        return self._keep([_with_units(kind)])
 
-    def _keep(self, kind: Kind) -> int:
-        # 1, 1.0 and True are equal in Python but different to a user, so the types of the values are part of the key.
-        key = kind, tuple([type(value) for _, value in kind.properties]) if kind.properties else ()
-        number = self._index.get(key)
-        if number is None:
-            if len(self.listed) >= limits.KINDS_MAX:
+    def _keep(self, kinds: Iterable[Kind]) -> int:
+        """Add the kinds that are new; returns the number of the last one."""
+        number = -1
+        for kind in kinds:
+            # 1, 1.0 and True are equal in Python but different to a user, so the types of the values are part of the key.
+            key = kind, tuple([type(value) for _, value in kind.properties]) if kind.properties else ()
+            number = self._index.get(key, len(self.listed))
+            if number < len(self.listed):
+                continue
+            if number >= limits.KINDS_MAX:
                 raise LimitExceeded(f"more than {limits.KINDS_MAX} different kinds of pools", where=kind.type)
             self._types.add(kind.type)
             if len(self._types) > limits.TYPES_MAX:
@@ -214,7 +217,6 @@ class KindTable:
             for name, _ in kind.properties:
                 self.may_draw = self.may_draw or name.startswith(DRAW)
                 self.may_identify = self.may_identify or name in IDENTIFYING
-            number = len(self.listed)
             self.listed.append(kind)
             self._index[key] = number
         return number

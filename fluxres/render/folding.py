@@ -167,10 +167,10 @@ def folded(structure: Structure, vertices: Int32) -> str:
         if len(plain) and len(vertices) <= _SPELLED_MAX:
             return _spelled([structure.name(v) for v in vertices.tolist()], len(vertices))
     kinds = structure.kind[plain]
-    alike: dict[object, list[int]] = {}
+    alike: dict[tuple[str, int, str] | int, list[int]] = {}
     for number in dict.fromkeys(kinds.tolist() if len(kinds) < 64 else np.unique(kinds).tolist()):
         alike.setdefault(around_id(structure.kinds[number]) or number, []).append(number)
-    texts += [_of_kinds(structure, plain[np.isin(kinds, numbers)], numbers[0]) for numbers in alike.values()]
+    texts += [_affixed(structure, plain[np.isin(kinds, numbers)], affixes) for affixes, numbers in alike.items()]
     return ",".join(dict.fromkeys(texts))
 
 
@@ -190,11 +190,13 @@ def _spelled(names: list[str], count: int) -> str:
     return text if count <= len(names) else f"{text},… {count - len(names)} more"
 
 
-def _of_kinds(structure: Structure, vertices: Int32, number: int) -> str:
-    """Names of pools whose kinds make names as this one does."""
-    kind = structure.kinds[number]
-    affixes = around_id(kind)
-    if affixes is None or not folded_text.is_plain(f"{affixes[0]}0{affixes[2]}"):
+def _affixed(structure: Structure, vertices: Int32, affixes: tuple[str, int, str] | int) -> str:
+    """Names of pools that have the same text around their ids.
+
+    Args:
+        affixes: as of `around_id`; the number of the kind for names that depend on more than the id.
+    """
+    if isinstance(affixes, int) or not folded_text.is_plain(f"{affixes[0]}0{affixes[2]}"):
         return _spelled([structure.name(v) for v in vertices[:_SPELLED_MAX].tolist()], len(vertices))
     prefix, width, suffix = affixes
     ids = np.unique(structure.id[vertices])
