@@ -44,7 +44,7 @@ def new_end(command: Callable[..., Any]) -> Callable[..., Any]:
     """The word and the options that `NewEnd` is made of."""
     text = "New total duration from the start of the job; +D moves the current end later, -D earlier."
     command = click.option("--duration", metavar="[+|-]D", help=text)(command)
-    command = click.option("--end", type=Moment(), metavar="T", help="New end; - for none.")(command)
+    command = click.option("--end", type=Moment(), metavar="T", help="New end; - for none. Here +D is from now.")(command)
     return click.argument("change", required=False, metavar="[+D|-D|T|max]")(command)
 
 

@@ -129,7 +129,10 @@ def _expected(instance: HoldingsOwner, graph: ResourceGraph, job: Job, *, is_dis
         if disputed is not None:
             return disputed
     if is_disputed or not isinstance(inventory, GraphInventory):
-        return recording.existing(graph, inventory.pools(claim))
+        given = Counter(dict(inventory.pools(claim)))
+        for path, amount in instance.holdings.lost.get(job.number, ()):
+            given[path] += amount
+        return recording.existing(graph, list(given.items()))
     if isinstance(claim, GraphHold) and claim.generation == graph.generation and job.child is None:
         return claim.given()
     return [(v, 1) for v in _claimed(instance, graph, job)]  # it may have had more units of them before

@@ -100,7 +100,8 @@ class InventoryChoice:
     def ask(self, request: Request) -> Ask:
         """A request in the form of the inventory, which is changed for it if necessary.
 
-        Errors: InfeasibleRequest; UsageError for a request that a fixed inventory does not support.
+        Errors: InfeasibleRequest, with the same words whatever the inventory is; UsageError for a request that only a fixed
+        inventory does not support.
         """
         instance = self._instance
         inventory = instance.inventory
@@ -111,6 +112,7 @@ class InventoryChoice:
             return inventory.ask(request)
         except NotUniform:
             if inventory.kind == "graph" or not self.is_adaptive:
+                GraphInventory(instance.holdings.graph, instance.match_policy).ask(request)  # refuses what no inventory supports
                 raise UsageError(
                     "this request is not for a number of interchangeable pools",
                     where=f"inventory {inventory.kind}",

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
+from fluxres.allocation import steps
 from fluxres.arrays import UInt8
 from fluxres.clock import FOREVER, seconds, ticks
 from fluxres.documents.document import listed
@@ -73,6 +74,8 @@ class Holdings:
         """Jobs that have not ended by their limit."""
         self.disputed: set[int] = set()
         """Jobs of whose resources others hold some in the graph, or will before the job's limit."""
+        self.lost: dict[int, list[tuple[str, int]]] = {}
+        """By number of a job, what others have freed of it that the inventory no longer counts, for `check`."""
         self._cut: dict[int, int] = {}
         """By number of a running job, the tick from which it holds nothing although its limit is later: others have freed it."""
         self.next_cut = FOREVER
@@ -104,6 +107,7 @@ class Holdings:
         self.overtime.discard(job.number)
         self.disputed.discard(job.number)
         self.suppliers.pop(job.number, None)
+        self.lost.pop(job.number, None)
         if self._cut.pop(job.number, None) is not None:
             self.next_cut = min(self._cut.values(), default=FOREVER)
 
@@ -150,12 +154,40 @@ class Holdings:
         ends = [(job, inventory.recorded_until(job.claim)) for job in found if job.state is State.RUN]
         return [(job, end) for job, end in ends if end > job.limit]
 
+    def freed_in_part(self) -> list[tuple[Job, list[tuple[str, int]]]]:
+        """The running jobs of which others have freed a part in the graph that the inventory still counts, with that part.
+
+        None on the inventory `graph`, which reads the records. Cost: what the recorded jobs hold.
+        """
+        inventory, records, accounts = self.instance.inventory, self.graph.records, self.graph.structure.accounts
+        found: list[tuple[Job, list[tuple[str, int]]]] = []
+        if isinstance(inventory, GraphInventory) or not self.recorded:
+            return found
+        now = self.instance.time.now
+        for job in self._on_time(now):
+            name, at = fluid.encode(job.number), max(now, job.started)
+            if job.state is not State.RUN or job.number not in self.recorded or not records.is_holder(name):
+                continue
+            given = recording.existing(self.graph, inventory.pools(job.claim))
+            left = {v: steps.amount_at(records.steps_of(v, name), at) for v, _ in given}
+            if any(left.values()):  # otherwise they have freed all of it, which ends the job
+                lost = [(accounts.where(v), amount - left[v]) for v, amount in given if left[v] < amount]
+                found += [(job, lost)] if lost else []
+        return found
+
     def recount(self) -> None:
         """Note what running jobs still hold of what others have freed in part. Cost: what running jobs hold."""
         instance, inventory = self.instance, self.instance.inventory
+        now = instance.time.now
+        if isinstance(inventory, InterchangeableInventory):
+            for job, lost in self.freed_in_part():
+                part = inventory.part_of(job.claim, lost)
+                if part is not None and job.state is State.RUN:  # a listener may have ended it
+                    inventory.reduce(job.claim, part, now)
+                    self.lost.setdefault(job.number, []).extend(lost)
+                    instance.lifecycle.resized(job)
         if not isinstance(inventory, GraphInventory):
             return
-        now = instance.time.now
         for job in list(self._on_time(now)):  # a listener may submit and end jobs
             if job.state is State.RUN and inventory.has_lost(job.claim, now):
                 instance.lifecycle.resized(job)

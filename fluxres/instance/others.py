@@ -70,7 +70,7 @@ class Others:
         pool_states.propagate(holdings)
         records = graph.records
         names = [name for name in records.jobs() if self.own_job(name) is None]
-        if (names or records.stages) and instance.inventory.kind != "graph":
+        if (names or records.stages or holdings.freed_in_part()) and instance.inventory.kind != "graph":
             if instance.choice.is_adaptive:
                 instance.choice.adapt(None)
             else:

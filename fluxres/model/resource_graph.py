@@ -989,7 +989,9 @@ class ResourceGraph(ShownDeep, Tabular):
 
         Args:
             job: id.
-            end: in any form of `fluxres.clock.Time`; `math.inf` for no end, which is only possible for a job that has begun.
+            end: in any form of `fluxres.clock.Time`; `math.inf` for no end, which is only possible for a job that has begun. As
+                everywhere, "+1h" is an hour from now; `allocation(job).end + 3600` is an hour after the present end, what
+                `fluxres extend JOB +1h` sets.
             duration_s: instead of an end, the length from the job's first start.
 
         Returns: what the job holds now.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hmac
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from hashlib import sha256
@@ -114,10 +114,12 @@ class Access:
     Args:
         file: with the tokens; the environment has them if None.
         is_open: requests need no token.
+        on_read: called with whose tokens are known, once the file was read again.
     """
 
     file: Path | None = None
     is_open: bool = False
+    on_read: Callable[[list[Caller]], None] | None = None
     _digests: Digests = ()
     _stamp: tuple[int, int, int] | None = None
     _looked: float = field(default=-_LOOK_EVERY_S)
@@ -133,7 +135,7 @@ class Access:
             found._digests = found._read()
             return found
         if environment:
-            return cls(None, False, _digests(tokens.of_words(environment, _ROLES)))
+            return cls(_digests=_digests(tokens.of_words(environment, _ROLES)))
         if not is_loopback(host):
             hint = f"give --tokens FILE or ${tokens.VARIABLE}, or listen on 127.0.0.1"
             raise Unauthorized(f"{host} can be reached from other machines, so requests need tokens", hint=hint)
@@ -173,6 +175,8 @@ class Access:
             _log.error("the tokens stay as they are: %s", error)
         else:
             _log.info("the tokens were read again: %d of %s", len(self._digests), self.file)
+            if self.on_read is not None:
+                self.on_read(self.callers)
 
     def _refresh(self) -> None:
         now = stopwatch()

@@ -348,6 +348,11 @@ class Dropped(_Answer):
     dropped: str
 
 
+class DroppedGraph(_Answer):
+    dropped: str
+    lost: list[str]
+
+
 class Job(_Answer):
     job: str
     user: str | None

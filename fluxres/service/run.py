@@ -20,15 +20,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from os import uname
 from pathlib import Path
+from threading import Thread
 from types import FrameType
 from typing import Any, Final
 
 import uvicorn
 
 from fluxres import clock, limits
-from fluxres.errors import StoreError, UsageError
+from fluxres.errors import FluxresError, StoreError, UsageError
 from fluxres.service import scopes
-from fluxres.service.access import Access
+from fluxres.service.access import Access, Caller
 from fluxres.service.app import make
 from fluxres.service.client import child as remote
 from fluxres.service.client.addresses import addresses
@@ -184,10 +185,23 @@ def _site(store: str | None, access: Access, listening: Listening) -> tuple[Site
         _require_store(url)
     child = None if listening.job is None else open_child(store, **asked, command="fluxres serve")
     site = Site(store, listening.question_s, listening.life_s, child)
-    names = [row.name for row in site.graphs()]  # a store that cannot be read is an error of this command
-    for said in scopes.unknown(names, site.store.load, access.callers):
-        _log.warning("%s", said)
+    _warn_of_scopes(site, access.callers)  # a store that cannot be read is an error of this command
+    access.on_read = lambda callers: Thread(target=_warn_again, args=(site, callers), name="fluxres-tokens", daemon=True).start()
     return site, make(site, access)
+
+
+def _warn_of_scopes(site: Site, callers: list[Caller]) -> None:
+    """Log what tokens are for that is not there. Errors: StoreError."""
+    for said in scopes.unknown([row.name for row in site.graphs()], site.store.load, callers):
+        _log.warning("%s", said)
+
+
+def _warn_again(site: Site, callers: list[Caller]) -> None:
+    """The same for tokens that were read again, in a thread of its own: requests do not wait for graphs to be read."""
+    try:
+        _warn_of_scopes(site, callers)
+    except FluxresError as error:
+        _log.error("what the tokens are for could not be checked: %s", error)
 
 
 def _read_again(access: Access, listening: Listening, used: ssl.SSLContext | None) -> None:

@@ -395,10 +395,11 @@ class Site:
         if replace:
             self.forget(name)
 
-    def drop(self, name: str, command: str, *, force: bool) -> None:
-        """Remove a graph from the store. Errors: StillHeld, unless it is forced."""
-        self.store.drop(name, force=force, command=command)
+    def drop(self, name: str, command: str, *, force: bool) -> list[str]:
+        """Remove a graph from the store; returns what was lost with it. Errors: StillHeld, unless it is forced."""
+        lost = self.store.drop(name, force=force, command=command)
         self.forget(name)
+        return lost
 
     def chosen(self) -> str:
         """The graph in use. Errors: UsageError if there is none."""

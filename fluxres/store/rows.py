@@ -120,13 +120,11 @@ class Rows:
             hint = f"end them (`fluxres instance drop`), or drop the graph with them: `fluxres graphs drop {row.name} --force`"
             raise UsageError("the store keeps instances on it", where=f"graph '{row.name}'", hint=hint)
 
-    def require_unused(self, row: GraphRow, clock: Clock, tickets: int) -> None:
-        """Refuse to drop a graph that has instances, or jobs that hold something or wait.
+    def uses(self, row: GraphRow, clock: Clock, tickets: int) -> tuple[list[str], list[str]]:
+        """What would be lost with a graph, in words, and the jobs that hold something of it.
 
         Args:
             tickets: the number of jobs that wait without an instance.
-
-        Errors: StillHeld.
         """
         jobs: list[str] = []
         try:
@@ -139,6 +137,11 @@ class Rows:
         held += [f"{plural(waiting, 'job')} that wait{'s' * (waiting == 1)}"] if waiting else []
         instances = [key.removesuffix(":") for key in notes if key.endswith(":")]
         held += [f"{'an instance' if len(instances) == 1 else 'instances'} ({listed(instances)})"] if instances else []
+        return held, jobs
+
+    @staticmethod
+    def require_unused(row: GraphRow, held: Sequence[str], jobs: Sequence[str]) -> None:
+        """Refuse to drop a graph that has something by `uses`. Errors: StillHeld."""
         if held:
             hint = f"`fluxres graphs drop {row.name} --force` drops it with all of that, and nothing brings it back"
             raise StillHeld(f"it has {' and '.join(held)}", where=f"graph '{row.name}'", hint=hint, jobs=jobs)

@@ -20,6 +20,7 @@ from fluxres import clock as clocks
 from fluxres import limits
 from fluxres.clock import Clock
 from fluxres.documents import arguments
+from fluxres.documents.document import listed
 from fluxres.errors import FluxresError, StoreConflict, UnknownGraph, UsageError
 from fluxres.model import changes
 from fluxres.model.resource_graph import ResourceGraph
@@ -661,12 +662,13 @@ class Store:
             rows.graph(name)
             rows.choose(name)
 
-    def drop(self, name: str, *, force: bool = False, command: str = "", wait_s: float | None = None) -> None:
+    def drop(self, name: str, *, force: bool = False, command: str = "", wait_s: float | None = None) -> list[str]:
         """Remove a graph, its snapshot and its journal.
 
         Args:
             force: also if it has jobs or instances, which are lost.
 
+        Returns: what was lost with it, in words.
         Errors: UnknownGraph; StillHeld for jobs that hold something or wait, and for instances; UsageError for the graph of a
         child, whose job would hold what it has for ever.
         """
@@ -674,10 +676,17 @@ class Store:
             row = rows.graph(name)
             Claims(rows).require_unleased(row)
             waiting = Tickets(rows.db, row.number).all()
+            lost, jobs = rows.uses(row, self.clock, len(waiting))
             if not arguments.flag(force, "force"):
-                rows.require_unused(row, self.clock, len(waiting))
+                rows.require_unused(row, lost, jobs)
+            children = [child.name for child, _ in Claims(rows).children(row)]
             rows.remove(row)
         mailbox.send(self.path, [(ticket.launch.mark, mailbox.News(look=True)) for ticket in waiting])
+        if children:
+            is_one = len(children) == 1
+            whose = f"job of graph {children[0]}" if is_one else f"jobs of graphs {listed(children)}"
+            lost.append(f"the {whose}, which allocate{'s' * is_one} nothing any more")
+        return lost
 
     # -- saves to other places ------------------------------------------------------------------------------------
 

@@ -103,11 +103,18 @@ def test_policies_are_given_by_level(fluxres: Invoke) -> None:
         (["--grace", "inf"], 2, "--grace"),
         (["--machine", "node=2"], 2, "both --machine and -N"),
         (["-T", "9999"], 2, "at most 1024"),
-        (["-J", "0"], 2, "-J: expected at least 1 job, got 0 (-d shows the instances without running jobs)"),
     ],
 )
 def test_invalid_hierarchies_are_refused(fluxres: Invoke, words: list[str], status: int, told: str) -> None:
     assert told in fluxres("hierarchy", *SMALL, *words, status=status).stderr
+
+
+def test_no_jobs_measure_the_boot_alone() -> None:
+    status, out, err = finish(process("--json", "hierarchy", *SMALL, "-T", "2", "--no-flat", "-J", "0"))
+    assert status == 0, err
+    (found,) = json.loads(out)["topologies"]
+    assert (found["jobs"], found["lost"], found["jobs_per_s"], found["is_complete"]) == (0, 0, None, True)
+    assert found["boot_s"] > 0
 
 
 def test_failed_jobs_exit_with_status_5_after_the_output() -> None:

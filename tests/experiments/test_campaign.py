@@ -200,7 +200,8 @@ def test_a_process_that_is_killed_fails_its_run_and_no_other(tmp_path: Path, pol
         "experiment", "run", str(tmp_path / "s.yaml"), "--out", str(tmp_path / "a"), "--processes", "2", environment=policies
     )
     out, err = process.communicate(timeout=120)
-    assert process.returncode == 1, err
+    assert process.returncode == 5, err
+    assert err.endswith("fluxres: ERROR small: 2 of 4 runs failed\n")
     assert len(re.findall(r"run 00[34]-\S+ failed: its process was killed, which happens when memory runs out", err)) == 2
     assert re.search(r"^fcfs +2/2 ", out, re.MULTILINE)
     assert "Traceback" not in err

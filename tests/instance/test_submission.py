@@ -77,7 +77,7 @@ def test_a_refused_submission_has_no_events() -> None:
     assert seen[0] == "submit"
 
 
-@pytest.mark.parametrize("inventory", ["graph", "auto"])
+@pytest.mark.parametrize("inventory", ["graph", "auto", "named", "counted:cluster"])
 @pytest.mark.parametrize("wanted", ["node=2", "core=1", "node=2/core=1"])
 def test_a_request_for_shared_pools_alone_is_refused(wanted: str, inventory: str) -> None:
     instance = Instance(of_shape("node=4/core=2"), inventory=inventory)

@@ -1038,6 +1038,34 @@ def test_a_job_is_canceled_when_others_free_what_it_holds(inventory: str) -> Non
 
 
 @pytest.mark.parametrize("inventory", INVENTORIES)
+def test_a_job_has_the_rest_of_what_others_free_in_part(inventory: str) -> None:
+    top, clock, _ = make_instance(inventory, at_once=("job",))
+    job = top.submit("slot=3/node", duration_s=100, name="job")
+    clock.now_s = 1.0
+    for node in ("node1", "node2"):
+        top.graph.free(str(job.id), f"/cluster/{node}")
+        top.advance()
+    assert (job.pools, job.size) == ([("/cluster/node0", 1)], 1)
+    lost = f"rule T1: {job.id} has not ended, and no longer holds it"
+    assert sorted((each.where, each.message) for each in top.check()) == [(f"top /cluster/node{n}", lost) for n in (1, 2)]
+    assert top.submit("slot=1/node", name="next").pools == [("/cluster/node1", 1)]
+    top.cancel(job)
+    assert top.check() == []
+
+
+def test_a_job_has_the_rest_of_counted_units_that_others_free() -> None:
+    graph = fluxres.build(fluxres.Resource("cluster", 1, children=(fluxres.Resource("memory", 1, size=8),)), name="m")
+    top = Instance(graph, inventory="counted:memory")
+    job = top.submit("slot=1/memory=6", duration_s=100)
+    (path, _), *_ = job.pools
+    for left in (5, 3):
+        top.graph.free(str(job.id), {path: job.size - left})
+        top.advance()
+        assert (job.pools, job.size) == ([(path, left)], left)
+    assert [each.message for each in top.check()] == [f"rule T1: {job.id} has not ended, and holds 3 of 6 units"]
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
 @pytest.mark.parametrize("is_stopping", [False, True])
 def test_a_job_that_others_free_holds_it_again_until_it_has_stopped(inventory: str, is_stopping: bool) -> None:
     top, clock, _ = make_instance(inventory)

@@ -489,3 +489,18 @@ def test_a_scope_that_is_not_there_is_said_at_the_start(tmp_path: Path) -> None:
     assert "WARNING token 'other' is for graph 'elsewhere', which is not in the store (choose from demo)\n" in said
     assert "WARNING token 'typo' is for /demo/rack7, which is not in demo\n" in said
     assert said.count("WARNING") == 2
+
+
+def test_a_scope_that_is_not_there_is_said_when_the_tokens_are_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.toml"
+    good = '[tokens.new]\nrole = "admin"\ntoken = "another-0123456789abcdef"\n'
+    file.write_text(good)
+    with running(demo_store(tmp_path), "--tokens", str(file)) as server:
+        file.write_text(f'{good}graphs = ["nowhere"]\n')
+        os.kill(server.process.pid, signal.SIGHUP)
+        warned = server.says("nowhere")
+        file.write_text(good.replace("admin", "boss"))
+        os.kill(server.process.pid, signal.SIGHUP)
+        kept = server.says("stay as they are")
+    assert warned == "fluxres: WARNING token 'new' is for graph 'nowhere', which is not in the store (choose from demo)\n"
+    assert "fluxres: ERROR the tokens stay as they are" in kept

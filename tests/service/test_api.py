@@ -136,7 +136,7 @@ def test_graphs_are_listed_copied_saved_and_dropped(shared: Server, graph: Graph
     assert len(fluxres.loads(content)) == 20
     assert headers["fluxres-left-out"] == "0"
     status, document, _ = send(shared, "DELETE", of_graph(name, ""))
-    assert (status, document) == (200, {"dropped": name})
+    assert (status, document) == (200, {"dropped": name, "lost": []})
     status, document, _ = send(shared, "GET", of_graph(name, "jobs"))
     assert (status, document["error"]) == (404, "unknown-graph")
 

@@ -316,7 +316,7 @@ def test_a_graph_with_jobs_is_dropped_by_force_only(store: Store) -> None:
     with pytest.raises(UsageError, match="force: expected True or False, got 'yes'"):
         store.drop("demo", force="yes")  # type: ignore[arg-type]  # what is tested
     assert store.names() == ["demo"]
-    store.drop("demo", force=True)
+    assert store.drop("demo", force=True) == ["1 job that holds some of it (a)"]
     assert store.names() == []
 
 

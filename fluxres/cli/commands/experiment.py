@@ -13,6 +13,7 @@ from fluxres.cli.program import Group
 from fluxres.cli.progress import progress
 from fluxres.cli.settings import TABLE_OUTPUTS, Settings
 from fluxres.documents.document import plural
+from fluxres.errors import RunFailed
 from fluxres.render.text import Column, table, table_width
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from fluxres.render.text import Cells, Style
 
 NOT_AS_EXPECTED = 1
-"""Exit status if a result differs from the expected value, or a run failed or refused every job."""
+"""Exit status if a result differs from the expected value, or a run is missing or refused every job."""
 
 _REMARKS_MAX = 20
 """Bound on the remarks about single runs that a terminal shows."""
@@ -56,7 +57,7 @@ def run(
 ) -> int:
     """Execute the runs of a study that are not in DIR yet, and write the report.
 
-    It can be interrupted at any time; the same command continues with the remaining runs.
+    It can be interrupted at any time; the same command continues with the remaining runs. Ends with status 5 if a run failed.
     """
     read = _study(study)
     if is_real:
@@ -248,7 +249,9 @@ def _report(
         "real": [_real(each) for each in real.pairs(found)],
     }
     answer(settings, document=lambda: document, lines=lambda style: [*head, *_lines(style, found, checked, document)])
-    return NOT_AS_EXPECTED if failed or found.missing or is_idle or not all(each.holds for each in checked) else 0
+    if failed:
+        raise RunFailed(f"{len(failed)} of {plural(len(study.runs), 'run')} failed", where=study.page.name)
+    return NOT_AS_EXPECTED if found.missing or is_idle or not all(each.holds for each in checked) else 0
 
 
 def _real(pair: Pair) -> dict[str, Any]:

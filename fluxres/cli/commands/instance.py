@@ -462,7 +462,10 @@ def _answer_paths(settings: Settings, address: str, paths: list[str]) -> None:
 @click.argument("name")
 @click.pass_obj
 def drop(settings: Settings, name: str) -> None:
-    """End an instance: its jobs are canceled, and what they hold is freed. NAME may be main/JOB for one below."""
+    """End an instance: its jobs are canceled, and what they hold is freed.
+
+    NAME may be main/JOB for one below; its JOB in the parent ends with it, as completed.
+    """
     with keeper(settings) as kept:
         kept.close(name)
     answer(settings, document=lambda: {"closed": name}, lines=lambda _style: [f"{name} has ended"])

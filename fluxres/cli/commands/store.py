@@ -160,8 +160,9 @@ def drop(settings: Settings, name: str, force: bool) -> None:
 
     One with jobs that hold something or wait, or with instances, is refused. Nothing brings it back.
     """
-    source(settings).drop(name, force=force, command=settings.command, wait_s=settings.wait_s)
-    answer(settings, document=lambda: {"dropped": name}, lines=lambda _style: [f"graph {name!r} removed"])
+    lost = source(settings).drop(name, force=force, command=settings.command, wait_s=settings.wait_s)
+    said = [f"graph {name!r} removed", *(f"  with {each}" for each in lost)]
+    answer(settings, document=lambda: {"dropped": name, "lost": lost}, lines=lambda _style: said)
 
 
 @click.command("save", cls=Command)

@@ -194,15 +194,18 @@ class RemoteStore:
         """What a call returns."""
         return self.connection.run(call)
 
-    def drop(self, name: str, *, force: bool = False, command: str = "", wait_s: float | None = None) -> None:
+    def drop(self, name: str, *, force: bool = False, command: str = "", wait_s: float | None = None) -> list[str]:
         """Remove a graph, its snapshot and its journal.
 
         Args:
             force: also if it has jobs or instances, which are lost.
 
+        Returns: what was lost with it, in words.
         Errors: UnknownGraph; StillHeld.
         """
-        self.connection.make(Request("DELETE", of_graph(name, "?force=true" if arguments.flag(force, "force") else "")))
+        query = "?force=true" if arguments.flag(force, "force") else ""
+        lost: list[str] = self.connection.make(Request("DELETE", of_graph(name, query))).document().get("lost", [])
+        return lost
 
     @contextmanager
     def changing(self, name: str | None, *, command: str, clock: Clock) -> Iterator[ResourceGraph]:

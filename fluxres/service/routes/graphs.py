@@ -113,15 +113,15 @@ async def drop(
     request: Asked,
     graph: OfGraph,
     force: Annotated[bool, QueryParameter(description="Also if it has jobs or instances, which are lost.")] = False,
-) -> Response[answers.Dropped]:
+) -> Response[answers.DroppedGraph]:
     """Remove a graph from the store, with its journal.
 
     One with jobs that hold something or wait, or with instances, is refused.
     """
     caller_of(request).require_whole("to drop a graph")
     site, command = site_of(request), f"{request.method} {request.url.path}"
-    await site.work(lambda: site.drop(graph, command, force=force))
-    return json(answers.Dropped, {"dropped": graph})
+    lost = await site.work(lambda: site.drop(graph, command, force=force))
+    return json(answers.DroppedGraph, {"dropped": graph, "lost": lost})
 
 
 def require_name(name: str) -> None:

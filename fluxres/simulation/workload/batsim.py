@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from fluxres.clock import FOREVER, TICKS_PER_S
 from fluxres.documents.document import Place, shown
+from fluxres.documents.mistakes import Mistakes
 from fluxres.documents.source import Source
 from fluxres.errors import FluxresError
 from fluxres.simulation.adaptive import speedup
@@ -42,7 +43,7 @@ def read(source: Source, *, speed_flops: float = SPEED_FLOPS) -> Workload:
     Args:
         speed_flops: of a host, for parallel profiles.
 
-    Errors: InputError with the line and column of the value.
+    Errors: InputError with all mistakes, each with line and column of the value.
     """
     document = source.document
     place = Place(document=document)
@@ -52,35 +53,43 @@ def read(source: Source, *, speed_flops: float = SPEED_FLOPS) -> Workload:
     left_out: Counter[str] = Counter()
     run_times = _RunTimes(profiles, place.at("profiles"), speed_flops, notes)
     found: list[Submission] = []
-    for number, job in enumerate(place.at("jobs").sequence(given["jobs"], "a list of jobs")):
-        spot = place.at("jobs", number)
-        values = spot.mapping(job, required=("id", "profile", "res", "subtime"))
-        profile = str(values["profile"])
-        hosts = spot.at("res").integer(values["res"])
-        if profile not in profiles:
-            raise spot.at("profile").error(f"no profile {shown(profile)}")
-        run = run_times.of(profile, hosts)
-        if run is None:
-            left_out["profile without a run time"] += 1
-            continue
-        limit = values.get("walltime", -1)
-        adaptive = _adaptive(values, profiles[profile], hosts, spot) if "sizes" in values else None
-        fields: dict[str, Any] = {key: str(values[key]) for key in _CHARGED if key in values}
-        found.append(
-            Submission(
-                values["id"] if isinstance(values["id"], int) else str(values["id"]),
-                _ticks(values["subtime"], spot.at("subtime")),
-                max(run, 1),
-                _ticks(limit, spot.at("walltime")) if _is_number(limit) and limit > 0 else FOREVER,
-                hosts,
-                adaptive=adaptive,
-                **fields,
-            )
-        )
+    mistakes = Mistakes()
+    with mistakes.all():
+        for number, job in enumerate(place.at("jobs").sequence(given["jobs"], "a list of jobs")):
+            with mistakes:
+                made = _submission(job, place.at("jobs", number), profiles, run_times)
+                if made is None:
+                    left_out["profile without a run time"] += 1
+                else:
+                    found.append(made)
     found.sort(key=lambda job: job.submit)
     machine = given.get("nb_res")
     processors = machine if isinstance(machine, int) and machine > 0 else None
     return Workload(name_of(source.file), found, processors, left_out=left_out, notes=notes)
+
+
+def _submission(job: object, spot: Place, profiles: Mapping[str, Any], run_times: _RunTimes) -> Submission | None:
+    """A job; None if its profile has no run time."""
+    values = spot.mapping(job, required=("id", "profile", "res", "subtime"))
+    profile = str(values["profile"])
+    hosts = spot.at("res").integer(values["res"])
+    if profile not in profiles:
+        raise spot.at("profile").error(f"no profile {shown(profile)}")
+    run = run_times.of(profile, hosts)
+    if run is None:
+        return None
+    limit = values.get("walltime", -1)
+    adaptive = _adaptive(values, profiles[profile], hosts, spot) if "sizes" in values else None
+    fields: dict[str, Any] = {key: str(values[key]) for key in _CHARGED if key in values}
+    return Submission(
+        values["id"] if isinstance(values["id"], int) else str(values["id"]),
+        _ticks(values["subtime"], spot.at("subtime")),
+        max(run, 1),
+        _ticks(limit, spot.at("walltime")) if _is_number(limit) and limit > 0 else FOREVER,
+        hosts,
+        adaptive=adaptive,
+        **fields,
+    )
 
 
 def _adaptive(job: Mapping[str, Any], profile: Any, hosts: int, place: Place) -> Adaptive:
@@ -124,8 +133,11 @@ class _RunTimes:
 
         Args:
             outer: the composed profiles that contain it.
+
+        Errors: InputError for a mistake in it, when it is asked for the first time.
         """
         if (name, hosts) not in self._found:
+            self._found[name, hosts] = None
             self._found[name, hosts] = self._of(name, hosts, outer)
         return self._found[name, hosts]
 

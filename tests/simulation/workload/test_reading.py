@@ -203,6 +203,20 @@ def test_batsim_errors_name_their_place(changed: dict[str, Any], words: str) -> 
     assert found.value.where.startswith("w.json:1:")
 
 
+def test_batsim_lists_all_mistakes() -> None:
+    good = {"id": "a!1", "profile": "p", "res": 4, "subtime": 0}
+    wrong = [good | {"res": 0}, good, good | {"subtime": -1}, good | {"profile": "q"}, *[good | {"profile": "x"}] * 2]
+    profiles = {"p": {"type": "delay", "delay": 1}, "x": {"type": "delay", "delay": "soon"}}
+    with pytest.raises(InputError) as found:
+        batsim_of(jobs=wrong, profiles=profiles)
+    places = [each.where.partition(": ")[2] for each in found.value.mistakes]
+    assert sorted(places) == ["jobs[0].res", "jobs[2].subtime", "jobs[3].profile", "profiles.x.delay"]
+    with pytest.raises(InputError) as found:
+        batsim_of(jobs=[good | {"res": 0}] * 30)
+    assert len(found.value.mistakes) == limits.MISTAKES_MAX
+    assert found.value.unlisted > 0
+
+
 def jobs_of(text: str) -> Any:
     return jobspecs.read(Source(text.encode(), "jobs.yaml"))
 
