@@ -33,6 +33,8 @@ class Keeper(Protocol):
 
     def instances(self) -> list[Document]: ...
 
+    def instance(self, address: str) -> Document: ...
+
     def create(self, name: str, given: Document) -> Document:
         """Begin an instance, with `queue_policy`, `match_policy`, `accounting` and `unit`."""
 
@@ -117,6 +119,9 @@ class RemoteKeeper:
     def instances(self) -> list[Document]:
         return self._graph.instances()
 
+    def instance(self, address: str) -> Document:
+        return self._instance(address).summary()
+
     def create(self, name: str, given: Document) -> Document:
         return self._graph.create_instance(name, **given).summary()
 
@@ -200,6 +205,11 @@ class LocalKeeper:
         for name in self._kept.names():
             found += self._do(name, "", lambda top: [documents.instance(one) for one in top.walk()])
         return found
+
+    def instance(self, address: str) -> Document:
+        from fluxres.render import documents
+
+        return self._do(address, "", documents.instance)
 
     def create(self, name: str, given: Document) -> Document:
         from fluxres.render import documents

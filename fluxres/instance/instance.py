@@ -345,8 +345,8 @@ class Instance(Tabular):
             name, user: printable characters; a name is needed by `singleton`.
             dependencies: ``afterok:ƒA`` and the like, besides those of the jobspec.
             payload: for the runner.
-            account, qos: of the accounting, if the instance has one; it has defaults for them. Without accounting, an account is
-                only a name.
+            account, qos: of the accounting, if the instance has one; it has defaults for them. Without accounting, they are
+                only recorded.
             partition: the same as in the request; without accounting only a name. On a machine without partitions, those of the
                 accounting only limit, in the request as well.
             sizes: of a moldable job: the counts that the outermost resource of the request may have, each with the limit of the

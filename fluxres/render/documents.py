@@ -244,6 +244,7 @@ def instance(one: Instance) -> Document:
         "queue_policy": one.queue_policy,
         "match_policy": one.match_policy,
         "unit": one.inventory.measure,
+        "has_accounting": one.ledger is not None,
         "pools": len(one.graph),
         "pending": one.pending,
         "running": one.running,

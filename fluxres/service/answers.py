@@ -493,6 +493,7 @@ class Instance(_Answer):
     queue_policy: str
     match_policy: str
     unit: str
+    has_accounting: bool
     pools: int
     pending: int
     running: int

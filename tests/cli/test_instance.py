@@ -541,6 +541,18 @@ def test_a_limit_that_others_are_in_the_way_of_is_refused(keeper: Invoke) -> Non
     assert "reserved ahead" in keeper("instance", "update", ahead, "--duration", "2h", status=2).stderr
 
 
+def test_an_account_and_a_qos_without_accounting_are_noted(keeper: Invoke) -> None:
+    made = keeper("instance", "submit", "slot=1/core", "--qos", "x")
+    job = made.stdout.strip()
+    how = "(`fluxres instance create --accounting FILE` begins one with it)"
+    assert made.stderr == f"fluxres: main has no accounting: --qos of {job} is only recorded {how}\n"
+    keeper("instance", "spawn", job, "--name", "kid")
+    made = keeper("instance", "submit", "-i", "main/kid", "slot=1/core", "--account", "a", "--qos", "x")
+    job = made.stdout.strip()
+    assert made.stderr == f"fluxres: main/kid has no accounting: --account and --qos of {job} are only recorded {how}\n"
+    assert keeper("instance", "submit", "slot=1/core").stderr == ""
+
+
 def test_a_limit_beyond_that_of_the_accounting_is_refused(keeper: Invoke, place: Path) -> None:
     (place / "site.yaml").write_text("qos: {normal: {max_wall: 2h}}\n", encoding="utf-8")
     keeper("instance", "drop", "main")

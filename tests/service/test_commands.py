@@ -254,7 +254,8 @@ def test_sizes_have_a_unit_and_jobs_beyond_a_limit_are_told_so(do: Do, tmp_path:
 
 def test_an_account_is_a_name_without_accounting(do: Do) -> None:
     do("create", "main")
-    job = do("submit", "slot=1/node", "--account", "any of mine")
+    said, job = do("submit", "slot=1/node", "--account", "any of mine").splitlines()
+    assert said.startswith(f"fluxres: main has no accounting: --account of {job} is only recorded")
     assert ["account", "any", "of", "mine"] in [line.split() for line in do("show", job).splitlines()]
 
 

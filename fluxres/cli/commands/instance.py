@@ -38,6 +38,7 @@ _queue_policy: Final = queue_policy_option("Queue policy: the order in which job
 _match_policy: Final = match_policy_option("Match policy: the pools to prefer.", default="first", show_default=True)
 
 
+_ARE: Final = {1: "is", 2: "are"}
 _HELD: Final = "held (urgency 0)"
 
 
@@ -152,6 +153,10 @@ def submit(
             raise _no_request(graph, asked.pools)
         about = {**given, "dependencies": list(given["dependencies"]), "name": job_name}
         made = kept.submit(address, asked.document(graph), {**about, "duration_s": duration})
+        unused = [f"--{word}" for word in ("account", "qos") if given[word] is not None]
+        if unused and not kept.instance(address).get("has_accounting", True):
+            how = "`fluxres instance create --accounting FILE` begins one with it"
+            note(f"{address} has no accounting: {' and '.join(unused)} of {made['id']} {_ARE[len(unused)]} only recorded ({how})")
     _note_prospects(made)
     answer(settings, document=lambda: made, lines=lambda _style: [made["id"]])
 
