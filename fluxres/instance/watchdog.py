@@ -1,7 +1,7 @@
 """End a call of a third-party queue policy that loops without ever making a request; a separate thread watches for that.
 
-The thread only checks whether the same call is still in progress as at its previous check; after some seconds it says so.  Policies that come with fluxres are
-not watched, and short calls cost nothing.
+The thread only checks whether the same call is still in progress as at its previous check; after some seconds it says so.
+Policies that come with fluxres are not watched, and short calls cost nothing.
 """
 
 from __future__ import annotations
