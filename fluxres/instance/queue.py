@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import islice
 from pathlib import PurePath
-from traceback import extract_tb
+from traceback import StackSummary, extract_tb
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -179,8 +179,13 @@ def _report(policy: QueuePolicy, error: BaseException) -> None:
 
 def _line(policy: QueuePolicy, error: BaseException) -> str:
     """The innermost line in the file of the policy, in parentheses; nothing for a policy that is not written in Python."""
+    return line_in(policy, extract_tb(error.__traceback__))
+
+
+def line_in(policy: QueuePolicy, stack: StackSummary) -> str:
+    """As `_line`, of a stack."""
     files = _files(policy)
-    found = [frame for frame in extract_tb(error.__traceback__) if frame.filename in files]
+    found = [frame for frame in stack if frame.filename in files]
     return f" ({PurePath(found[-1].filename).name}, line {found[-1].lineno})" if found else ""
 
 

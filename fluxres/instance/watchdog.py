@@ -1,27 +1,34 @@
 """End a call of a third-party queue policy that loops without ever making a request; a separate thread watches for that.
 
-The thread only checks whether the same call is still in progress as at its previous check.  Policies that come with fluxres are
-not watched, and short calls cost nothing.
+The thread only checks whether the same call is still in progress as at its previous check; after some seconds it says so.
+Policies that come with fluxres are not watched, and short calls cost nothing.
 """
 
 from __future__ import annotations
 
 import ctypes
+import logging
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from traceback import extract_stack
 from typing import TYPE_CHECKING, Final
 
 from fluxres import limits
 from fluxres.clock import stopwatch
 from fluxres.errors import PolicyError
-from fluxres.instance.queue import Endless, QueuePolicy, is_built_in
+from fluxres.instance.queue import Endless, QueuePolicy, is_built_in, line_in
 
 if TYPE_CHECKING:
     from fluxres.instance import Instance
 
 _LOOKS: Final = 60
 """Number of checks in that time."""
+_TOLD_AT: Final = 12
+"""The part of that time after which a call that is still in progress is logged."""
+
+_log = logging.getLogger("fluxres.instance")
 
 
 @contextmanager
@@ -44,11 +51,17 @@ def watching(
 
     def watch() -> None:
         seen: dict[tuple[Instance, int], float] = {}
+        told: set[tuple[Instance, int]] = set()
         while not over.wait(limits.PASS_SECONDS_MAX / _LOOKS):
             now, is_hurried = stopwatch(), is_ending()
-            going = {(one, one.queue.policy_calls): one.policy.name for one in instances() if one.queue.is_in_policy}
+            policies_of = {(one, one.queue.policy_calls): one.policy for one in instances() if one.queue.is_in_policy}
+            going = {key: policy.name for key, policy in policies_of.items()}
             seen = {key: seen.get(key, now) for key in going}
+            told.intersection_update(going)
             for key, since in list(seen.items()):
+                if now - since >= limits.PASS_SECONDS_MAX / _TOLD_AT and key not in told:
+                    told.add(key)
+                    _tell(policies_of[key], now - since, thread_id)
                 # A policy that looped in one instance loops in its siblings, which need not wait as long again.
                 if now - since >= limits.PASS_SECONDS_MAX * (2 / _LOOKS if is_hurried or going[key] in ended else 1):
                     ended.add(going[key])
@@ -64,3 +77,10 @@ def watching(
     finally:
         over.set()
         thread.join()
+
+
+def _tell(policy: QueuePolicy, for_s: float, thread_id: int) -> None:
+    """Log that a policy is still deciding, and where; without any handlers, Python prints that on standard error."""
+    line = line_in(policy, extract_stack(sys._current_frames().get(thread_id)))
+    ends = f"it is stopped after {limits.PASS_SECONDS_MAX:g} s"
+    _log.warning("fluxres: queue policy %s has been deciding for %.2g s%s; %s", policy.name, for_s, line, ends)

@@ -442,12 +442,15 @@ def test_a_policy_that_raises_ends_its_instance_and_keeps_the_results() -> None:
     assert 0 < result.metrics.jobs < 10
 
 
-def test_a_policy_that_loops_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_that_loops_is_stopped(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(limits, "PASS_SECONDS_MAX", 0.1)
     result = simulate([job(n, n, 1, 1) for n in range(10)], of_number(4), queue_policy=Stops("loops"))
     assert len(result.errors) == 1
     assert "stops" in result.errors[0]
     assert "did not return" in result.errors[0]
+    (said,) = caplog.messages  # before it was stopped
+    where = r"\(test_simulator\.py, line \d+\); it is stopped after 0\.1 s"
+    assert re.fullmatch(rf"fluxres: queue policy stops has been deciding for [\d.]+ s {where}", said)
 
 
 def test_a_run_reports_its_progress() -> None:
