@@ -132,9 +132,9 @@ class Holdings:
         for job in self._on_time(now):
             if self._has_recorded(job.number, job.claim):
                 end = max(self._ends(fluid.encode(job.number)), default=-1)  # now may be 0
-                if end < min(job.limit, FOREVER) and not self._is_removed(job):
+                if end < min(self._held_until(job), FOREVER) and not self._is_removed(job):
                     self._cut[job.number] = max(end, now - 1)
-                elif end > job.limit:
+                elif end > self._held_until(job):
                     self._moved.append(job)
         for number, ahead in self.instance.inventory.ahead.items():
             if number in self.jobs and self._has_recorded(number, ahead) and not self._ends(fluid.encode(number)):
@@ -162,7 +162,7 @@ class Holdings:
         """The running jobs of which others have moved the end beyond their limit, and where to."""
         found, self._moved = self._moved, []
         ends = [(job, self._recorded_until(job)) for job in found if job.state is State.RUN]
-        return [(job, end) for job, end in ends if end > job.limit]
+        return [(job, end) for job, end in ends if end > self._held_until(job)]
 
     def _recorded_until(self, job: Job) -> int:
         """Until when the records have something of every pool of a job; 0 for one without pools."""
@@ -209,9 +209,9 @@ class Holdings:
                 instance.lifecycle.resized(job)
 
     def _on_time(self, now: int) -> Iterator[Job]:
-        """The jobs that run and have not reached their limits, and those that are being stopped and lack nothing."""
+        """The jobs that run and are not past their limits, and those that are being stopped and lack nothing."""
         for number, job in self.jobs.items():
-            if job.claim is None or job.limit <= now or number in self.disputed or number in self.at_limit:
+            if job.claim is None or job.limit < now or number in self.disputed:
                 continue
             if job.state is State.CLEANUP or (job.state is State.RUN and number not in self.overtime):
                 yield job
@@ -253,8 +253,10 @@ class Holdings:
         if isinstance(self.instance.inventory, GraphInventory):
             self.instance.inventory.take_back(job.claim)
         self._mark_disputed(job)
-        if job.limit > self.instance.due.now:  # otherwise it is handled next as a late job
+        if job.limit > self.instance.due.now:
             self._dispute(job, self.keep(job, job.limit))
+        else:
+            self._extend_overtime(job)
 
     # -- records -----------------------------------------------------------------------------------------------------
 
