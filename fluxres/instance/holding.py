@@ -208,6 +208,20 @@ class Holdings:
             if job.state is State.RUN and inventory.has_lost(job.claim, now):
                 instance.lifecycle.resized(job)
 
+    def lost_of_children(self) -> list[tuple[HoldingsOwner, list[str]]]:
+        """The children of running jobs of which others have freed some pools, with the names of these pools."""
+        found: list[tuple[HoldingsOwner, list[str]]] = []
+        now, records, accounts = self.instance.time.now, self.graph.records, self.graph.structure.accounts
+        for number, child in self.children.items():
+            job, name = self.jobs.get(number), fluid.encode(number)
+            if job is None or job.state is not State.RUN or not isinstance(job.claim, GraphHold) or not records.is_holder(name):
+                continue
+            if job.claim.generation != self.graph.generation or number in self.disputed:
+                continue
+            lost = [v for v in job.claim.vertices.tolist() if not steps.amount_at(records.steps_of(v, name), now)]
+            found += [(child, [accounts.where(v) for v in lost])] if lost else []
+        return found
+
     def _on_time(self, now: int) -> Iterator[Job]:
         """The jobs that run and are not past their limits, and those that are being stopped and lack nothing."""
         for number, job in self.jobs.items():
