@@ -357,7 +357,9 @@ class Job:
     @property
     def ends_at(self) -> float | None:
         """When a started job, or an advance reservation, ends at the latest: at its limit, with its instance, or at the moment
-        from which others have freed all that it holds; infinity for none of these."""
+        from which others have freed all that it holds; infinity for none of these. When it ended, for a job that has."""
+        if self.state is State.INACTIVE:
+            return None if self.started < 0 else self.finished_at
         ahead = self._ahead
         if self.started < 0 and ahead is None:
             return None

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 _LOOKS: Final = 60
 """Number of checks in that time."""
-_TOLD_AT: Final = 12
-"""The part of that time after which a call that is still in progress is logged."""
+_LOOKS_TO_LOG: Final = 5
+"""Checks after which a call that is still in progress is logged."""
 
 _log = logging.getLogger("fluxres.instance")
 
@@ -51,17 +51,17 @@ def watching(
 
     def watch() -> None:
         seen: dict[tuple[Instance, int], float] = {}
-        told: set[tuple[Instance, int]] = set()
+        logged: set[tuple[Instance, int]] = set()
         while not over.wait(limits.PASS_SECONDS_MAX / _LOOKS):
             now, is_hurried = stopwatch(), is_ending()
             policies_of = {(one, one.queue.policy_calls): one.policy for one in instances() if one.queue.is_in_policy}
             going = {key: policy.name for key, policy in policies_of.items()}
             seen = {key: seen.get(key, now) for key in going}
-            told.intersection_update(going)
+            logged.intersection_update(going)
             for key, since in list(seen.items()):
-                if now - since >= limits.PASS_SECONDS_MAX / _TOLD_AT and key not in told:
-                    told.add(key)
-                    _tell(policies_of[key], now - since, thread_id)
+                if now - since >= limits.PASS_SECONDS_MAX * _LOOKS_TO_LOG / _LOOKS and key not in logged:
+                    logged.add(key)
+                    _log_call(policies_of[key], now - since, thread_id)
                 # A policy that looped in one instance loops in its siblings, which need not wait as long again.
                 if now - since >= limits.PASS_SECONDS_MAX * (2 / _LOOKS if is_hurried or going[key] in ended else 1):
                     ended.add(going[key])
@@ -79,8 +79,8 @@ def watching(
         thread.join()
 
 
-def _tell(policy: QueuePolicy, for_s: float, thread_id: int) -> None:
-    """Log that a policy is still deciding, and where; without any handlers, Python prints that on standard error."""
+def _log_call(policy: QueuePolicy, for_s: float, thread_id: int) -> None:
+    """Log that a policy is still deciding, and where; Python prints that on standard error if no handler is set."""
     line = line_in(policy, extract_stack(sys._current_frames().get(thread_id)))
     ends = f"it is stopped after {limits.PASS_SECONDS_MAX:g} s"
     _log.warning("fluxres: queue policy %s has been deciding for %.2g s%s; %s", policy.name, for_s, line, ends)

@@ -544,7 +544,7 @@ def test_a_limit_that_others_are_in_the_way_of_is_refused(keeper: Invoke) -> Non
 def test_an_account_and_a_qos_without_accounting_are_noted(keeper: Invoke) -> None:
     made = keeper("instance", "submit", "slot=1/core", "--qos", "x")
     job = made.stdout.strip()
-    how = "(`fluxres instance create --accounting FILE` begins one with it)"
+    how = "(`fluxres instance create --accounting FILE` creates an instance with accounting)"
     assert made.stderr == f"fluxres: main has no accounting: --qos of {job} is only recorded {how}\n"
     keeper("instance", "spawn", job, "--name", "kid")
     made = keeper("instance", "submit", "-i", "main/kid", "slot=1/core", "--account", "a", "--qos", "x")

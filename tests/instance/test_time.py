@@ -1123,6 +1123,21 @@ def test_what_others_take_at_once_is_theirs_until_they_free_it(inventory: str) -
     assert [name for name in graph.jobs() if name == str(job.id)] == []
 
 
+def test_a_job_that_has_ended_ends_when_it_did() -> None:
+    top, clock, _ = make_instance()
+    cut, short, never = (top.submit("slot=2/node", duration_s=100) for _ in range(3))
+    clock.now_s = 1.0
+    top.graph.set_end(str(cut.id), 5)
+    top.finish(short)
+    assert cut.ends_at == 5.0
+    clock.now_s = 6.0
+    top.advance()
+    top.finish(cut)
+    held = top.submit("slot=1/node", urgency=0)
+    top.cancel(held)
+    assert (cut.ends_at, short.ends_at, never.ends_at, held.ends_at) == (6.0, 1.0, 100.0, None)
+
+
 def test_what_others_end_later_is_no_end_of_the_job() -> None:
     top, clock, _ = make_instance()
     job = top.submit("slot=2/node", duration_s=100, name="job")

@@ -178,6 +178,7 @@ def test_a_reservation_starts_at_its_time_and_others_keep_off(begin: Begin) -> N
     top = begin(queue_policy="easy")
     now = time.time()
     ahead = top.reserve("slot=6/node", start_s=now + 3600, duration_s=600, name="window", user="ada", payload=[1])
+    assert ahead.ends_at == pytest.approx(now + 4200)
     assert (ahead.state, ahead.is_booking, ahead.name, ahead.user, ahead.payload) == (State.DEPEND, True, "window", "ada", [1])
     short, long = top.submit("slot=6/node", duration_s=600), top.submit("slot=4/node", duration_s=7200)
     assert [one.state for one in (short, long)] == [State.RUN, State.SCHED]

@@ -38,7 +38,6 @@ _queue_policy: Final = queue_policy_option("Queue policy: the order in which job
 _match_policy: Final = match_policy_option("Match policy: the pools to prefer.", default="first", show_default=True)
 
 
-_ARE: Final = {1: "is", 2: "are"}
 _HELD: Final = "held (urgency 0)"
 
 
@@ -155,8 +154,9 @@ def submit(
         made = kept.submit(address, asked.document(graph), {**about, "duration_s": duration})
         unused = [f"--{word}" for word in ("account", "qos") if given[word] is not None]
         if unused and not kept.instance(address).get("has_accounting", True):
-            how = "`fluxres instance create --accounting FILE` begins one with it"
-            note(f"{address} has no accounting: {' and '.join(unused)} of {made['id']} {_ARE[len(unused)]} only recorded ({how})")
+            how = "`fluxres instance create --accounting FILE` creates an instance with accounting"
+            are = "is" if len(unused) == 1 else "are"
+            note(f"{address} has no accounting: {' and '.join(unused)} of {made['id']} {are} only recorded ({how})")
     _note_prospects(made)
     answer(settings, document=lambda: made, lines=lambda _style: [made["id"]])
 

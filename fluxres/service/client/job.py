@@ -46,8 +46,9 @@ class RemoteJob:
 
     @property
     def ends_at(self) -> float | None:
-        """The limit of a started job; infinity for none."""
-        return None if self.started_at is None else end_of(self.document["ends"])
+        """As of a job of an Instance."""
+        ends = self.document["ends"]
+        return None if ends is None and self.started_at is None else end_of(ends)
 
     @property
     def pools(self) -> list[tuple[str, int]]:
