@@ -697,6 +697,7 @@ def test_conservative_searches_once_for_each_job_that_ends_at_its_limit(machine:
 
 
 @pytest.mark.parametrize("machine", ["12", "node=12"])
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(20))
 def test_conservative_finds_what_searches_for_all_jobs_find(seed: int, machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = Random(seed)
