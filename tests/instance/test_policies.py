@@ -486,7 +486,8 @@ SHARED_FEED = {
 
 
 @pytest.mark.parametrize("name", ["fcfs", "easy", "easy-sjbf", "hybrid", "conservative", "priority", "fairshare"])
-def test_an_undecided_request_waits_and_no_other_call_fails(name: str) -> None:
+def test_an_undecided_request_waits_and_no_other_call_fails(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MATCH_STEPS_MAX", 1000)
     now = [0.0]
     top = Instance(load(SHARED_FEED), clock=lambda: now[0], queue_policy=name, events=True)
     first = top.submit("slot=2/[node{x};power=100]", duration_s=100)
