@@ -27,7 +27,7 @@ from fluxres.syntax import fluid
 from tests import sites
 from tests.instance.machines import ManualClock
 
-STATES = 40
+STATES = 16
 Named = tuple[str, str]
 """A rule, and the place it is broken at."""
 RULE = re.compile(r"^(?:rule )?([A-Z]\d(?:, [A-Z]\d)*): |\(([A-Z]\d)\)$")

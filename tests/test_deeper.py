@@ -68,11 +68,50 @@ def test_counts():
 @pytest.mark.parametrize("times", [None, 1, 3])
 def test_every_hypothesis_test_runs_a_multiple_of_its_examples(pytester: pytest.Pytester, times: int | None) -> None:
     once = {"own": 7, "a": 5, "b": 5, "method": 4, "machine": 3}
-    counts = {name: count * (times or 1) for name, count in once.items()} | {"many": 60 * times if times else 20, "plain": 1}
+    counts = {name: count * (times or 1) for name, count in once.items()} | {"many": 60 * times if times else 15, "plain": 1}
     pytester.makepyfile(INNER.replace("{counts}", str(counts)))
     option = [] if times is None else ["--deeper", str(times)]
     found = pytester.runpytest_inprocess("-p", "tests.deeper", "-p", "no:cacheprovider", *option)
     found.assert_outcomes(passed=8)
+
+
+SEEDS = """
+import pytest
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("name", ["a", "b"])
+@pytest.mark.parametrize("seed", range(10))
+def test_seeds(seed, name):
+    pass
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("seed", range(1))
+def test_one(seed):
+    pass
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_all(seed):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("option", "run"),
+    [([], 5 + 1 + 3), (["--deeper", "0.01"], 1 + 1 + 3), (["--deeper", "1"], 20 + 1 + 3)],
+)
+def test_a_part_of_the_seeds_is_run(pytester: pytest.Pytester, option: list[str], run: int) -> None:
+    pytester.makepyfile(SEEDS)
+    found = pytester.runpytest_inprocess("-p", "tests.deeper", "-p", "no:cacheprovider", *option)
+    found.assert_outcomes(passed=run, deselected=24 - run)
+
+
+def test_a_seed_that_is_named_is_run(pytester: pytest.Pytester) -> None:
+    path = pytester.makepyfile(SEEDS)
+    found = pytester.runpytest_inprocess("-p", "tests.deeper", "-p", "no:cacheprovider", f"{path}::test_seeds[9-b]")
+    found.assert_outcomes(passed=1)
 
 
 def test_busy_machine_fails_no_test() -> None:

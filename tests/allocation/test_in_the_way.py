@@ -71,6 +71,7 @@ def test_the_number_of_reasons_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("exclusive", [False, True], ids=["shared nodes", "exclusive nodes"])
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(20))
 def test_the_time_is_the_first_at_which_it_succeeds(seed: int, exclusive: bool) -> None:
     random, graph = Random(seed), machine(exclusive=exclusive)

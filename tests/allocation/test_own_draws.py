@@ -67,6 +67,7 @@ def test_rule_f2_supplier_outage_does_not_change_what_is_freed(down: str) -> Non
     assert state(graph) == before
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(60))
 def test_rule_a6_growing_and_shrinking_restores_the_draws(seed: int) -> None:
     source = random.Random(f"grown/{seed}")

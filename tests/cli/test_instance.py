@@ -18,6 +18,7 @@ from click.testing import Result
 from fluxres import clock, limits
 from tests.cli.conftest import MACHINE as SMALL
 from tests.cli.conftest import Invoke, process
+from tests.forks import Fork
 from tests.launch.machines import eventually
 from tests.service.conftest import Server, running
 
@@ -42,9 +43,9 @@ def write(place: Path, *jobs: dict[str, Any]) -> str:
     return "jobs.yaml"
 
 
-def finish(running: subprocess.Popen[str]) -> tuple[int, str, str]:
+def finish(running: subprocess.Popen[str] | Fork) -> tuple[int, str, str]:
     out, err = running.communicate(timeout=WAIT_S)
-    return running.returncode, out, err
+    return running.wait(), out, err
 
 
 def test_commands_dependencies_limits_and_refusals(place: Path) -> None:
@@ -139,7 +140,7 @@ def test_a_signal_ends_a_run_whose_policy_loops(place: Path, command: str, numbe
         if command == "instance run"
         else ["hierarchy", "--topology", "1", "--jobs", "2", "--job", "sleep:0.01"]
     )
-    running = process(*words, *MACHINE, "-Q", "loops.py:Loops")
+    running = Fork(*words, *MACHINE, "-Q", "loops.py:Loops", bounds={"PASS_SECONDS_MAX": 20.0})
     assert eventually((place / "looping").exists)
     running.send_signal(number)
     status, _, err = finish(running)

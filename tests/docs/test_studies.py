@@ -44,6 +44,17 @@ def test_a_picture_shows_the_figures_of_the_record(name: str) -> None:
     assert texts == re.findall(r"<text[^>]*>([^<]*)</text>", studies.picture(name).decode()), HOW
 
 
+def test_the_readme_shows_the_figures_of_the_record() -> None:
+    readme = (studies.ROOT / "README.md").read_text(encoding="utf-8")
+    for row in studies.rows("levels"):
+        assumption, topology = row.settings["case"], row.settings["hierarchy.topology"]
+        (shown,) = re.findall(rf"^{assumption} +{topology} +([\d,.]+) +×([\d.]+) +([\d,.]+) +×([\d.]+)$", readme, re.MULTILINE)
+        of = [each for name in ("throughput_per_s", "makespan_s") for each in (row.figures[name], row.ratios[name])]
+        for text, estimate, digits in zip(shown, of, (4, 3, 4, 3), strict=True):
+            value = 1.0 if estimate is None else estimate.mean
+            assert f"{float(text.replace(',', '')):.{digits}g}" == f"{value:.{digits}g}", (assumption, topology, text)
+
+
 RUNS = {
     "cost-models": 40,
     "energy": 25,

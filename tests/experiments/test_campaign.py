@@ -28,7 +28,7 @@ fluxres-experiment: 1
 name: slow
 machine: node=4/core=8
 unit: core
-workload: {ensemble: {jobs: 5000, run_s: 1}}
+workload: {ensemble: {jobs: 2000, run_s: 1}}
 cost: {fixed_s: 0.001}
 repeats: 4
 """

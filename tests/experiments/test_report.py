@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import resource
+import shutil
 from html.parser import HTMLParser
 from io import StringIO
 from itertools import pairwise, permutations
@@ -24,7 +25,7 @@ from fluxres.experiments.charts import comparison as comparison_chart
 from fluxres.experiments.comparison import Estimate
 from fluxres.experiments.folder import ResultsFolder
 from fluxres.experiments.gantt import Rectangles, Span, Units, gantt
-from fluxres.experiments.study import Study, WorkloadEntry
+from fluxres.experiments.study import Study, WorkloadEntry, load
 from tests.experiments.conftest import SMALL, Write
 
 EXPECTING = SMALL + (
@@ -34,11 +35,26 @@ EXPECTING = SMALL + (
 )
 
 
+TITLED = EXPECTING.replace("name: small", "name: small\ntitle: 'Waiting <script> & more'")
+
+
 @pytest.fixture
 def made(page: Write, tmp_path: Path) -> tuple[Study, ResultsFolder]:
-    study = page(EXPECTING.replace("name: small", "name: small\ntitle: 'Waiting <script> & more'"))
+    study = page(TITLED)
     campaign.run(study, tmp_path / "a")
     return study, ResultsFolder(tmp_path / "a")
+
+
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, ResultsFolder]:
+    """The same with its report, whose charts take seconds; only to be read."""
+    pytest.importorskip("matplotlib")
+    path = tmp_path_factory.mktemp("reported")
+    (path / "study.yaml").write_text(TITLED, encoding="utf-8")
+    study, folder = load(path / "study.yaml"), ResultsFolder(path / "a")
+    campaign.run(study, folder.path)
+    report.write(study, folder)
+    return study, folder
 
 
 class Page(HTMLParser):
@@ -65,10 +81,8 @@ class Page(HTMLParser):
         self.text += data
 
 
-def test_a_report_is_self_contained(made: tuple[Study, ResultsFolder]) -> None:
-    pytest.importorskip("matplotlib")
-    study, folder = made
-    report.write(study, folder)
+def test_a_report_is_self_contained(reported: tuple[Study, ResultsFolder]) -> None:
+    _, folder = reported
     text = (folder.path / "report.html").read_text(encoding="utf-8")
     page = Page()
     page.feed(text)
@@ -83,20 +97,19 @@ def test_a_report_is_self_contained(made: tuple[Study, ResultsFolder]) -> None:
     assert len(text) < 2_000_000
 
 
-def test_charts_are_svg_and_png_and_the_same_again(made: tuple[Study, ResultsFolder]) -> None:
-    pytest.importorskip("matplotlib")
-    study, folder = made
-    report.write(study, folder)
-    figures = {path.name: path.read_bytes() for path in (folder.path / "figures").iterdir()}
-    assert {name.rpartition(".")[2] for name in figures} == {"svg", "png"}
-    assert len(figures) == 2 * (4 + 1 + 2)
-    for name, data in figures.items():
+def test_charts_are_svg_and_png_and_the_same_again(reported: tuple[Study, ResultsFolder], tmp_path: Path) -> None:
+    study, folder = reported
+    folder = ResultsFolder(shutil.copytree(folder.path, tmp_path / "a"))
+    drawn = {path.name: path.read_bytes() for path in (folder.path / "figures").iterdir()}
+    assert {name.rpartition(".")[2] for name in drawn} == {"svg", "png"}
+    assert len(drawn) == 2 * (4 + 1 + 2)
+    for name, data in drawn.items():
         if name.endswith("png"):
             assert data.startswith(b"\x89PNG")
         else:
             assert ET.fromstring(data).tag.endswith("svg")
     report.write(study, folder)
-    assert {path.name: path.read_bytes() for path in (folder.path / "figures").iterdir()} == figures
+    assert {path.name: path.read_bytes() for path in (folder.path / "figures").iterdir()} == drawn
 
 
 def test_tables_have_the_means_and_intervals_of_the_runs(page: Write, tmp_path: Path) -> None:
@@ -147,18 +160,20 @@ def test_damaged_results_are_reported(made: tuple[Study, ResultsFolder]) -> None
         comparison.compare(study, folder)
 
 
-def test_a_full_disk_leaves_the_report_that_was_there(made: tuple[Study, ResultsFolder]) -> None:
+def test_a_full_disk_leaves_the_report_that_was_there(page: Write, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    report.write(*made)
-    before = {path: path.read_bytes() for path in sorted(made[1].path.rglob("*")) if path.is_file()}
+    study, folder = page(POWER), ResultsFolder(tmp_path / "a")
+    campaign.run(study, folder.path)
+    report.write(study, folder)
+    before = {path: path.read_bytes() for path in sorted(folder.path.rglob("*")) if path.is_file()}
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50, hard))
     try:
         with pytest.raises(StoreError, match="File too large; nothing was written"):
-            report.write(*made)
+            report.write(study, folder)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert {path: path.read_bytes() for path in sorted(made[1].path.rglob("*")) if path.is_file()} == before
+    assert {path: path.read_bytes() for path in sorted(folder.path.rglob("*")) if path.is_file()} == before
 
 
 def test_without_matplotlib_there_are_tables(made: tuple[Study, ResultsFolder], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,6 +220,10 @@ def figures_of(study: Study, path: Path) -> dict[str, str]:
     """The text of each chart of a study."""
     campaign.run(study, path)
     report.write(study, ResultsFolder(path))
+    return figures(path)
+
+
+def figures(path: Path) -> dict[str, str]:
     return {each.stem: each.read_text(encoding="utf-8") for each in (path / "figures").glob("*.svg")}
 
 
@@ -212,9 +231,8 @@ def texts(svg: str) -> list[str]:
     return [found.text or "" for found in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
 
 
-def test_charts_over_time_share_one_axis_from_zero(page: Write, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    found = figures_of(page(SMALL), tmp_path / "a")
+def test_charts_over_time_share_one_axis_from_zero(reported: tuple[Study, ResultsFolder]) -> None:
+    found = figures(reported[1].path)
     ticks = [texts(svg)[: texts(svg).index("time (h)")] for name, svg in found.items() if name.startswith("gantt")]
     assert len(ticks) == 2
     assert ticks[0] == ticks[1]
@@ -270,9 +288,8 @@ def test_what_is_shown_stands_above_the_setting_however_long_its_name_is() -> No
     assert heights["in use (%)"] < heights["a setting"] - 8
 
 
-def test_a_baseline_differs_from_other_curves_by_its_dashes(page: Write, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    found = figures_of(page(SMALL), tmp_path / "a")["over-time"]
+def test_a_baseline_differs_from_other_curves_by_its_dashes(reported: tuple[Study, ResultsFolder]) -> None:
+    found = figures(reported[1].path)["over-time"]
     base, curve = (re.search(rf'<g id="{gid}">\s*<path [^>]*style="([^"]*)"', found) for gid in ("base", "curve"))
     assert base is not None
     assert curve is not None
@@ -458,10 +475,9 @@ def test_settings_that_refuse_other_jobs_are_marked(page: Write, tmp_path: Path)
     assert "settings ran different jobs." in (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
 
 
-def test_a_report_follows_the_scheme_of_the_reader(made: tuple[Study, ResultsFolder]) -> None:
-    pytest.importorskip("matplotlib")
-    report.write(*made)
-    for path in (made[1].path / "report.html", made[1].path / "figures" / "over-time.svg"):
+def test_a_report_follows_the_scheme_of_the_reader(reported: tuple[Study, ResultsFolder]) -> None:
+    made = reported[1].path
+    for path in (made / "report.html", made / "figures" / "over-time.svg"):
         text = path.read_text(encoding="utf-8")
         assert "prefers-color-scheme:dark" in text
         for colour in (style.INK, style.MUTED, style.PAPER):

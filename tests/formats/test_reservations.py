@@ -53,6 +53,7 @@ def test_rule_s1_a_reservation_is_kept_and_is_no_job(name: str) -> None:
 
 @pytest.mark.parametrize("exclusive", [False, True], ids=["shared nodes", "exclusive nodes"])
 @pytest.mark.parametrize("name", KEPT)
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(20))
 def test_rule_s1_what_it_holds_beside_jobs_is_kept(seed: int, name: str, exclusive: bool) -> None:
     random, graph = Random(seed), machine(exclusive=exclusive)

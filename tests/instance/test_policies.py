@@ -486,7 +486,8 @@ SHARED_FEED = {
 
 
 @pytest.mark.parametrize("name", ["fcfs", "easy", "easy-sjbf", "hybrid", "conservative", "priority", "fairshare"])
-def test_an_undecided_request_waits_and_no_other_call_fails(name: str) -> None:
+def test_an_undecided_request_waits_and_no_other_call_fails(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MATCH_STEPS_MAX", 1000)
     now = [0.0]
     top = Instance(load(SHARED_FEED), clock=lambda: now[0], queue_policy=name, events=True)
     first = top.submit("slot=2/[node{x};power=100]", duration_s=100)
@@ -697,6 +698,7 @@ def test_conservative_searches_once_for_each_job_that_ends_at_its_limit(machine:
 
 
 @pytest.mark.parametrize("machine", ["12", "node=12"])
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(20))
 def test_conservative_finds_what_searches_for_all_jobs_find(seed: int, machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = Random(seed)

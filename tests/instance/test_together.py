@@ -92,6 +92,7 @@ def test_the_generator_of_a_closed_instance_is_used_again() -> None:
     assert Instance(graph).submit("slot/node{x}").id == ids
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(12))
 def test_several_instances_on_one_graph_do_not_share_units(seed: int) -> None:
     source, graph, clock = random.Random(seed), nodes(4), ManualClock()

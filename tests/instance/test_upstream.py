@@ -274,7 +274,7 @@ def test_check_reports_a_unit_of_a_child_that_the_parent_gave_to_others(top: Ins
 @pytest.mark.parametrize("policy", ["easy", "conservative"])
 def test_rule_n1_a_cap_holds_in_simulations_of_nested_schedulers(fan_outs: tuple[int, ...], policy: str) -> None:
     source, second = Random(3), TICKS_PER_S
-    draws = source.choices([200, 400, 700], k=60)
+    draws = source.choices([200, 400, 700], k=36)
     jobs = [
         Submission(
             n,
@@ -288,7 +288,7 @@ def test_rule_n1_a_cap_holds_in_simulations_of_nested_schedulers(fan_outs: tuple
     hierarchy = Hierarchy(fan_outs=fan_outs, queue_policies=(policy,), ahead=0) if fan_outs else None
     simulator = Simulator(site(), queue_policy=policy, hierarchy=hierarchy)
     result = simulator.run(jobs)
-    assert result.metrics.jobs == 60
+    assert result.metrics.jobs == 36
     assert simulator.instance.check() == []
     assert simulator.schedule is not None
     events = [(t, sign * draws[int(job)]) for job, _, start, end, _ in simulator.schedule for t, sign in ((start, 1), (end, -1))]

@@ -187,6 +187,7 @@ def test_each_card_with_a_route_carries_an_equal_part() -> None:
     assert cables(made, both(made, "[node=1{id:'0',x};network=8{to:spine0}]")) == {"leaf1 nic1": 8, "leaf1 spine0": 8}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(30))
 def test_route_in_a_tree_is_both_supply_paths_without_their_common_part(seed: int) -> None:
     source = random.Random(seed)

@@ -262,7 +262,7 @@ def compare(seed: int, *, overlap: bool) -> tuple[int, int]:
 
 def test_every_choice_of_nodes_in_one_graph_is_decided(monkeypatch: pytest.MonkeyPatch, deeper: float) -> None:
     leave_nothing_to_the_search(monkeypatch)
-    for seed in range(round(160 * deeper)):
+    for seed in range(round(80 * deeper)):
         site = random_site(random.Random(seed), overlap=False)
         _, undecided = compare(seed, overlap=False)
         assert not undecided or site.links is not None
@@ -270,7 +270,7 @@ def test_every_choice_of_nodes_in_one_graph_is_decided(monkeypatch: pytest.Monke
 
 def test_overlapping_suppliers_give_no_wrong_result(monkeypatch: pytest.MonkeyPatch, deeper: float) -> None:
     leave_nothing_to_the_search(monkeypatch)
-    for seed in range(round(80 * deeper)):
+    for seed in range(round(40 * deeper)):
         compare(seed, overlap=True)
 
 

@@ -170,6 +170,7 @@ REQUESTS = (
 )  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(60))
 def test_request_draws_the_same_as_its_pools_by_name(seed: int) -> None:
     source = random.Random(f"draws/{seed}")

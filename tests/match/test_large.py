@@ -67,10 +67,11 @@ def window(source: random.Random) -> tuple[int, int]:
 
 @pytest.mark.parametrize("half", [slice(0, 8), slice(8, None)])
 @pytest.mark.parametrize(("seed", "racks", "nodes"), [(1, 9, 12), (2, 1, 140), (3, 26, 40)])
-def test_both_paths_choose_the_same_pools(seed: int, racks: int, nodes: int, half: slice) -> None:
+def test_both_paths_choose_the_same_pools(seed: int, racks: int, nodes: int, half: slice, deeper: float) -> None:
     made = busy(seed, racks, nodes)
     source = cases.random_source(seed)
-    drawn = [(text, [(policy, *window(source)) for policy in source.sample(POLICIES, 3)]) for text in TEXTS]
+    policies = 3 if deeper >= 1 else 2
+    drawn = [(text, [(policy, *window(source)) for policy in source.sample(POLICIES, policies)]) for text in TEXTS]
     matched = 0
     for text, searches in drawn[half]:
         asked = request(text)

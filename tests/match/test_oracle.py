@@ -30,6 +30,7 @@ def test_matcher_agrees_with_the_oracle_on_nested_suppliers(monkeypatch: pytest.
     assert tally["charged"] > 5
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(25))
 def test_queue_gets_the_same_starts_and_pools_from_both(seed: int) -> None:
     """One matcher with its caches plans job after job; some jobs end early, some pools go down."""

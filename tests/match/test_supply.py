@@ -253,6 +253,7 @@ def test_queue_of_jobs_never_overdraws_power(site: ResourceGraph) -> None:
     assert site.check() == []
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(4))
 def test_queue_short_of_power_gets_the_same_starts_and_pools_from_both(seed: int) -> None:
     """Vector path with its caches, compared with a traverser without any; some jobs end early."""

@@ -421,6 +421,7 @@ def obstacles(before: ResourceGraph, after: ResourceGraph) -> set[str]:
     return in_way
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(60))
 def test_any_description_on_any_machine(seed: int) -> None:
     """After `apply` the graph is the description with the records, or the refusal names exactly the jobs in the way."""

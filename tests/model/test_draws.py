@@ -203,6 +203,7 @@ def test_only_pools_of_one_unit_draw_by_themselves() -> None:
         made(SITE.replace("draw: {power: 400}, with", "size: 2, draw: {power: 400}, with"))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(40))
 def test_first_nodes_that_can_be_supplied_together_are_chosen(seed: int) -> None:
     """Nodes of different draws, against every choice of nodes in their order."""

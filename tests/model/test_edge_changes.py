@@ -234,6 +234,7 @@ def test_events_are_replayed(g: ResourceGraph) -> None:
     assert facts(again) == facts(g)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(4))
 def test_rule_f1_changed_graph_decides_like_a_newly_loaded_one(seed: int) -> None:
     """After any changes, the graph decides like one that is loaded with these edges and has the same records."""

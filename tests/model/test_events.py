@@ -45,6 +45,7 @@ def act(g: ResourceGraph, source: random.Random, now: list[float], stages: list[
     source.choice(operations)()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(30))
 def test_replaying_events_yields_the_same_graph(seed: int) -> None:
     source, now, stages, told = random.Random(seed), [0.0], [], []

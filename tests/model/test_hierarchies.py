@@ -320,6 +320,7 @@ def test_hierarchy_totals_are_sums_over_pools(s: Structure, seed: int) -> None:
             assert_totals(g, v, at, set(range(v, s.end.item(v))))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(80))
 def test_totals_count_suppliers_once_on_machines_with_power_and_bandwidth(seed: int) -> None:
     g = busy(cases.machine(random.Random(seed), random.Random(seed)), seed)

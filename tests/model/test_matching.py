@@ -203,6 +203,7 @@ REQUESTS = [
 POLICIES = ["low", "high", "lonodex", "locality"]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(12))
 def test_requests_and_named_pools_mix_and_every_rule_holds(seed: int) -> None:
     source = random.Random(seed)

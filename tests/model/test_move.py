@@ -244,6 +244,7 @@ def edges(g: ResourceGraph) -> set[tuple[str, str, str, float | None]]:
     return {(a.uuid, b.uuid, str(d["type"]), d.get("capacity")) for a in (g.pool(v) for v in range(len(g))) for b, d in a.links()}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(8))
 def test_random_moves_agree_with_an_oracle(seed: int) -> None:
     source, g = random.Random(seed), fluxres.load(document())

@@ -30,6 +30,7 @@ def slow(graph: ResourceGraph, where: str) -> str:
     return "mixed" if jobs else "idle"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(60))
 def test_each_node_has_the_state_that_its_pools_say(seed: int) -> None:
     random = Random(seed)

@@ -24,6 +24,7 @@ def again(value: Any) -> Any:
     return pickle.loads(pickle.dumps(value))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(12))
 def test_pickled_graph_is_equal(seed: int) -> None:
     source, now, stages = random.Random(seed), [0.0], []

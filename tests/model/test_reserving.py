@@ -49,6 +49,7 @@ def is_of_a_job(graph: ResourceGraph, path: str, at: int) -> bool:
 
 
 @pytest.mark.parametrize("exclusive", [False, True], ids=["shared nodes", "exclusive nodes"])
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(40))
 def test_nothing_is_left_in_the_window_whatever_jobs_hold_and_release(seed: int, exclusive: bool) -> None:
     random, graph = Random(seed), machine(exclusive=exclusive)

@@ -122,6 +122,7 @@ READINGS: dict[str, Callable[[Pool], Any]] = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(4))
 def test_comparison_equals_a_test_of_each_pool(seed: int) -> None:
     g = machine(seed, jobs=10)
@@ -218,6 +219,7 @@ def test_walk_prunes_and_sorts_in_each_order() -> None:
         g.walk(order="sideways")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(8))
 def test_aggregate_is_the_sum_over_the_pools(seed: int) -> None:
     g = machine(seed, jobs=12)

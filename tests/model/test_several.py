@@ -460,6 +460,7 @@ def test_refusal_by_the_sink_changes_nothing() -> None:
     assert (trace(g), g.revision) == (before, 0)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(20))
 def test_random_co_allocations_are_all_or_nothing(seed: int) -> None:
     source, told = random.Random(seed), []

@@ -142,6 +142,7 @@ def test_type_that_the_job_does_not_hold_is_refused() -> None:
         g.shrink("a", "slot/gpu")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(25))
 def test_freed_and_remaining_units_add_up(seed: int) -> None:
     source = random.Random(seed)

@@ -40,6 +40,7 @@ def there(graph: ResourceGraph, host: str, at: int) -> tuple[str, ...]:
     return tuple(sorted({job for v in near for job, *_ in graph.records.spans(v, moment, moment + 1)}))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(20))
 def test_each_host_has_the_jobs_that_the_records_say(seed: int) -> None:
     graph = filled(seed)
@@ -55,8 +56,9 @@ def test_each_host_has_the_jobs_that_the_records_say(seed: int) -> None:
     assert len(set(looks)) == len(looks), "alike nodes share a row"
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.sampled
 @pytest.mark.parametrize("columns", [40, 80, 133])
+@pytest.mark.parametrize("seed", range(20))
 def test_every_line_fits(seed: int, columns: int) -> None:
     for by_job in (False, True):
         lines = timeline.draw(timeline.of(filled(seed), SPAN, by_job=by_job), columns)

@@ -36,7 +36,7 @@ from fluxres.syntax import count
 
 S = 1_000_000
 NODES: Final = 12
-JOBS: Final = 16
+JOBS: Final = 12
 SPEC: Final = Path(__file__).parents[2] / "specs/simulation.md"
 
 

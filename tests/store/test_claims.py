@@ -325,6 +325,7 @@ def is_covered(parent: ResourceGraph, job: str, part: ResourceGraph, now_s: floa
     return True
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(4))
 def test_rule_n1_random_courses(tmp_path: Path, seed: int) -> None:
     """A copy gives something if and only if the job holds all that the copy consists of."""

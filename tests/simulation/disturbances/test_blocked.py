@@ -27,6 +27,7 @@ def run(events: list[ExternalEvent], run_s: int = 60) -> Result:
     return simulator.run([Submission(1, 0, run_s * S, run_s * S, 1)])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(20))
 def test_units_out_of_service_are_those_of_each_second(seed: int) -> None:
     random_ = random.Random(seed)

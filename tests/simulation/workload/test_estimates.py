@@ -25,6 +25,7 @@ def jobs(number: int = 400, seed: int = 1) -> Workload:
     return Workload("jobs", [Submission(n, n * 500 * S, run * S, FOREVER, 1 + n % 8) for n, run in enumerate(runs)])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(12))
 def test_limits_have_the_distribution_of_the_model_and_are_long_enough(seed: int) -> None:
     assert differences(seed) == []

@@ -31,6 +31,7 @@ def times(result: Result) -> dict[int | str, tuple[int, int]]:
     return {number: (submit // S, start // S) for number, submit, start, _, _ in result.schedule}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(60))
 def test_random_closed_loops_are_as_the_oracle_says(seed: int) -> None:
     assert differences(seed) == []

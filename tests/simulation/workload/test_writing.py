@@ -63,6 +63,7 @@ def text_of(jobs: list[Submission], format: str, **options: Any) -> tuple[bytes,
     return file.getvalue().encode(), losses
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(40))
 def test_swf_is_equal_when_read_again(seed: int) -> None:
     jobs = drawn(seed, names=False)
@@ -71,6 +72,7 @@ def test_swf_is_equal_when_read_again(seed: int) -> None:
     assert (list(found), losses, found.processors) == (jobs, {}, 64)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(40))
 def test_batsim_and_lists_are_equal_when_read_again(seed: int) -> None:
     jobs = [job._replace(limit=FOREVER) if job.run == S else job for job in drawn(seed, names=True)]
