@@ -587,9 +587,9 @@ def charge(instance: Instance, where: str, job: str, by: int) -> None:
 def a_node_that_the_parent_gave_to_another_job(tree: Tree, source: Random) -> Named:
     child = some_child(tree, source)
     parent, holder = holder_of(child)
-    path = own_node(child)
-    parent.graph.free(holder, path)
-    parent.graph.allocate(path, job="x", start=tree.clock.now_s)
+    path, graph = own_node(child), parent.graph  # asked for once: between the two changes, the parent would start jobs there
+    graph.free(holder, path)
+    graph.allocate(path, job="x", start=tree.clock.now_s)
     return "N1", f"{child.address} {path}"
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fluxres.arrays import Int64, Mask
+from fluxres.arrays import Int32, Int64, Mask
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.kinds import STATES
 from fluxres.graph.structure import Structure
@@ -48,6 +48,27 @@ def equal(a: Structure, b: Structure, *, uuids: bool = True) -> list[str]:
     if uuids:
         found += _uuids(a, b)
     return found + _graphs(a, b)
+
+
+def numbers_in(after: Structure, before: Structure) -> Int32:
+    """By pool of a structure, the number of the same pool, with the same uuid, in another one; -1 if it is not there.
+
+    Cost: a sort of the pools.
+    """
+    base = 1 + max(before.serial.max(initial=0).item(), after.serial.max(initial=0).item())
+    index = {origin: number for number, origin in enumerate(after.origins)}
+    origin = np.array([index.get(each, -1) for each in before.origins], np.int64)[before.origin]
+    wanted = np.where(origin < 0, -1, origin * base + before.serial)
+    known = after.origin.astype(np.int64) * base + after.serial
+    wanted[list(before.uuid_texts)] = -1  # the serial of an explicit uuid says nothing
+    known[list(after.uuid_texts)] = -2
+    order = np.argsort(known, kind="stable")
+    at = np.minimum(known[order].searchsorted(wanted), len(order) - 1)
+    found = np.where((wanted >= 0) & (known[order[at]] == wanted), order[at], -1).astype(np.int32)
+    numbers = {text: v for v, text in after.uuid_texts.items()}
+    for v, text in before.uuid_texts.items():
+        found[v] = numbers.get(text, -1)
+    return found
 
 
 def _cells(a: Structure, differs: Mask, message: Callable[[int], str]) -> list[str]:

@@ -140,7 +140,7 @@ class DueEvents:
         holdings, ends = instance.holdings, instance.others.ends
         begin = self._timers[0][0] if self._timers else FOREVER
         freed = ends[-1] - 1 if ends else FOREVER
-        return min(begin, holdings.next_limit(), holdings.next_cut, freed, instance.lifetime.expires)
+        return min(begin, holdings.next_limit(), holdings.cut_event, freed, instance.lifetime.expires)
 
     def next_wakeup(self) -> int:
         """When `advance` has to be called next so that events are handled in time."""
@@ -196,8 +196,8 @@ class DueEvents:
         """Handle the event of a moment, which may be over for others; returns whether there was one."""
         instance = self._instance
         timers, ends, holdings = self._timers, instance.others.ends, instance.holdings
-        if moment == holdings.next_cut:
-            holdings.end_cut(moment)
+        if moment == holdings.cut_event and holdings.next_cut <= self.now:
+            holdings.end_cut(holdings.next_cut)
         elif moment == holdings.next_limit():
             holdings.enforce_limits(moment)
         elif ends and moment == ends[-1] - 1 and ends[-1] <= self.now:

@@ -23,6 +23,7 @@ from fluxres.allocation import steps
 from fluxres.arrays import Int32, Int64
 from fluxres.clock import FOREVER, seconds
 from fluxres.errors import InfeasibleRequest, InsufficientResources, LimitExceeded, NotHeld
+from fluxres.graph import compare
 from fluxres.instance import recording
 from fluxres.instance.inventory import CurrentMeasure, Hold, Running
 from fluxres.instance.named import DESCENDING
@@ -34,6 +35,7 @@ from fluxres.syntax import fluid
 from fluxres.syntax.jobspec import Request
 
 if TYPE_CHECKING:
+    from fluxres.graph.structure import Structure
     from fluxres.model import ResourceGraph
     from fluxres.planner.planner import Planner
 
@@ -489,13 +491,23 @@ class GraphInventory:
         return taken
 
     def take_back(self, claim: Hold) -> None:
-        """Note that a job is to hold again what it was given, of which others have freed everything; `extend` records it.
-
-        Not after a change of the shape of the graph, since the numbers of its pools may be those of others.
-        """
+        """Note that a job is to hold again what it was given, of which others have freed everything; `extend` records it."""
         if isinstance(claim, GraphHold) and claim.generation == self.graph.generation:
-            where = self.graph.structure.accounts.where
-            self._disputed.setdefault(claim.key, [(where(v), amount) for v, amount in claim.given()])
+            name = self.graph.structure.accounts.by_uuid
+            self._disputed.setdefault(claim.key, [(name(v), amount) for v, amount in claim.given()])
+
+    def renumber(self, before: Structure) -> None:
+        """Keep what was given to jobs, by the numbers of the next generation.
+
+        Cost: a sort of the pools of the machine, and the pools of the jobs as arrays.
+        """
+        held = [hold for hold in (*self.running.holds, *self.running.lapsed.values()) if isinstance(hold, GraphHold)]
+        held = [hold for hold in held if hold.generation == self.graph.generation - 1]
+        if held:
+            after = self.graph.structure
+            numbers = before.accounts.renumbered(after.accounts, compare.numbers_in(after, before))
+            for hold in held:
+                hold.renumber(numbers, before, self.graph)
 
     @contextmanager
     def _ended_kept(self, now: int, beside: Hold) -> Iterator[None]:
@@ -542,11 +554,6 @@ class GraphInventory:
             return
         job, records = fluid.encode(claim.key), self.graph.records
         self._renew(claim, ((v, steps.amount_at(records.steps_of(v, job), claim.end - 1)) for v in self.vertices(claim)))
-
-    def recorded_until(self, claim: Hold) -> int:
-        """Until when the records have something of every pool of a claim; 0 for one without pools."""
-        job, records = fluid.encode(claim.key), self.graph.records
-        return min((records.steps_of(v, job)[-1][1] for v in self.vertices(claim)), default=0)
 
     def has_lost(self, claim: Hold, now: int) -> bool:
         """Whether a claim has fewer units now than were counted, since others have freed some; counts them then.
@@ -722,6 +729,20 @@ class GraphHold(Hold):
         self.vertices = accounts if not len(accounts) or accounts.item(-1) < n else accounts[accounts < n]
         """The pools among them."""
         self.generation = graph.generation
+
+    def renumber(self, numbers: Int32, before: Structure, graph: ResourceGraph) -> None:
+        """Follow the graph into the next generation; pools held with all in them stay so if they have another size.
+
+        Args:
+            numbers: the new numbers by old one, -1 for what has gone.
+        """
+        old, new, accounts = self.accounts, numbers[self.accounts], graph.structure.accounts
+        size = accounts.size[new]
+        whole = (self.amounts == before.accounts.size[old]) & (before.accounts.end[old] > old + 1) & (old < before.tree_end)
+        amounts = np.where(whole, size, np.minimum(self.amounts, size))
+        left = np.flatnonzero((new >= 0) & (accounts.units[new] != 0) & (amounts > 0))
+        left = left[np.argsort(new[left])]
+        self.hold(new[left], amounts[left], graph)
 
     def has_same(self, other: GraphHold) -> bool:
         """Whether another job got the same units of the same pools, in the same graph."""

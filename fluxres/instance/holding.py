@@ -22,6 +22,7 @@ from fluxres.errors import FluxresError, InfeasibleRequest, InsufficientResource
 from fluxres.instance import recording, states
 from fluxres.instance.graph_inventory import GraphHold, GraphInventory
 from fluxres.instance.interchangeable import InterchangeableInventory
+from fluxres.instance.inventory import Hold
 from fluxres.instance.job import Job
 from fluxres.instance.queue import Queue, QueueOwner
 from fluxres.instance.roles import Foreign
@@ -108,6 +109,9 @@ class Holdings:
         self.disputed.discard(job.number)
         self.suppliers.pop(job.number, None)
         self.lost.pop(job.number, None)
+        self._forget_cut(job)
+
+    def _forget_cut(self, job: Job) -> None:
         if self._cut.pop(job.number, None) is not None:
             self.next_cut = min(self._cut.values(), default=FOREVER)
 
@@ -126,17 +130,25 @@ class Holdings:
         now, before = self.instance.time.now, self._cut
         self._cut, self._moved = {}, []
         for job in self._on_time(now):
-            if self._has_held(job):
+            if self._has_recorded(job.number, job.claim):
                 end = max(self._ends(fluid.encode(job.number)), default=-1)  # now may be 0
-                if end < min(job.limit, FOREVER) and not self._is_removed(job):
+                if end < min(self._held_until(job), FOREVER) and not self._is_removed(job):
                     self._cut[job.number] = max(end, now - 1)
-                elif end > job.limit:
+                elif end > self._held_until(job):
                     self._moved.append(job)
+        for number, ahead in self.instance.inventory.ahead.items():
+            if number in self.jobs and self._has_recorded(number, ahead) and not self._ends(fluid.encode(number)):
+                self._cut[number] = min(now, ahead.start) - 1
         self.next_cut = min(self._cut.values(), default=FOREVER)
         for number in before.keys() | self._cut.keys():
             if (child := self.children.get(number)) is not None and before.get(number) != self._cut.get(number):
                 child.lifetime.take_end()
-        self.instance.due.announce(self.next_cut)
+        self.instance.due.announce(self.cut_event)
+
+    @property
+    def cut_event(self) -> int:
+        """When a cut has to be handled, in ticks: what others free at a moment can be used then, so it is due a tick earlier."""
+        return FOREVER if self.next_cut >= FOREVER else self.next_cut - 1
 
     def freed_from(self, number: int) -> int:
         """From when on others have freed everything that a job holds, which ends it; FOREVER if they have not."""
@@ -148,11 +160,15 @@ class Holdings:
 
     def take_moved_ends(self) -> list[tuple[Job, int]]:
         """The running jobs of which others have moved the end beyond their limit, and where to."""
-        found, self._moved, inventory = self._moved, [], self.instance.inventory
-        if not isinstance(inventory, GraphInventory):
-            return []
-        ends = [(job, inventory.recorded_until(job.claim)) for job in found if job.state is State.RUN]
-        return [(job, end) for job, end in ends if end > job.limit]
+        found, self._moved = self._moved, []
+        ends = [(job, self._recorded_until(job)) for job in found if job.state is State.RUN]
+        return [(job, end) for job, end in ends if end > self._held_until(job)]
+
+    def _recorded_until(self, job: Job) -> int:
+        """Until when the records have something of every pool of a job; 0 for one without pools."""
+        records, name = self.graph.records, fluid.encode(job.number)
+        pools = self.instance.inventory.vertices(job.claim)
+        return min((held[-1][1] if (held := records.steps_of(v, name)) else 0 for v in pools), default=0)
 
     def freed_in_part(self) -> list[tuple[Job, list[tuple[str, int]]]]:
         """The running jobs of which others have freed a part in the graph that the inventory still counts, with that part.
@@ -192,19 +208,33 @@ class Holdings:
             if job.state is State.RUN and inventory.has_lost(job.claim, now):
                 instance.lifecycle.resized(job)
 
+    def lost_of_children(self) -> list[tuple[HoldingsOwner, list[str]]]:
+        """The children of running jobs of which others have freed some pools, with the names of these pools."""
+        found: list[tuple[HoldingsOwner, list[str]]] = []
+        now, records, accounts = self.instance.time.now, self.graph.records, self.graph.structure.accounts
+        for number, child in self.children.items():
+            job, name = self.jobs.get(number), fluid.encode(number)
+            if job is None or job.state is not State.RUN or not isinstance(job.claim, GraphHold) or not records.is_holder(name):
+                continue
+            if job.claim.generation != self.graph.generation or number in self.disputed:
+                continue
+            lost = [v for v in job.claim.vertices.tolist() if not steps.amount_at(records.steps_of(v, name), now)]
+            found += [(child, [accounts.where(v) for v in lost])] if lost else []
+        return found
+
     def _on_time(self, now: int) -> Iterator[Job]:
-        """The jobs that run and have not reached their limits, and those that are being stopped and lack nothing."""
+        """The jobs that run and are not past their limits, and those that are being stopped and lack nothing."""
         for number, job in self.jobs.items():
-            if job.claim is None or job.limit <= now or number in self.disputed or number in self.at_limit:
+            if job.claim is None or job.limit < now or number in self.disputed:
                 continue
             if job.state is State.CLEANUP or (job.state is State.RUN and number not in self.overtime):
                 yield job
 
-    def _has_held(self, job: Job) -> bool:
-        """Whether the records of the graph should have something of a job: one that shares pools only has none."""
+    def _has_recorded(self, number: int, claim: Hold) -> bool:
+        """Whether the records of the graph should have something of a claim: one that shares pools only has none."""
         if self.instance.inventory.kind != "graph":
-            return job.number in self.recorded
-        return not isinstance(job.claim, GraphHold) or bool(len(job.claim.accounts))
+            return number in self.recorded
+        return not isinstance(claim, GraphHold) or bool(len(claim.accounts))
 
     def _is_removed(self, job: Job) -> bool:
         """Whether no pool of a job is in the graph any more; its inventory still counts them."""
@@ -225,7 +255,7 @@ class Holdings:
             if (job := self.jobs.get(number)) is None:
                 continue
             try:
-                if job.state is State.RUN:
+                if job.state is State.RUN or job.number in self.instance.inventory.ahead:
                     self.instance.lifecycle.raise_exception(job, "cancel", states.FATAL, FREED)
             finally:
                 if job.state is State.CLEANUP:
@@ -237,8 +267,10 @@ class Holdings:
         if isinstance(self.instance.inventory, GraphInventory):
             self.instance.inventory.take_back(job.claim)
         self._mark_disputed(job)
-        if job.limit > self.instance.due.now:  # otherwise it is handled next as a late job
+        if job.limit > self.instance.due.now:
             self._dispute(job, self.keep(job, job.limit))
+        else:
+            self._extend_overtime(job)
 
     # -- records -----------------------------------------------------------------------------------------------------
 
@@ -510,9 +542,24 @@ class Holdings:
             raise
 
     def _resize(self, job: Job, end: int) -> None:
-        instance = self.instance
+        instance, before = self.instance, job.limit
         instance.queue.unreserve()
         instance.queue.changed = True
+        if (cut := self._cut.get(job.number)) is not None:  # the records end there
+            job.limit = max(cut, job.started, instance.due.now)
+            instance.inventory.resize(job.number, job.claim, instance.due.now, job.limit)
+            try:
+                self._resize_claim(job, end)
+            except InsufficientResources:
+                instance.inventory.resize(job.number, job.claim, instance.due.now, before)
+                job.limit = before
+                raise
+            self._forget_cut(job)
+        else:
+            self._resize_claim(job, end)
+
+    def _resize_claim(self, job: Job, end: int) -> None:
+        instance = self.instance
         if instance.others.names:
             self.record_job(job)
         start = self._held_until(job)

@@ -90,6 +90,8 @@ class Others:
         inventory.revision = graph.revision
         holdings.find_cut()
         holdings.recount()
+        for child, lost in holdings.lost_of_children():
+            pool_states.drain(child, lost)
         instance.queue.supplies_returned()
         if self.ends:
             instance.due.announce(self.ends[-1] - 1)

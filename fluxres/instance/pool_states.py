@@ -110,6 +110,17 @@ def propagate(holdings: Holdings) -> None:
             propagate(child.holdings)
 
 
+def drain(child: HoldingsOwner, names: list[str]) -> None:
+    """Let nothing more start in a child on pools that others have freed of its job; jobs there continue to run."""
+    graph = child.holdings.graph
+    known = [name for name in names if has_pool(graph, name) and graph.pool(name).state not in UNAVAILABLE_STATES]
+    if known:
+        with recording.own_changes(child.inventory):
+            graph.set_state(known, "drain", reason="others have freed it of the job that has it")
+        graph_changed(child)
+        propagate(child.holdings)
+
+
 def propagate_sizes(child: HoldingsOwner) -> bool:
     """Update the sizes of the suppliers that a child shares with its parent, and the capacities of its edges.
 

@@ -28,6 +28,7 @@ from fluxres.model.values import Allocation, Stage, columns
 from fluxres.syntax.moment import in_message, to_the_second
 
 if TYPE_CHECKING:
+    from fluxres.graph.structure import Structure
     from fluxres.match import Placement
     from fluxres.model.resource_graph import ResourceGraph
 
@@ -346,6 +347,9 @@ class Keeper(Protocol):
 
     def keep_ended(self, before: int) -> None:
         """Remember the records that ended by a moment: they are about to be dropped."""
+
+    def renumber(self, before: Structure) -> None:
+        """Follow the graph into the next generation; its pools had other numbers before."""
 
 
 def expire(graph: ResourceGraph, before: int) -> list[str]:

@@ -1330,9 +1330,12 @@ class ResourceGraph(ShownDeep, Tabular):
         records.upstream = self.records.upstream
         # This comes first: a handle used by another thread reads the structure before it compares generations.
         self.generation += 1
+        before = self.structure
         self.structure, self.records, self.planner = structure, records, records.planner
         self._matcher = None
         self.revision += 1
+        for keeper in list(self.keepers):
+            keeper.renumber(before)
 
     def adopt(self, other: ResourceGraph, *, has_same_shape: bool) -> None:
         """Take over the state of another graph, which nobody uses afterwards.

@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import fluxres
-from fluxres import InsufficientResources, PolicyError, QueuePolicy, UsageError, clock, limits
+from fluxres import InsufficientResources, PolicyError, QueuePolicy, Resource, UsageError, clock, limits
 from fluxres.errors import FluxresError, StaleHandle
 from fluxres.instance import Instance, Job, Queue, Runner, State
 from fluxres.instance.accounting import Accounting, Qos
@@ -1121,6 +1121,169 @@ def test_what_others_take_at_once_is_theirs_until_they_free_it(inventory: str) -
     assert top.check() == []
     top.finish(job)
     assert [name for name in graph.jobs() if name == str(job.id)] == []
+
+
+def _merged(graph: ResourceGraph) -> None:
+    graph.merge(fluxres.build(Resource("node", id=9, children=[Resource("core", 2)]), name="lab"))
+
+
+SHAPE_CHANGES: list[Callable[[ResourceGraph], object]] = [
+    lambda graph: graph.unlink("/lab/node0"),
+    lambda graph: graph.unlink("/lab/node2/core1"),
+    lambda graph: graph.move("/lab/node2", "/lab/node7"),
+    lambda graph: graph.remove_edge("power:/pdu0", "/lab/node2", "power"),
+    _merged,
+]
+
+
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+@pytest.mark.parametrize("change", SHAPE_CHANGES)
+@pytest.mark.parametrize("is_between", [False, True])
+def test_what_others_free_is_held_again_after_a_change_of_the_shape(
+    inventory: str, change: Callable[[ResourceGraph], object], is_between: bool
+) -> None:
+    clock = ManualClock()
+    graph = lab(clock)
+    top = Instance(graph, clock=clock, runner=ManualRunner(), inventory=inventory)
+    first, job = top.submit("slot=1/node", duration_s=50), top.submit("slot=1/node", duration_s=50)
+    top.finish(first)
+    graph = top.graph
+    clock.now_s = 1.0
+    change(graph)
+    if is_between:
+        top.advance()
+    graph.free(str(job.id))
+    others = [top.submit("slot=1/node", duration_s=5) for _ in range(4)]
+    assert job.state is State.CLEANUP
+    assert graph.allocated(str(job.id)).paths() == ["/lab/node1"]
+    assert State.RUN in {one.state for one in others}
+    assert not any(dict(one.pools).get("/lab/node1") for one in others)
+    assert top.check() == []
+    top.finish(job)
+    assert not graph.records.is_holder(str(job.id))
+    assert top.check() == []
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "easy", "conservative"])
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+@pytest.mark.parametrize("call", ["submit", "schedule", "graph", "finish", "advance"])
+@pytest.mark.parametrize("seen_s", [None, 0.25])
+def test_at_the_moment_to_which_others_moved_an_end_nothing_starts_beside_the_job(
+    policy: str, inventory: str, call: str, seen_s: float | None
+) -> None:
+    clock = ManualClock()
+    node = Resource("node", 1, children=[Resource("core", 2)])
+    graph = fluxres.build(node, name="lab", clock=clock)
+    top = Instance(graph, clock=clock, runner=ManualRunner(), inventory=inventory, queue_policy=policy)
+    job, other, waits = (top.submit("slot/core", duration_s=length) for length in (1, 9, 5))
+    top.graph.set_end(str(job.id), 0.5)
+    if seen_s is not None:
+        clock.now_s = seen_s
+        top.advance()
+        assert job.ends_at == 0.5
+    clock.now_s = 0.5
+    calls: dict[str, Callable[[], object]] = {
+        "submit": lambda: top.submit("slot/core", duration_s=5),
+        "schedule": top.schedule,
+        "graph": lambda: top.graph,
+        "finish": lambda: top.finish(other),
+        "advance": top.advance,
+    }
+    calls[call]()
+    assert job.state is State.CLEANUP
+    assert waits.state is (State.RUN if call == "finish" else State.SCHED)
+    assert top.check() == []
+    top.finish(job)
+    assert waits.state is State.RUN
+
+
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+@pytest.mark.parametrize("now_s", [0.5, 1.0, 2.0])
+def test_an_advance_reservation_that_others_free_never_starts(inventory: str, now_s: float) -> None:
+    clock, runner = ManualClock(), ManualRunner()
+    graph = fluxres.build(Resource("node", 1, children=[Resource("core", 2)]), name="lab", clock=clock)
+    top = Instance(graph, clock=clock, runner=runner, inventory=inventory, queue_policy="easy")
+    ahead = top.reserve("slot/node", start_s=1, duration_s=3)
+    graph = top.graph
+    clock.now_s = 0.5
+    graph.free(str(ahead.id))
+    graph.allocate("slot/node", job="theirs", duration_s=10)
+    clock.now_s = now_s
+    top.advance()
+    assert (ahead.state, ahead.result, runner.calls) == (State.INACTIVE, "canceled", [])
+    assert [(one.type, one.note) for one in ahead.exceptions] == [("cancel", "others have freed what it held")]
+    assert top.check() == []
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
+@pytest.mark.parametrize("is_seen", [False, True])
+def test_a_new_limit_takes_the_place_of_an_end_that_others_set(inventory: str, is_seen: bool) -> None:
+    top, clock, _ = make_instance(inventory)
+    job = top.submit("slot=2/node", duration_s=10)
+    graph = top.graph
+    graph.set_end(str(job.id), 5)
+    if is_seen:
+        top.advance()
+    top.set_duration(job, 40)
+    assert job.ends_at == 40.0
+    assert {span.end for span in graph.allocation(str(job.id)).spans} == {40.0}
+    clock.now_s = 20.0
+    top.advance()
+    assert job.state is State.RUN
+    assert top.check() == []
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
+def test_a_new_limit_that_others_prevent_leaves_the_end_that_they_set(inventory: str) -> None:
+    top, clock, _ = make_instance(inventory)
+    job = top.submit("slot=2/node", duration_s=10)
+    graph = top.graph
+    graph.set_end(str(job.id), 5)
+    graph.allocate("/cluster/node0", job="theirs", start=5, duration_s=100)
+    with pytest.raises(InsufficientResources):
+        top.set_duration(job, 40)
+    assert job.ends_at == 5.0
+    clock.now_s = 5.0
+    top.advance()
+    assert (job.state, job.exceptions[0].type) == (State.CLEANUP, "cancel")
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
+def test_a_later_end_that_others_set_is_the_new_limit_on_every_inventory(inventory: str) -> None:
+    top, clock, _ = make_instance(inventory)
+    job = top.submit("slot=2/node", duration_s=10)
+    top.graph.set_end(str(job.id), 30)
+    top.advance()
+    assert (job.ends_at, job.duration_s) == (30.0, 30.0)
+    clock.now_s = 20.0
+    waits = top.submit("slot=5/node", duration_s=10)
+    assert (job.state, waits.state) == (State.RUN, State.SCHED)
+    assert top.check() == []
+
+
+def test_a_job_at_its_limit_that_others_free_holds_its_resources_again() -> None:
+    top, clock, _ = make_instance(size=2)
+    job = top.submit("slot=2/node", duration_s=10)
+    clock.now_s = 10.0
+    waits = top.submit("slot=1/node")
+    top.graph.free(str(job.id))
+    top.schedule()
+    assert (job.state, waits.state) == (State.CLEANUP, State.SCHED)
+    assert top.check() == []
+
+
+def test_a_child_starts_nothing_on_what_others_have_freed_of_its_job() -> None:
+    top, _, _ = make_instance(size=2)
+    job = top.submit("slot=2/node")
+    child = top.spawn(job, runner=ManualRunner())
+    running = child.submit("slot=1/node")
+    top.graph.shrink(str(job.id), "/cluster/node1")
+    theirs = top.submit("slot=1/node")
+    waits = child.submit("slot=1/node")
+    assert (theirs.pools, running.pools) == ([("/cluster/node1", 1)], [("/cluster/node0", 1)])
+    assert waits.state is State.SCHED
+    child.finish(running)
+    assert (waits.state, waits.pools) == (State.RUN, [("/cluster/node0", 1)])
 
 
 def test_a_job_that_has_ended_ends_when_it_did() -> None:
