@@ -434,9 +434,9 @@ class GraphInventory:
             claim.vertices, claim.generation = np.array(known, np.int32), self.graph.generation
         self._disputed.pop(key, None)
         self._expired.pop(key, None)
-        failed = self._failed
+        failed, number = self._failed, len(self.graph.records.pools_of.get(fluid.encode(key), ()))
         self._free(key)
-        if failed and isinstance(claim, GraphHold):
+        if failed and isinstance(claim, GraphHold) and number == len(claim.accounts):  # others may have added to it
             self._ended = Ended(claim, failed, self.graph.revision)
 
     def resize(self, key: int, claim: Hold, now: int, end: int) -> None:

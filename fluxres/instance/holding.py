@@ -77,6 +77,8 @@ class Holdings:
         """Jobs of whose resources others hold some in the graph, or will before the job's limit."""
         self.lost: dict[int, list[tuple[str, int]]] = {}
         """By number of a job, what others have freed of it that the inventory no longer counts, for `check`."""
+        self._grown: set[int] = set()
+        """Jobs to which others have added pools in the graph that the inventory does not count."""
         self._cut: dict[int, int] = {}
         """By number of a running job, the tick from which it holds nothing although its limit is later: others have freed it."""
         self.next_cut = FOREVER
@@ -109,6 +111,8 @@ class Holdings:
         self.disputed.discard(job.number)
         self.suppliers.pop(job.number, None)
         self.lost.pop(job.number, None)
+        if job.number in self._grown:
+            self.instance.inventory.revision = -1  # what was added to it is free as well
         self._forget_cut(job)
 
     def _forget_cut(self, job: Job) -> None:
@@ -189,6 +193,28 @@ class Holdings:
             if any(left.values()):  # otherwise they have freed all of it, which ends the job
                 lost = [(accounts.where(v), amount - left[v]) for v, amount in given if left[v] < amount]
                 found += [(job, lost)] if lost else []
+        return found
+
+    def grown_by_others(self) -> dict[int, int]:
+        """By vertex, the units that others have added to running jobs in the graph, and that the inventory does not count.
+
+        None on the inventory `graph`. Cost: what the recorded jobs hold.
+        """
+        inventory, records, now = self.instance.inventory, self.graph.records, self.instance.time.now
+        found: dict[int, int] = {}
+        self._grown.clear()
+        if isinstance(inventory, GraphInventory):
+            return found
+        for number in self.recorded - self.disputed:
+            job, name = self.jobs.get(number), fluid.encode(number)
+            if job is None or job.claim is None or not records.is_holder(name):
+                continue
+            given = dict(recording.existing(self.graph, inventory.pools(job.claim)))
+            for v in records.pools_of[name]:
+                units = steps.amount_at(records.steps_of(v, name), max(now, job.started)) - given.get(v, 0)
+                if units > 0:
+                    found[v] = found.get(v, 0) + units
+                    self._grown.add(number)
         return found
 
     def recount(self) -> None:

@@ -6,6 +6,7 @@ the graph differs from the one after its own last change.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Protocol
 
 from fluxres.allocation.facts import JobFacts
@@ -70,7 +71,8 @@ class Others:
         pool_states.propagate(holdings)
         records = graph.records
         names = [name for name in records.jobs() if self.own_job(name) is None]
-        if (names or records.stages or holdings.freed_in_part()) and instance.inventory.kind != "graph":
+        is_changed = bool(holdings.freed_in_part() or holdings.grown_by_others())
+        if (names or records.stages or is_changed) and instance.inventory.kind != "graph":
             if instance.choice.is_adaptive:
                 instance.choice.adapt(None)
             else:
@@ -80,8 +82,10 @@ class Others:
         ends.update(min(stage.expires, stage.end) for stage in records.stages.values())
         self.ends = sorted((end for end in ends if now < end < FOREVER), reverse=True)
         inventory = instance.inventory
-        if inventory.kind != "graph" and inventory.set_held_by_others(recording.units_held(records, names, now)):
-            instance.queue.reservations_dropped()
+        if inventory.kind != "graph":
+            held = Counter(recording.units_held(records, names, now)) + Counter(holdings.grown_by_others())
+            if inventory.set_held_by_others(held):
+                instance.queue.reservations_dropped()
         instance.due.reacquire()
         for other in list(instance.time.disputing):
             if other is not instance.due and other is not instance.time.outermost:

@@ -1261,6 +1261,20 @@ def test_a_later_end_that_others_set_is_the_new_limit_on_every_inventory(invento
     assert top.check() == []
 
 
+@pytest.mark.parametrize("inventory", INVENTORIES)
+def test_no_job_starts_on_what_others_have_added_to_one(inventory: str) -> None:
+    top, _, _ = make_instance(inventory, size=3)
+    job = top.submit("slot=1/node", duration_s=100)
+    top.graph.grow(str(job.id), "slot=1/node")
+    first, second = (top.submit("slot=1/node", duration_s=100) for _ in range(2))
+    assert (first.pools, second.state) == ([("/cluster/node2", 1)], State.SCHED)
+    assert top.check() == []
+    top.finish(job)
+    third = top.submit("slot=1/node", duration_s=100)
+    assert sorted([*second.pools, *third.pools]) == [("/cluster/node0", 1), ("/cluster/node1", 1)]
+    assert top.check() == []
+
+
 def test_a_job_at_its_limit_that_others_free_holds_its_resources_again() -> None:
     top, clock, _ = make_instance(size=2)
     job = top.submit("slot=2/node", duration_s=10)
