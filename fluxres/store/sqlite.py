@@ -303,7 +303,7 @@ class SqliteDatabase(Database):
     def integrity(self) -> list[str]:
         if not self.exists():
             return []
-        with self._opened() as db:
+        with self._opened(to_read=True) as db:
             said = [str(row[0]) for row in db.execute(f"PRAGMA integrity_check({_PROBLEMS_MAX})")]
             lost = {f"a row of {row[0]} is of no graph" for row in db.execute("PRAGMA foreign_key_check")}
         return [line for line in said if line != "ok"] + sorted(lost)
@@ -324,7 +324,7 @@ class SqliteDatabase(Database):
 
     def back_up(self, path: Path, on_progress: OnProgress) -> bool:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, self._mode()))
-        with self._opened() as db, closing(sqlite3.connect(path)) as copy:
+        with self._opened(to_read=True) as db, closing(sqlite3.connect(path)) as copy:
             (page_bytes,) = db.execute("PRAGMA page_size").fetchone()
 
             def report(_status: int, left: int, total: int) -> None:
@@ -337,10 +337,17 @@ class SqliteDatabase(Database):
         return True
 
     @contextmanager
-    def _opened(self) -> Iterator[SqliteConnection]:
-        """A connection outside of a transaction."""
+    def _opened(self, *, to_read: bool = False) -> Iterator[SqliteConnection]:
+        """A connection outside of a transaction.
+
+        Args:
+            to_read: only, also on a full disk; the caller has no other connection then.
+        """
         with self.translated():
-            db = SqliteConnection(_connect(self._path), self.url)
+            if to_read:
+                db, _ = _patiently(self._connected_to_read, self._path)
+            else:
+                db = SqliteConnection(_connect(self._path), self.url)
             try:
                 db.db.set_progress_handler(_let_interrupt, _STEPS_BETWEEN_INTERRUPTS)
                 yield db

@@ -259,11 +259,12 @@ def back_up(store: Store, path: Path, *, replace: bool = False, on_progress: OnP
     part = path.with_name(f".{path.name[:100]}.{os.getpid()}")
     try:
         with temporary(*(part.with_name(part.name + suffix) for suffix in ("", "-journal", "-wal", "-shm", ".lock"))):
-            with store.reading(None) as rows:
-                if not store.database.back_up(part, on_progress):
-                    copy = SqliteDatabase(part)
-                    with copy.creating(), copy.writing() as db:
-                        dump.fill(db, dump.items(rows, on_progress), set(), str)
+            with store.reading(None):
+                pass  # it is there, and its version can be read
+            if not store.database.back_up(part, on_progress):
+                copy = SqliteDatabase(part)
+                with store.reading(None) as rows, copy.creating(), copy.writing() as db:
+                    dump.fill(db, dump.items(rows, on_progress), set(), str)
             for suffix in ("-wal", "-shm"):
                 path.with_name(path.name + suffix).unlink(missing_ok=True)
             part.replace(path)

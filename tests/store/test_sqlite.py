@@ -22,7 +22,7 @@ from fluxres import limits
 from fluxres.clock import fixed
 from fluxres.errors import InsufficientResources, StoreBusy, StoreConflict, StoreError, UnknownGraph, UsageError
 from fluxres.model import ResourceGraph
-from fluxres.store import Store, open_store, writing
+from fluxres.store import Store, open_store, sqlite, upkeep, writing
 from fluxres.store.sqlite import SqliteConnection
 from tests.store.graphs import change, facts, machine
 
@@ -543,6 +543,7 @@ def test_a_store_on_a_full_disk_can_be_read(store: Store, tmp_path: Path, logged
     try:
         with ThreadPoolExecutor(4) as threads:
             found = [each.pool(1).tags for each in threads.map(lambda _: store.load(), range(8))]
+        assert upkeep.check(store) == (["demo"], [])
         with pytest.raises(StoreError, match="no space left; nothing was changed"), store.writing() as tx:
             tx.graph.tag(2, "k")
     finally:
@@ -550,6 +551,24 @@ def test_a_store_on_a_full_disk_can_be_read(store: Store, tmp_path: Path, logged
     expected = {"k": None} if logged else {}
     assert found == [expected] * 8
     assert (store.load().pool(1).tags, store.load().pool(2).tags) == (expected, {})
+
+
+def test_a_store_on_a_full_disk_can_be_backed_up_to_another(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put("demo", machine())
+    connect = sqlite._connect
+
+    def without_room(path: Path, *, shared: bool = False, alone: bool = False) -> sqlite3.Connection:
+        if path == store.path and not alone:
+            full = sqlite3.OperationalError("disk I/O error")
+            full.sqlite_errorcode = min(sqlite._NO_SHARED_MEMORY)
+            raise full
+        return connect(path, shared=shared, alone=alone)
+
+    monkeypatch.setattr(sqlite, "_connect", without_room)
+    upkeep.back_up(store, tmp_path / "copy.db")
+    assert facts(open_store(str(tmp_path / "copy.db")).load()) == facts(store.load())
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
