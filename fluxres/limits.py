@@ -308,6 +308,9 @@ PASS_IDLE_ROUNDS_MAX: Final = 1_000
 """Rounds in a row, besides one for each job that waits, in which a queue policy starts nothing and changes the queue: such a pass
 does not come to an end."""
 
+PASS_GROWTH_MAX: Final = 10_000
+"""Jobs by which the queue may grow in a pass while nothing starts: a policy that submits one for each that waits doubles it."""
+
 INSTANCE_DEPTH_MAX: Final = 32
 """Instances within instances: no machine has as many levels, and a child costs a copy of its part."""
 

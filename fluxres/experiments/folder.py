@@ -117,7 +117,8 @@ class ResultsFolder:
         """Move the written files to their place; those of a failed run go next to it, with the error."""
         good, bad = self.runs / run.key, self.runs / f"{run.key}{FAILED}"
         with translated(place):
-            shutil.rmtree(bad, ignore_errors=True)
+            for before in (good, bad):  # a run whose metrics are missing has been made again
+                shutil.rmtree(before, ignore_errors=True)
             if outcome.error:
                 (place / ERROR).write_text(outcome.error + "\n", encoding="utf-8")
             place.rename(bad if outcome.error else good)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from fluxres import limits
 from fluxres.clock import FOREVER, seconds, ticks
-from fluxres.errors import FluxresError, PolicyError, StoreError, UsageError
+from fluxres.errors import FluxresError, LimitExceeded, PolicyError, StoreError, UsageError
 from fluxres.instance import states
 from fluxres.instance.graph_inventory import GraphHold, GraphInventory
 from fluxres.instance.interchangeable import InterchangeableInventory
@@ -169,11 +169,14 @@ def _report(policy: QueuePolicy, error: BaseException) -> None:
     """Errors: PolicyError that names the policy, for what it raised itself, or did that a policy cannot do."""
     if isinstance(error, PolicyError) and not _LINE.search(error.message) and (line := _line(policy, error)):
         raise PolicyError(_FILE.sub("", error.message) + line, where=error.where, hint=error.hint) from error
-    if isinstance(error, UsageError) and (line := _line(policy, error)):
-        raise PolicyError(error.message + line, where=_named(policy), hint=error.hint) from error
-    if isinstance(error, FluxresError | PassEnded | KeyboardInterrupt):
+    if isinstance(error, FluxresError):
+        if not isinstance(error, PolicyError | LimitExceeded | StoreError) and (line := _line(policy, error)):  # of its own call
+            said = error.message if isinstance(error, UsageError) else f"{type(error).__name__}: {error.message}"
+            raise PolicyError(said + line, where=_named(policy), hint=error.hint) from error
         return
-    what = str(error) if isinstance(error, Endless) else f"{type(error).__name__}: {error}"
+    if isinstance(error, PassEnded | KeyboardInterrupt):
+        return
+    what = str(error) if isinstance(error, Endless) else f"{type(error).__name__}: {error}".removesuffix(": ")
     raise PolicyError(what + _line(policy, error), where=_named(policy)) from error
 
 
@@ -841,7 +844,7 @@ class Queue:
         self.is_running = True
         time.still += 1
         time.passes_open += 1
-        idle, idle_max = 0, limits.PASS_IDLE_ROUNDS_MAX + self._count
+        idle, idle_max, most = 0, limits.PASS_IDLE_ROUNDS_MAX + self._count, limits.PASS_GROWTH_MAX + self._count
         try:
             self._again = True
             while self._again and not lifetime.is_ending:  # a runner may close the instance
@@ -859,7 +862,7 @@ class Queue:
                     raise
                 self._end_round(self._again)
                 idle = idle + 1 if self._started == started else 0
-                if idle > idle_max:
+                if idle > idle_max or (idle and self._count > most):
                     raise self._no_end(idle)
             if time.has_suppliers:
                 self._compare_promises()
@@ -873,7 +876,8 @@ class Queue:
         return self._started
 
     def _no_end(self, rounds: int) -> PolicyError:
-        message = f"its pass does not end: {rounds:,} rounds in a row started nothing and changed the queue"
+        many = f"{rounds:,} rounds in a row" if rounds > 1 else "a round"
+        message = f"its pass does not end: {many} started nothing and changed the queue, in which {self._count:,} jobs wait"
         return policy_error(self.policy, message, hint="let schedule() not submit or cancel jobs")
 
     def _begin_round(self) -> None:

@@ -199,4 +199,4 @@ def _short(graph: ResourceGraph, amounts: dict[int, int], request: Request, poli
     if lacking := _lacking(graph.structure, made, request):
         return f"nothing of type {lacking}"
     refusal = _matcher(made).why_not(request, 0, FOREVER, policy)
-    return "" if refusal is None else "; ".join(f"{place}: {why}" for place, why in refusal.reasons().items()).removesuffix(".")
+    return "" if refusal is None else "; ".join(f"{place}: {why.removesuffix('.')}" for place, why in refusal.reasons().items())

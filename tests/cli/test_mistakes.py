@@ -52,3 +52,12 @@ def test_each_mistake_has_its_line_and_a_caret_below_the_place(file: Path, fluxr
         assert shown[column : column + 1].strip() == wanted.strip()
     listed = [line for line in lines if re.match(r"fluxres: ERROR \S+:\d+:\d+", line)]
     assert len(listed) in (len(plain["mistakes"]), 0)
+
+
+def test_move_to_a_name_that_was_misspelled_says_what_it_did(tiny: Invoke) -> None:
+    done = tiny("move", "/tiny/rack0/node1", "/tiny/rak0")
+    assert done.stdout == "/tiny/rack0/node1 moved to /tiny/rak0, and is named rak0 now\n"
+    assert done.stderr == "fluxres: did you mean /tiny/rack0? (`fluxres undo` takes the move back)\n"
+    tiny("undo")
+    assert tiny("move", "/tiny/rack0/node1", "/tiny/rack0/node01").stderr == ""
+    assert tiny("move", "/tiny/rack0/node01", "/tiny").stdout == "/tiny/rack0/node01 moved to /tiny/node01\n"

@@ -60,6 +60,17 @@ def test_only_missing_runs_are_made(page: Write, tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "a" / "runs").iterdir()) == [run.key for run in found.runs]
 
 
+def test_a_run_whose_metrics_are_missing_is_made_again(page: Write, tmp_path: Path) -> None:
+    found = page(SMALL)
+    campaign.run(found, tmp_path / "a")
+    before = files(tmp_path / "a")
+    lost = tmp_path / "a" / "runs" / found.runs[1].key / METRICS
+    lost.unlink()
+    assert list(lost.parent.iterdir()), "the directory is not empty"
+    assert campaign.run(found, tmp_path / "a") == campaign.Campaign(1, 3, {})
+    assert files(tmp_path / "a") == before
+
+
 def test_the_study_in_the_results_can_be_run_from_anywhere(page: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "machine.yaml").write_text("{fluxres: 1, name: m, resources: [{type: core, count: 4}]}")
     (tmp_path / "trace.swf").write_text("1 0 0 5 1 1 1 1 9 1 1 1 1 1 1 1 1 1\n")

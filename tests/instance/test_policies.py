@@ -187,6 +187,9 @@ class Submits(QueuePolicy):
         self.calls += 1
         if self.what == "submit":
             queue.instance.submit("slot=1/node")  # type: ignore[attr-defined]  # the instance, of which policies see less
+        elif self.what == "double":
+            for _ in list(queue):
+                queue.instance.submit("slot=1/node")  # type: ignore[attr-defined]  # the same
         elif self.what == "cancel" and (job := next(iter(queue), None)) is not None:
             queue.instance.cancel(job)  # type: ignore[attr-defined]  # the same
 
@@ -197,6 +200,44 @@ def test_a_policy_that_submits_a_job_in_each_call_comes_to_an_end() -> None:
     with pytest.raises(PolicyError, match=r"queue policy submits: its pass does not end: 1,\d+ rounds in a row started"):
         instance.submit("slot=1/node", duration_s=5)
     assert policy.calls == instance.pending - 1 == limits.PASS_IDLE_ROUNDS_MAX + 2
+    assert instance.check() == []
+
+
+def test_a_policy_that_doubles_the_queue_in_each_call_comes_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PASS_GROWTH_MAX", 100)
+    policy = Submits("double")
+    instance = Instance(nodes(2), queue_policy=policy)
+    said = r"its pass does not end: 7 rounds in a row started nothing and changed the queue, in which 128 jobs wait"
+    with pytest.raises(PolicyError, match=said) as refused:
+        instance.submit("slot=1/node", duration_s=5)
+    assert refused.value.hint == "let schedule() not submit or cancel jobs"
+    assert (policy.calls, instance.pending) == (7, 128)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda queue: queue.graph.pool("/cluster/rack7"), "UnknownPool: no pool 'rack7' in '/cluster'"),
+        (lambda queue: queue.graph.free("x"), "UnknownJob: no job 'x' holds anything"),
+        (lambda queue: queue.graph.allocate("slot=99/node", job="x"), "InfeasibleRequest: requested 99 nodes, there are only 2"),
+        (lambda queue: queue.instance.submit("slot=99/node"), "InfeasibleRequest: requested 99 nodes, there are only 2"),
+    ],
+)
+def test_what_fluxres_refuses_a_policy_is_an_error_of_the_policy(call: Any, said: str) -> None:
+    class Calls(QueuePolicy):
+        name = "calls"
+
+        def schedule(self, queue: Queue) -> None:
+            call(queue)
+
+    instance = Instance(nodes(2), queue_policy=Calls())
+    with pytest.raises(PolicyError) as refused:
+        instance.submit("slot=1/node", duration_s=5)
+    assert refused.value.where == "queue policy calls"
+    assert refused.value.message.startswith(said)
+    assert refused.value.message.endswith(")")
+    assert "(test_policies.py, line " in refused.value.message
+    assert [job.state for job in instance.jobs()] == [State.SCHED]
     assert instance.check() == []
 
 

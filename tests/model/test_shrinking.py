@@ -86,6 +86,15 @@ def test_only_units_held_throughout_the_window_match() -> None:
         g.shrink("a", "slot/node", start=20)
 
 
+def test_the_reasons_of_a_refusal_are_one_sentence() -> None:
+    g = rack()
+    g.allocate("slot=1/node", job="a")
+    with pytest.raises(NotHeld) as refused:
+        g.shrink("a", "slot=99/core")
+    assert refused.value.message.count(";") == 1
+    assert "." not in refused.value.message.replace("resources[0].with[0]", "")
+
+
 def test_shrink_honours_constraints_and_ignores_states() -> None:
     g = rack()
     g.allocate("slot=4/node", job="a")

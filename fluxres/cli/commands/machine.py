@@ -17,6 +17,7 @@ from fluxres.cli.sources import load_one
 from fluxres.cli.stores import changing, is_file, note_supply, os_user, reading, save_file
 from fluxres.clock import FOREVER
 from fluxres.documents.document import plural
+from fluxres.documents.suggestion import suggest
 from fluxres.errors import InsufficientResources, UsageError
 from fluxres.render.text import Style, printable
 
@@ -286,7 +287,14 @@ def move_command(settings: Settings, path: str, to: str) -> None:
     from fluxres.render import documents
 
     with changing(settings) as graph:
-        uuid = graph.pool(path).uuid
+        pool = graph.pool(path)
+        uuid, name, before = pool.uuid, pool.name, pool.path
         graph.move(path, to)
     done = documents.moved(graph, path, to, uuid)
-    answer(settings, document=lambda: done, lines=lambda _style: [f"{path} moved to {done['to']}"])
+    above, _, new = done["to"].rpartition("/")
+    renamed = f", and is named {new} now" if new != name else ""
+    answer(settings, document=lambda: done, lines=lambda _style: [f"{path} moved to {done['to']}{renamed}"])
+    if renamed and above.startswith("/") and above != before.rpartition("/")[0]:
+        beside = [f"{above}/{child.name}" for child in graph.pool(above).children if child.name != new]
+        if hint := suggest(done["to"], beside, cutoff=0.85):
+            note(f"{hint} (`fluxres undo` takes the move back)")
