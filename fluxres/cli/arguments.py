@@ -297,6 +297,16 @@ class Asked:
         if not self._is_open:
             self._settle([word for word in words if language is None and names_pool(word)])
 
+    @property
+    def words(self) -> Sequence[str]:
+        """As typed."""
+        return self._given[0]
+
+    @property
+    def has_several(self) -> bool:
+        """Whether there are several words, or a word and options that say how much."""
+        return len(self._given[0]) + bool(self._given[1]) > 1
+
     def instead(self, words: Sequence[str] = (), sizes: options.Given = _NONE, language: str | None = None) -> Asked:
         """Something else, under the same conditions and with the same policy."""
         return Asked(words, sizes, self.policy, self.policy, language, self._given[3])

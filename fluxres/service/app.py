@@ -154,9 +154,14 @@ def _of_http(request: Asked, error: HTTPException) -> Response[bytes]:
     if error.status_code in (404, 405):
         refused = UsageError(f"{request.method} {request.url.path:.200}: {error.detail.lower()}", hint=_ROUTES_HINT)
         return _problem(refused, error.status_code)
+    if error.detail == _CUT:
+        refused = UsageError("is not complete JSON", where="body", hint="it ends too early: send all of it")
+        return _problem(refused, error.status_code)
     return _problem(UsageError(error.detail), error.status_code)
 
 
+_CUT: Final = "Input data was truncated"
+"""What msgspec says about JSON without its end."""
 _EXPECTED: Final = re.compile("Expected `([^`]+)`(.*?)(?:, got `([^`]+)`)?")
 _WORDS: Final = {
     "int": "a whole number",

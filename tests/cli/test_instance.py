@@ -684,3 +684,11 @@ def test_changes_of_a_limit_that_are_none_are_refused(keeper: Invoke) -> None:
 def test_a_dependency_without_a_job_says_how_one_is_written(keeper: Invoke, given: str) -> None:
     told = keeper("instance", "submit", "slot=1/core", "--dependency", given, status=2).stderr
     assert f"dependency: expected {given.partition(':')[0]}:JOB, got '{given.removesuffix(':')}' (" in told
+
+
+def test_the_name_of_an_instance_is_no_part_of_a_request(tiny: Invoke) -> None:
+    tiny("instance", "create", "main")
+    for words in (("-N2", "-x"), ("slot=1/core",)):
+        said = tiny("instance", "submit", "main", *words, status=2).stderr
+        assert "main is an instance, and no part of a request (name it with -i main)" in said
+    assert "more than one request" in tiny("instance", "submit", "slot=1/core", "slot=2/core", status=2).stderr

@@ -255,6 +255,13 @@ def test_wrong_requests_are_problems_too(graph: Graph, method: str, operation: s
     assert graph("jobs")[1]["count"] == 0
 
 
+@pytest.mark.parametrize("body", [b"{", b'{"wanted": "-N1", "job": "j', b'{"wanted": "-N1"'])
+def test_a_body_without_its_end_is_named(graph: Graph, body: bytes) -> None:
+    status, document, _ = graph("allocate", body)
+    assert (status, document["where"], document["message"]) == (400, "body", "is not complete JSON")
+    assert document["hint"] == "it ends too early: send all of it"
+
+
 def test_refusals_name_the_earliest_start(graph: Graph) -> None:
     _, granted, _ = graph("allocate", {"wanted": "slot=8/node", "job": "j1", "duration_s": 600})
     status, document, _ = graph("allocate", {"wanted": "slot=1/node", "job": "j2"})

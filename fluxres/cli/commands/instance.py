@@ -148,6 +148,7 @@ def submit(
     with keeper(settings) as kept:
         address = one_of(kept, name)
         graph = kept.graph()
+        _require_no_instance(kept, asked)
         if asked.on(graph).request is None:
             raise _no_request(graph, asked.pools)
         about = {**given, "dependencies": list(given["dependencies"]), "name": job_name}
@@ -171,6 +172,13 @@ def _note_prospects(made: dict[str, Any]) -> None:
         start = made["submitted"] if made["started"] is None else made["started"]
         if start + made["duration"] > made["expires"]:
             note(f"{made['id']} ends with its instance at {when(made['expires'])}, before its own limit")
+
+
+def _require_no_instance(kept: Keeper, asked: Asked) -> None:
+    """Refuse the name of an instance in front of a request."""
+    first = asked.words[0] if asked.words else ""
+    if asked.has_several and any(first == one["address"] for one in kept.instances()):
+        raise UsageError(f"{first} is an instance, and no part of a request", hint=f"name it with -i {first}")
 
 
 def _no_request(graph: ResourceGraph, words: list[str]) -> UsageError:

@@ -100,7 +100,7 @@ def serve_command(settings: Settings, /, tokens: str | None, tls_cert: str | Non
         from fluxres.service.client.addresses import address
         from fluxres.service.tenancy import Tenancy
     except ModuleNotFoundError as error:
-        raise UsageError(f"the service needs {error.name}", hint="pip install 'fluxres[service]'") from None
+        raise UsageError(f"the service needs {error.name}", hint="pip install litestar uvicorn prometheus-client") from None
 
     if given["url"] is not None:
         address(given["url"])
