@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from fluxres import limits
 from fluxres.clock import FOREVER, seconds, ticks
-from fluxres.errors import FluxresError, LimitExceeded, PolicyError, StoreError, UsageError
+from fluxres.errors import FluxresError, LimitExceeded, PolicyError, RunFailed, StoreError, UsageError
 from fluxres.instance import states
 from fluxres.instance.graph_inventory import GraphHold, GraphInventory
 from fluxres.instance.interchangeable import InterchangeableInventory
@@ -150,6 +150,10 @@ class Guard:
             _report(self.policy, error)
 
 
+_OF_OTHERS: Final = (LimitExceeded, StoreError, RunFailed)
+"""Errors of the search for pools, the store and the runner, which pass through a policy."""
+
+
 def is_built_in(policy: QueuePolicy) -> bool:
     """Whether a policy is of this package, and known to come to an end and to start every job that it can."""
     return type(policy).__module__.startswith("fluxres.instance.")
@@ -170,7 +174,8 @@ def _report(policy: QueuePolicy, error: BaseException) -> None:
     if isinstance(error, PolicyError) and not _LINE.search(error.message) and (line := _line(policy, error)):
         raise PolicyError(_FILE.sub("", error.message) + line, where=error.where, hint=error.hint) from error
     if isinstance(error, FluxresError):
-        if not isinstance(error, PolicyError | LimitExceeded | StoreError) and (line := _line(policy, error)):  # of its own call
+        is_of_its_call = isinstance(error, UsageError) or not (is_built_in(policy) or isinstance(error, _OF_OTHERS))
+        if is_of_its_call and not isinstance(error, PolicyError) and (line := _line(policy, error)):
             said = error.message if isinstance(error, UsageError) else f"{type(error).__name__}: {error.message}"
             raise PolicyError(said + line, where=_named(policy), hint=error.hint) from error
         return
