@@ -1307,6 +1307,22 @@ def test_no_job_starts_on_what_others_have_added_to_one(inventory: str) -> None:
     assert top.check() == []
 
 
+@pytest.mark.parametrize("inventory", INVENTORIES)
+def test_what_a_child_gets_is_held_until_the_end_that_others_set_for_its_job(inventory: str) -> None:
+    top, clock, _ = make_instance(inventory, size=3)
+    job = top.submit("slot=1/node", duration_s=100)
+    child = top.spawn(job, runner=ManualRunner())
+    top.graph.set_end(str(job.id), 50)
+    child.grow("slot=1/node")
+    assert {span.end for span in top.graph.allocation(str(job.id)).spans} == {50.0}
+    assert (job.size, job.ends_at) == (2, 50.0)
+    clock.now_s = 50.0
+    top.advance()
+    assert (job.state, len(top.graph.allocated(str(job.id)))) == (State.CLEANUP, 2)
+    top.finish(job)
+    assert top.graph.jobs() == top.check() == []
+
+
 def test_a_job_at_its_limit_that_others_free_holds_its_resources_again() -> None:
     top, clock, _ = make_instance(size=2)
     job = top.submit("slot=2/node", duration_s=10)
