@@ -554,7 +554,9 @@ class GraphInventory:
         if not isinstance(claim, GraphHold) or claim.key in self._disputed:
             return
         job, records = fluid.encode(claim.key), self.graph.records
-        self._renew(claim, ((v, steps.amount_at(records.steps_of(v, job), claim.end - 1)) for v in self.vertices(claim)))
+        ends = records.ends(job) if records.is_holder(job) else ()
+        last = min(claim.end, max(ends, default=claim.end)) - 1  # others may have set an earlier end
+        self._renew(claim, ((v, steps.amount_at(records.steps_of(v, job), last)) for v in self.vertices(claim)))
 
     def has_lost(self, claim: Hold, now: int) -> bool:
         """Whether a claim has fewer units now than were counted, since others have freed some; counts them then.
