@@ -338,6 +338,19 @@ class Records:
         """Everything that an owner holds, if it is still stored as a batch."""
         return self._batches.get(owner)
 
+    def has_exactly(self, owner: str, accounts: Int32, amounts: Int64, start: int, end: int) -> bool:
+        """Whether an owner holds these units over this window, and nothing else.
+
+        Cost: its records, unless they are still stored as a batch.
+        """
+        batch = self._batches.get(owner)
+        if batch is not None:
+            return (batch.start, batch.end, len(batch.vertices)) == (start, end, len(accounts))
+        if len(self._pools_of.get(owner, ())) != len(accounts):
+            return False
+        pieces = zip(accounts.tolist(), amounts.tolist(), strict=True)
+        return all(list(self._held.get(v, {}).get(owner, ())) == [(start, end, amount)] for v, amount in pieces)
+
     def draws_of(self, owner: str) -> JobDraws:
         """What an owner drew from suppliers for its pools; valid until the owner allocates or frees something."""
         if self._batches:

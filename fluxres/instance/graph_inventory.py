@@ -480,7 +480,7 @@ class GraphInventory:
     def extend(self, key: int, claim: Hold, now: int, end: int) -> list[str]:
         self.clear()
         job, pools = fluid.encode(key), self._final_pools(claim)
-        may_gain = not claim.is_live or key in self._disputed
+        may_gain = not claim.is_live or key in self._disputed or claim.end < now
         with recording.own_changes(self), self._ended_kept(now, claim) if may_gain else nullcontext():
             taken = recording.record_available(self.graph, job, pools, claim.end, now, end, replace=key in self._disputed)
         if taken:
@@ -608,7 +608,14 @@ class GraphInventory:
 
     @property
     def is_stale(self) -> bool:
-        return self._graph_state() != self._known
+        return self._graph_state() != self._known or self._has_lost_reservations()
+
+    def _has_lost_reservations(self) -> bool:
+        """Whether others have freed or moved some of what the queue policy has reserved."""
+        known, records = (*self._reserved.values(), *self._suspended.values()), self.graph.records
+        return not all(
+            records.has_exactly(fluid.encode(hold.key), hold.accounts, hold.amounts, hold.start, hold.end) for hold, *_ in known
+        )
 
     def set_held_by_others(self, held: dict[int, int]) -> bool:
         """Nothing to do: the records have it."""

@@ -139,13 +139,15 @@ class Holdings:
         self._cut, self._moved = {}, []
         for job in self._on_time(now):
             end = self._recorded_end(job)
-            if end is not None and end < min(self._held_until(job), FOREVER):
-                self._cut[job.number] = max(end, now - 1)
-            elif end is not None and end > self._held_until(job):
+            if end is not None and end < min(self.held_until(job), FOREVER):
+                self._cut[job.number] = end if end >= now else min(now - 1, before.get(job.number, FOREVER))
+            elif end is not None and end > self.held_until(job):
                 self._moved.append(job)
         for number, ahead in self.instance.inventory.ahead.items():
-            if number in self.jobs and self._has_recorded(number, ahead) and not self._ends(fluid.encode(number)):
-                self._cut[number] = min(now, ahead.start) - 1
+            if number in self.jobs and self._has_recorded(number, ahead):
+                end = max(self._ends(fluid.encode(number)), default=-1)
+                if end < ahead.end:
+                    self._cut[number] = end if end > ahead.start else min(now, ahead.start) - 1
         self.next_cut = min(self._cut.values(), default=FOREVER)
         for number in before.keys() | self._cut.keys():
             if (child := self.children.get(number)) is not None and before.get(number) != self._cut.get(number):
@@ -169,7 +171,7 @@ class Holdings:
         """The running jobs of which others have moved the end beyond their limit, and where to."""
         found, self._moved = self._moved, []
         ends = [(job, self._recorded_until(job)) for job in found if job.state is State.RUN]
-        return [(job, end) for job, end in ends if end > self._held_until(job)]
+        return [(job, end) for job, end in ends if end > self.held_until(job)]
 
     def _recorded_until(self, job: Job) -> int:
         """Until when the records have something of every pool of a job; 0 for one without pools."""
@@ -302,7 +304,7 @@ class Holdings:
         """Record in the graph what a job holds, unless the inventory does so itself."""
         if self.instance.inventory.kind != "graph" and job.number not in self.recorded:
             self.recorded.add(job.number)
-            taken = self._record_more(job, min(job.started, self.instance.due.now), self._held_until(job))
+            taken = self._record_more(job, min(job.started, self.instance.due.now), self.held_until(job))
             if taken:  # otherwise it may lack what other jobs of this instance hold
                 self._dispute(job, taken)
 
@@ -441,7 +443,7 @@ class Holdings:
         end = min(now + ticks(OVERTIME_S), next((end for end in reversed(ends) if end > now), FOREVER))
         self.overtime.add(job.number)
         recorded = self._recorded_end(job)
-        if job.number not in self.disputed and recorded is not None and recorded < self._held_until(job):
+        if job.number not in self.disputed and recorded is not None and recorded < self.held_until(job):
             self._note_loss(job)
         taken = self.keep(job, end)
         self.at_limit.discard(job.number)
@@ -478,11 +480,11 @@ class Holdings:
         instance = self.instance
         taken = instance.inventory.extend(job.number, job.claim, instance.due.now, end)
         if job.number in self.recorded:
-            taken = sorted({*taken, *self._record_more(job, self._held_until(job), end)})
+            taken = sorted({*taken, *self._record_more(job, self.held_until(job), end)})
         instance.queue.reservations_dropped()
         return taken
 
-    def _held_until(self, job: Job) -> int:
+    def held_until(self, job: Job) -> int:
         """The tick until which a job holds its resources: its limit, or one tick later if they are kept at the limit."""
         return job.limit + (job.number in self.at_limit)
 
@@ -589,7 +591,7 @@ class Holdings:
         instance = self.instance
         if instance.others.names:
             self.record_job(job)
-        start = self._held_until(job)
+        start = self.held_until(job)
         if end > job.limit and job.number in self.recorded:
             self.record_jobs()  # so that a refusal names all jobs that hold something
             with recording.own_changes(instance.inventory):

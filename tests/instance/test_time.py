@@ -1248,6 +1248,76 @@ def test_a_job_that_others_free_before_its_limit_is_late_with_its_resources(inve
 
 
 @pytest.mark.parametrize("inventory", INVENTORIES)
+def test_a_later_end_that_others_set_at_the_moment_of_the_limit_leaves_no_gap(inventory: str) -> None:
+    top, clock, _ = make_instance(inventory, size=2)
+    job = top.submit("slot=2/node", duration_s=10)
+    graph = top.graph
+    clock.now_s = 10.0
+    top.schedule()  # until its end is reported, or until `advance`, it holds its resources
+    graph.set_end(str(job.id), 20)
+    top.schedule()
+    assert (job.state, job.ends_at) == (State.RUN, 20.0)
+    assert {(span.pool, span.amount) for span in graph.allocation(str(job.id), at=10.0).spans} == set(job.pools)
+    with pytest.raises(InsufficientResources):
+        graph.allocate("slot=1/node", job="theirs", duration_s=1e-6)
+    assert top.check() == []
+
+
+@pytest.mark.parametrize("change", ["free", "end", "part", "start"])
+def test_a_reservation_that_others_change_is_made_again(change: str) -> None:
+    clock = ManualClock()
+    graph = fluxres.build(Resource("node", 2, children=[Resource("core", 2)]), name="lab", clock=clock)
+    top = Instance(graph, clock=clock, runner=ManualRunner(), inventory="graph", queue_policy="conservative")
+    first, waits = top.submit("slot=2/node", duration_s=10), top.submit("slot=2/node", duration_s=30)
+    name, clock.now_s = str(waits.id), 1.0
+    changes: dict[str, Callable[[], object]] = {
+        "free": lambda: graph.free(name),
+        "end": lambda: graph.set_end(name, 11),
+        "part": lambda: graph.free(name, {"/lab/node0": 1}),
+        "start": lambda: graph.free(name, start=10, end=12),
+    }
+    changes[change]()
+    clock.now_s = 10.0
+    top.finish(first)
+    assert waits.state is State.RUN
+    assert {(span.pool, span.start, span.end) for span in graph.allocation(name).spans} == {
+        ("/lab/node0", 10.0, 40.0),
+        ("/lab/node1", 10.0, 40.0),
+    }
+    assert top.check() == []
+
+
+def test_an_advance_reservation_does_not_begin_beside_a_job_that_others_ended_before_it() -> None:
+    clock = ManualClock()
+    graph = fluxres.build(Resource("node", 1, children=[Resource("core", 2)]), name="lab", clock=clock)
+    top = Instance(graph, clock=clock, runner=ManualRunner(), inventory="graph")
+    job = top.submit("slot=1/node", duration_s=100)
+    graph.free(str(job.id), start=1)
+    ahead = top.reserve("slot=1/node", start_s=1, duration_s=5)
+    graph.set_state("/lab/node0", "drain")  # another change that the next call has to look at
+    clock.now_s = 3.0
+    top.advance()
+    assert (job.state, ahead.state) == (State.CLEANUP, State.DEPEND)
+    top.finish(job)
+    assert ahead.state is State.RUN
+    assert top.check() == []
+
+
+def test_an_advance_reservation_that_others_shorten_is_over_then() -> None:
+    clock = ManualClock()
+    graph = fluxres.build(Resource("node", 1, children=[Resource("core", 2)]), name="lab", clock=clock)
+    top = Instance(graph, clock=clock, runner=ManualRunner(), inventory="graph")
+    first = top.reserve("slot=1/node", start_s=1, duration_s=5)
+    graph.free(str(first.id), start=2)
+    second = top.reserve("slot=1/node", start_s=2, duration_s=5)
+    clock.now_s = 3.0
+    top.advance()
+    assert (first.result, second.state) == ("canceled", State.RUN)
+    assert [one.note for one in first.exceptions] == ["others have freed what it held"]
+    assert top.check() == []
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
 @pytest.mark.parametrize("is_seen", [False, True])
 def test_a_new_limit_takes_the_place_of_an_end_that_others_set(inventory: str, is_seen: bool) -> None:
     top, clock, _ = make_instance(inventory)

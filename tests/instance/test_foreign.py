@@ -1,0 +1,34 @@
+"""Some courses of the campaign over changes by others, and whether its oracle sees what is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fluxres.instance.graph_inventory import GraphInventory
+from fluxres.instance.holding import Holdings
+from tests.instance import foreign
+
+
+def test_rule_t1_no_job_starts_on_what_a_program_uses_whatever_others_free() -> None:
+    wrong, counts = foreign.run(1, 12)
+    assert wrong == []
+    assert min(counts[name] for name in foreign.Course.WEIGHTS) > 0
+
+
+MISTAKES: dict[str, tuple[type, str, Any, int]] = {
+    "what others free is not held again": (Holdings, "_take_back", lambda *_: None, 1),
+    "what others free is not noticed": (Holdings, "find_cut", lambda *_: None, 1),
+    "reservations are not looked at": (GraphInventory, "_has_lost_reservations", lambda _: False, 564),
+    "a loss before the limit is not noticed": (Holdings, "_note_loss", lambda *_: None, 1),
+}
+"""The method that makes it, and the seed of the first course."""
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_the_oracle_detects_mistakes(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, name, wrong, first = MISTAKES[mistake]
+    monkeypatch.setattr(owner, name, wrong)
+    found, _ = foreign.run(first, 20, stop_at=1)
+    assert found
