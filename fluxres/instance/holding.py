@@ -379,6 +379,8 @@ class Holdings:
         for job in held:
             if self.keep(job, self.instance.due.now + KEPT_TICKS):
                 self._mark_disputed(job)
+            else:
+                self.disputed.discard(job.number)
             self.at_limit.add(job.number)
 
     def _ends_by_itself(self, job: Job) -> bool:

@@ -1263,6 +1263,27 @@ def test_a_later_end_that_others_set_at_the_moment_of_the_limit_leaves_no_gap(in
     assert top.check() == []
 
 
+def test_a_late_job_that_has_everything_again_at_its_limit_loses_nothing_that_others_free_then() -> None:
+    top, clock, _ = make_instance("graph", size=2)
+    job = top.submit("slot=2/node", duration_s=3)
+    graph = top.graph
+    graph.allocate("/cluster/node0", job="theirs", start=3, duration_s=4)
+    clock.now_s = 4.0
+    top.advance()
+    limit_s = job.ends_at
+    assert [each.type for each in job.exceptions] == ["timelimit", "overlap"]
+    assert limit_s == 7.0  # until others free what they hold of it
+    clock.now_s = limit_s
+    top.schedule()
+    assert [span.pool for span in graph.allocation(str(job.id), at=limit_s).spans] == ["/cluster/node0", "/cluster/node1"]
+    graph.free(str(job.id))
+    clock.now_s = 11.0
+    waits = top.submit("slot=1/node", duration_s=5)
+    assert (job.state, waits.state) == (State.CLEANUP, State.SCHED)
+    assert len(graph.allocated(str(job.id))) == 2
+    assert top.check() == []
+
+
 @pytest.mark.parametrize("change", ["free", "end", "part", "start"])
 def test_a_reservation_that_others_change_is_made_again(change: str) -> None:
     clock = ManualClock()
