@@ -136,7 +136,7 @@ class Holdings:
         Also those of which others have moved the end beyond their limit. Cost: the running jobs.
         """
         now, before = self.instance.time.now, self._cut
-        self._cut, self._moved = {}, []
+        self._cut, self._moved = {number: end for number, end in before.items() if end < now}, []  # those still to be handled
         for job in self._on_time(now):
             end = self._recorded_end(job)
             if end is not None and end < min(self.held_until(job), FOREVER):

@@ -1308,15 +1308,16 @@ def test_a_reservation_that_others_change_is_made_again(change: str) -> None:
     assert top.check() == []
 
 
-def test_an_advance_reservation_does_not_begin_beside_a_job_that_others_ended_before_it() -> None:
+@pytest.mark.parametrize("now_s", [3.0, 200.0])
+def test_an_advance_reservation_does_not_begin_beside_a_job_that_others_ended_before_it(now_s: float) -> None:
     clock = ManualClock()
     graph = fluxres.build(Resource("node", 1, children=[Resource("core", 2)]), name="lab", clock=clock)
     top = Instance(graph, clock=clock, runner=ManualRunner(), inventory="graph")
     job = top.submit("slot=1/node", duration_s=100)
     graph.free(str(job.id), start=1)
-    ahead = top.reserve("slot=1/node", start_s=1, duration_s=5)
+    ahead = top.reserve("slot=1/node", start_s=1, duration_s=500)
     graph.set_state("/lab/node0", "drain")  # another change that the next call has to look at
-    clock.now_s = 3.0
+    clock.now_s = now_s  # before and after the limit of the job
     top.advance()
     assert (job.state, ahead.state) == (State.CLEANUP, State.DEPEND)
     top.finish(job)
