@@ -309,7 +309,7 @@ PASS_IDLE_ROUNDS_MAX: Final = 1_000
 does not come to an end."""
 
 PASS_GROWTH_MAX: Final = 10_000
-"""Jobs by which the queue may grow in a pass while nothing starts: a policy that submits one for each that waits doubles it."""
+"""Jobs that a queue policy may submit in one pass, besides one for each job that waits: with more, it does not come to an end."""
 
 INSTANCE_DEPTH_MAX: Final = 32
 """Instances within instances: no machine has as many levels, and a child costs a copy of its part."""

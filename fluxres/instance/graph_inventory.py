@@ -492,20 +492,21 @@ class GraphInventory:
 
     def take_back(self, claim: Hold) -> None:
         """Note that a job is to hold again what it was given, of which others have freed everything; `extend` records it."""
-        if isinstance(claim, GraphHold) and claim.generation == self.graph.generation:
+        if isinstance(claim, GraphHold) and claim.generation == self.graph.generation and claim.key not in self._expired:
             name = self.graph.structure.accounts.by_uuid
             self._disputed.setdefault(claim.key, [(name(v), amount) for v, amount in claim.given()])
 
-    def renumber(self, before: Structure) -> None:
+    def renumber(self, before: Structure, old_to_new: Int32 | None) -> None:
         """Keep what was given to jobs, by the numbers of the next generation.
 
-        Cost: a sort of the pools of the machine, and the pools of the jobs as arrays.
+        Cost: the pools of the jobs as arrays; without the numbers, a sort of the pools of the machine.
         """
-        held = [hold for hold in (*self.running.holds, *self.running.lapsed.values()) if isinstance(hold, GraphHold)]
-        held = [hold for hold in held if hold.generation == self.graph.generation - 1]
+        known = (*self.running.holds, *self.running.lapsed.values(), *self.ahead.values())
+        held = [hold for hold in known if isinstance(hold, GraphHold) and hold.generation == self.graph.generation - 1]
         if held:
             after = self.graph.structure
-            numbers = before.accounts.renumbered(after.accounts, compare.numbers_in(after, before))
+            pools = compare.numbers_in(after, before) if old_to_new is None else old_to_new
+            numbers = before.accounts.renumbered(after.accounts, pools)
             for hold in held:
                 hold.renumber(numbers, before, self.graph)
 
@@ -553,7 +554,9 @@ class GraphInventory:
         if not isinstance(claim, GraphHold) or claim.key in self._disputed:
             return
         job, records = fluid.encode(claim.key), self.graph.records
-        self._renew(claim, ((v, steps.amount_at(records.steps_of(v, job), claim.end - 1)) for v in self.vertices(claim)))
+        ends = records.ends(job) if records.is_holder(job) else ()
+        last = min(claim.end, max(ends, default=claim.end)) - 1  # others may have set an earlier end
+        self._renew(claim, ((v, steps.amount_at(records.steps_of(v, job), last)) for v in self.vertices(claim)))
 
     def has_lost(self, claim: Hold, now: int) -> bool:
         """Whether a claim has fewer units now than were counted, since others have freed some; counts them then.

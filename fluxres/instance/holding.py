@@ -77,8 +77,12 @@ class Holdings:
         """Jobs of whose resources others hold some in the graph, or will before the job's limit."""
         self.lost: dict[int, list[tuple[str, int]]] = {}
         """By number of a job, what others have freed of it that the inventory no longer counts, for `check`."""
+        self.freed: list[tuple[Job, list[tuple[str, int]]]] = []
+        """Running jobs of which others have freed a part in the graph that the inventory still counts, with that part."""
+        self.grown: dict[int, int] = {}
+        """By vertex, the units that others have added to running jobs in the graph, and that the inventory does not count."""
         self._grown: set[int] = set()
-        """Jobs to which others have added pools in the graph that the inventory does not count."""
+        """The jobs to which they have added these."""
         self._cut: dict[int, int] = {}
         """By number of a running job, the tick from which it holds nothing although its limit is later: others have freed it."""
         self.next_cut = FOREVER
@@ -134,12 +138,11 @@ class Holdings:
         now, before = self.instance.time.now, self._cut
         self._cut, self._moved = {}, []
         for job in self._on_time(now):
-            if self._has_recorded(job.number, job.claim):
-                end = max(self._ends(fluid.encode(job.number)), default=-1)  # now may be 0
-                if end < min(self._held_until(job), FOREVER) and not self._is_removed(job):
-                    self._cut[job.number] = max(end, now - 1)
-                elif end > self._held_until(job):
-                    self._moved.append(job)
+            end = self._recorded_end(job)
+            if end is not None and end < min(self._held_until(job), FOREVER):
+                self._cut[job.number] = max(end, now - 1)
+            elif end is not None and end > self._held_until(job):
+                self._moved.append(job)
         for number, ahead in self.instance.inventory.ahead.items():
             if number in self.jobs and self._has_recorded(number, ahead) and not self._ends(fluid.encode(number)):
                 self._cut[number] = min(now, ahead.start) - 1
@@ -174,55 +177,38 @@ class Holdings:
         pools = self.instance.inventory.vertices(job.claim)
         return min((held[-1][1] if (held := records.steps_of(v, name)) else 0 for v in pools), default=0)
 
-    def freed_in_part(self) -> list[tuple[Job, list[tuple[str, int]]]]:
-        """The running jobs of which others have freed a part in the graph that the inventory still counts, with that part.
+    def compare_records(self) -> bool:
+        """Find what the records of the graph have less (`freed`) or more (`grown`) of running jobs than the inventory counts.
 
-        None on the inventory `graph`, which reads the records. Cost: what the recorded jobs hold.
+        Nothing on the inventory `graph`, which reads the records. Cost: what the recorded jobs hold.
+
+        Returns: whether they differ.
         """
-        inventory, records, accounts = self.instance.inventory, self.graph.records, self.graph.structure.accounts
-        found: list[tuple[Job, list[tuple[str, int]]]] = []
-        if isinstance(inventory, GraphInventory) or not self.recorded:
-            return found
-        now = self.instance.time.now
-        for job in self._on_time(now):
-            name, at = fluid.encode(job.number), max(now, job.started)
-            if job.state is not State.RUN or job.number not in self.recorded or not records.is_holder(name):
-                continue
-            given = recording.existing(self.graph, inventory.pools(job.claim))
-            left = {v: steps.amount_at(records.steps_of(v, name), at) for v, _ in given}
-            if any(left.values()):  # otherwise they have freed all of it, which ends the job
-                lost = [(accounts.where(v), amount - left[v]) for v, amount in given if left[v] < amount]
-                found += [(job, lost)] if lost else []
-        return found
-
-    def grown_by_others(self) -> dict[int, int]:
-        """By vertex, the units that others have added to running jobs in the graph, and that the inventory does not count.
-
-        None on the inventory `graph`. Cost: what the recorded jobs hold.
-        """
-        inventory, records, now = self.instance.inventory, self.graph.records, self.instance.time.now
-        found: dict[int, int] = {}
+        inventory, records, where = self.instance.inventory, self.graph.records, self.graph.structure.accounts.where
+        now, self.freed, self.grown = self.instance.time.now, [], {}
         self._grown.clear()
-        if isinstance(inventory, GraphInventory):
-            return found
-        for number in self.recorded - self.disputed:
+        for number in () if isinstance(inventory, GraphInventory) else sorted(self.recorded - self.disputed):
             job, name = self.jobs.get(number), fluid.encode(number)
             if job is None or job.claim is None or not records.is_holder(name):
                 continue
-            given = dict(recording.existing(self.graph, inventory.pools(job.claim)))
-            for v in records.pools_of[name]:
-                units = steps.amount_at(records.steps_of(v, name), max(now, job.started)) - given.get(v, 0)
-                if units > 0:
-                    found[v] = found.get(v, 0) + units
+            given, at = dict(recording.existing(self.graph, inventory.pools(job.claim))), max(now, job.started)
+            held = {v: steps.amount_at(records.steps_of(v, name), at) for v in {*given, *records.pools_of[name]}}
+            for v, units in held.items():
+                if units > given.get(v, 0):
+                    self.grown[v] = self.grown.get(v, 0) + units - given.get(v, 0)
                     self._grown.add(number)
-        return found
+            if job.state is State.RUN and self._is_on_time(job, now) and any(held[v] for v in given):  # else all is freed: a cut
+                lost = [(where(v), units - held[v]) for v, units in given.items() if held[v] < units]
+                self.freed += [(job, lost)] if lost else []
+        return bool(self.freed or self.grown)
 
     def recount(self) -> None:
         """Note what running jobs still hold of what others have freed in part. Cost: what running jobs hold."""
         instance, inventory = self.instance, self.instance.inventory
         now = instance.time.now
         if isinstance(inventory, InterchangeableInventory):
-            for job, lost in self.freed_in_part():
+            freed, self.freed = self.freed, []
+            for job, lost in freed:
                 part = inventory.part_of(job.claim, lost)
                 if part is not None and job.state is State.RUN:  # a listener may have ended it
                     inventory.reduce(job.claim, part, now)
@@ -249,18 +235,26 @@ class Holdings:
         return found
 
     def _on_time(self, now: int) -> Iterator[Job]:
-        """The jobs that run and are not past their limits, and those that are being stopped and lack nothing."""
-        for number, job in self.jobs.items():
-            if job.claim is None or job.limit < now or number in self.disputed:
-                continue
-            if job.state is State.CLEANUP or (job.state is State.RUN and number not in self.overtime):
-                yield job
+        return (job for job in self.jobs.values() if self._is_on_time(job, now))
+
+    def _is_on_time(self, job: Job, now: int) -> bool:
+        """Whether a job runs and is not past its limit, or is being stopped and lacks nothing."""
+        if job.claim is None or job.limit < now or job.number in self.disputed:
+            return False
+        return job.state is State.CLEANUP or (job.state is State.RUN and job.number not in self.overtime)
 
     def _has_recorded(self, number: int, claim: Hold) -> bool:
         """Whether the records of the graph should have something of a claim: one that shares pools only has none."""
         if self.instance.inventory.kind != "graph":
             return number in self.recorded
         return not isinstance(claim, GraphHold) or bool(len(claim.accounts))
+
+    def _recorded_end(self, job: Job) -> int | None:
+        """Until when the records have something of a job, -1 if nothing; None if they need not have anything."""
+        if not self._has_recorded(job.number, job.claim):
+            return None
+        end = max(self._ends(fluid.encode(job.number)), default=-1)  # now may be 0
+        return None if end < 0 and self._is_removed(job) else end
 
     def _is_removed(self, job: Job) -> bool:
         """Whether no pool of a job is in the graph any more; its inventory still counts them."""
@@ -290,13 +284,17 @@ class Holdings:
 
     def _take_back(self, job: Job) -> None:
         """Let a job that is being stopped hold again what others have freed, as far as they leave it (rule T1)."""
-        if isinstance(self.instance.inventory, GraphInventory):
-            self.instance.inventory.take_back(job.claim)
-        self._mark_disputed(job)
+        self._note_loss(job)
         if job.limit > self.instance.due.now:
             self._dispute(job, self.keep(job, job.limit))
         else:
             self._extend_overtime(job)
+
+    def _note_loss(self, job: Job) -> None:
+        """Note that others have freed what a job holds, which is to be recorded again."""
+        if isinstance(self.instance.inventory, GraphInventory):
+            self.instance.inventory.take_back(job.claim)
+        self._mark_disputed(job)
 
     # -- records -----------------------------------------------------------------------------------------------------
 
@@ -442,6 +440,9 @@ class Holdings:
         now, ends = self.instance.due.now, self.instance.others.ends
         end = min(now + ticks(OVERTIME_S), next((end for end in reversed(ends) if end > now), FOREVER))
         self.overtime.add(job.number)
+        recorded = self._recorded_end(job)
+        if job.number not in self.disputed and recorded is not None and recorded < self._held_until(job):
+            self._note_loss(job)
         taken = self.keep(job, end)
         self.at_limit.discard(job.number)
         job.limit = end

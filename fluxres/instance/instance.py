@@ -401,6 +401,8 @@ class Instance(Tabular):
         """
         if self.lifetime.is_ending:
             self.lifetime.require_not_ending()  # called only to refuse
+        if self.queue.is_running:
+            self.queue.count_submission()
         if charged is None and self.ledger is not None:
             charged = Charged(user)
         if sizes is not None:

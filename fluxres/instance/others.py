@@ -71,8 +71,8 @@ class Others:
         pool_states.propagate(holdings)
         records = graph.records
         names = [name for name in records.jobs() if self.own_job(name) is None]
-        is_changed = bool(holdings.freed_in_part() or holdings.grown_by_others())
-        if (names or records.stages or is_changed) and instance.inventory.kind != "graph":
+        differs = holdings.compare_records()
+        if (names or records.stages or differs) and instance.inventory.kind != "graph":
             if instance.choice.is_adaptive:
                 instance.choice.adapt(None)
             else:
@@ -83,7 +83,7 @@ class Others:
         self.ends = sorted((end for end in ends if now < end < FOREVER), reverse=True)
         inventory = instance.inventory
         if inventory.kind != "graph":
-            held = Counter(recording.units_held(records, names, now)) + Counter(holdings.grown_by_others())
+            held = Counter(recording.units_held(records, names, now)) + Counter(holdings.grown)
             if inventory.set_held_by_others(held):
                 instance.queue.reservations_dropped()
         instance.due.reacquire()

@@ -71,33 +71,30 @@ def grow(child: PartOwner, upstream: ParentSupply, parent: PartOwner, wanted: Ta
         if ask is not None:
             given = _grow_interchangeably(child, upstream, parent, ask)
         else:
-            given = _grow_on_graph(child, upstream, wanted, parent.match_policy)
+            given = _grow_on_graph(child, upstream, parent, wanted)
         parent.lifecycle.child_resized(upstream.job)
     finally:
         child.holdings.note_suppliers()
     return given
 
 
-def _grow_on_graph(child: HoldingsOwner, upstream: ParentSupply, wanted: Targets | Wanted, policy: str) -> list[str]:
-    """Give a child more of its parent, whose inventory is the resource graph.
-
-    Args:
-        policy: the match policy of the parent.
-    """
-    graph, now, job = upstream.above, child.time.now, upstream.job
-    end, inventory = None if job.limit >= FOREVER else seconds(job.limit), job.instance.inventory
+def _grow_on_graph(child: HoldingsOwner, upstream: ParentSupply, parent: PartOwner, wanted: Targets | Wanted) -> list[str]:
+    """Give a child more of its parent, whose inventory is the resource graph."""
+    graph, now, job, inventory = upstream.above, child.time.now, upstream.job, parent.inventory
+    until = parent.holdings.end_of(job)
     assert isinstance(inventory, GraphInventory)  # `ask_of` has seen to that
 
     def allocate(growth: str) -> int:
         try:
-            graph.allocate(wanted, job=growth, start=seconds(now), end=end, policy=policy)
+            end = None if until >= FOREVER else seconds(until)
+            graph.allocate(wanted, job=growth, start=seconds(now), end=end, policy=parent.match_policy)
         except InsufficientResources as error:
             raise joining.held_already(graph, upstream.holder, wanted, now) or error from None
         except UnknownPool as error:
             raise _not_held(job.instance.address, graph, wanted, f"grow {job.instance.address} first") or error from None
         return inventory.size_of(growth)
 
-    return _grow_by(child, upstream, allocate)
+    return _grow_by(child, upstream, until, allocate)
 
 
 def _grow_interchangeably(child: HoldingsOwner, upstream: ParentSupply, parent: HoldingsOwner, ask: Ask) -> list[str]:
@@ -107,17 +104,18 @@ def _grow_interchangeably(child: HoldingsOwner, upstream: ParentSupply, parent: 
         ask: in the form of that inventory.
     """
     inventory, job, now = parent.inventory, upstream.job, child.time.now
+    until = parent.holdings.end_of(job)
     assert isinstance(inventory, InterchangeableInventory)  # `ask` has its form
     more = inventory.start(_GROWTH, ask, now, job.limit)
     if more is None:
         raise InsufficientResources("not that many units are free and not reserved", where=parent.address)
 
     def allocate(growth: str) -> int:
-        recording.record(upstream.above, growth, inventory.pools(more), now, job.limit, is_routed=False)
+        recording.record(upstream.above, growth, inventory.pools(more), now, until, is_routed=False)
         return inventory.count(more)
 
     try:
-        paths = _grow_by(child, upstream, allocate)
+        paths = _grow_by(child, upstream, until, allocate)
     except FluxresError:
         inventory.finish(_GROWTH, more, now)
         raise
@@ -126,22 +124,23 @@ def _grow_interchangeably(child: HoldingsOwner, upstream: ParentSupply, parent: 
     return paths
 
 
-def _grow_by(child: HoldingsOwner, upstream: ParentSupply, allocate: Callable[[str], int]) -> list[str]:
+def _grow_by(child: HoldingsOwner, upstream: ParentSupply, until: int, allocate: Callable[[str], int]) -> list[str]:
     # The parent has less than before, so its reservations remain valid.
     with recording.own_changes(upstream.job.instance.inventory, child.inventory):
-        paths = _grow(upstream, child.queue, allocate, child.time.now)
+        paths = _grow(upstream, child.queue, allocate, (child.time.now, until))
     _propagate_sizes(child)
     pool_states.graph_changed(child)
     return paths
 
 
-def _grow(upstream: ParentSupply, queue: Queue, allocate: Callable[[str], int], now: int) -> list[str]:
+def _grow(upstream: ParentSupply, queue: Queue, allocate: Callable[[str], int], window: tuple[int, int]) -> list[str]:
     """Allocate more to the job of a child in its parent, and merge that into the graph of the child.
 
     Args:
         allocate: allocates it to a job of this name, and returns its size.
+        window: from now until the job ends.
     """
-    graph, job, name = upstream.above, upstream.job, upstream.holder
+    graph, job, name, now = upstream.above, upstream.job, upstream.holder, window[0]
     growth = f"{name}+"
     size = allocate(growth)
     records = graph.records
@@ -163,7 +162,6 @@ def _grow(upstream: ParentSupply, queue: Queue, allocate: Callable[[str], int], 
     more = [(v, max(amount for _, _, amount in held)) for v, held in records.implied.get(growth, {}).items()]
     drawn, is_routed = graph.records.draws_of(growth).at(now), growth not in graph.records.upward
     graph.free(growth)
-    window = now, min(job.limit, FOREVER)
     changes.allocate_more(graph, name, pools + more, window, drawn, is_routed=is_routed or None)
     return paths
 

@@ -99,26 +99,29 @@ def propagate(holdings: Holdings) -> None:
     for name, code in _changed_states(before, structure):
         by_state.setdefault(code, []).append(name)
     for child in children:
-        graph = child.holdings.graph
-        known = {code: [name for name in names if has_pool(graph, name)] for code, names in by_state.items()}
-        with recording.own_changes(child.inventory):
-            for code, names in known.items():
-                if names:
-                    graph.set_state(names, STATES[code])
-        if any(known.values()) or child in resized:
-            graph_changed(child)
-            propagate(child.holdings)
+        _set_below(child, {STATES[code]: names for code, names in by_state.items()}, is_resized=child in resized)
+
+
+def _set_below(
+    child: HoldingsOwner, by_state: dict[str, list[str]], *, is_resized: bool = False, reason: str | None = None
+) -> None:
+    """Set states of the pools that a child has, by name, and propagate them to its children."""
+    graph = child.holdings.graph
+    known = {state: [name for name in names if has_pool(graph, name)] for state, names in by_state.items()}
+    with recording.own_changes(child.inventory):
+        for state, names in known.items():
+            if names:
+                graph.set_state(names, state, reason=reason)
+    if any(known.values()) or is_resized:
+        graph_changed(child)
+        propagate(child.holdings)
 
 
 def drain(child: HoldingsOwner, names: list[str]) -> None:
     """Let nothing more start in a child on pools that others have freed of its job; jobs there continue to run."""
     graph = child.holdings.graph
-    known = [name for name in names if has_pool(graph, name) and graph.pool(name).state not in UNAVAILABLE_STATES]
-    if known:
-        with recording.own_changes(child.inventory):
-            graph.set_state(known, "drain", reason="others have freed it of the job that has it")
-        graph_changed(child)
-        propagate(child.holdings)
+    open_ones = [name for name in names if has_pool(graph, name) and graph.pool(name).state not in UNAVAILABLE_STATES]
+    _set_below(child, {"drain": open_ones}, reason="others have freed it of the job that has it")
 
 
 def propagate_sizes(child: HoldingsOwner) -> bool:

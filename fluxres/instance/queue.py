@@ -182,6 +182,8 @@ def _report(policy: QueuePolicy, error: BaseException) -> None:
     if isinstance(error, PassEnded | KeyboardInterrupt):
         return
     what = str(error) if isinstance(error, Endless) else f"{type(error).__name__}: {error}".removesuffix(": ")
+    if isinstance(error, SystemExit):
+        what = "it ends the program with sys.exit()"
     raise PolicyError(what + _line(policy, error), where=_named(policy)) from error
 
 
@@ -256,6 +258,10 @@ class Queue:
         self._starts_left = -1
         self._started = 0
         """Jobs started in this pass."""
+        self._submitted = self._submitted_max = 0
+        """The number of jobs that the policy has submitted in this pass, and that it may."""
+        self._is_deciding = False
+        """Whether the policy goes through the queue just now, and no job that it starts is about to run."""
         self._lost: dict[int, tuple[int, Job]] = {}
         self._delayed: dict[int, tuple[Job, int, int]] = {}
         """Jobs whose reservation was moved some ticks later, with its original start and the new one."""
@@ -849,7 +855,8 @@ class Queue:
         self.is_running = True
         time.still += 1
         time.passes_open += 1
-        idle, idle_max, most = 0, limits.PASS_IDLE_ROUNDS_MAX + self._count, limits.PASS_GROWTH_MAX + self._count
+        idle, idle_max = 0, limits.PASS_IDLE_ROUNDS_MAX + self._count
+        self._submitted, self._submitted_max = 0, limits.PASS_GROWTH_MAX + self._count
         try:
             self._again = True
             while self._again and not lifetime.is_ending:  # a runner may close the instance
@@ -860,15 +867,18 @@ class Queue:
                 if instance.preemption is not None:
                     self._preempt()
                 policy = self.policy
+                self._is_deciding = True
                 try:
                     policy.schedule(self)
                 except BaseException as error:
                     _report(policy, error)
                     raise
+                finally:
+                    self._is_deciding = False
                 self._end_round(self._again)
                 idle = idle + 1 if self._started == started else 0
-                if idle > idle_max or (idle and self._count > most):
-                    raise self._no_end(idle)
+                if idle > idle_max:
+                    raise self._no_end(f"{idle:,} rounds in a row started nothing and changed the queue")
             if time.has_suppliers:
                 self._compare_promises()
         except PassEnded:
@@ -880,9 +890,19 @@ class Queue:
             time.passes_open -= 1
         return self._started
 
-    def _no_end(self, rounds: int) -> PolicyError:
-        many = f"{rounds:,} rounds in a row" if rounds > 1 else "a round"
-        message = f"its pass does not end: {many} started nothing and changed the queue, in which {self._count:,} jobs wait"
+    def count_submission(self) -> None:
+        """Count a job that is submitted during a pass; those of a runner, which come as others end, have no bound.
+
+        Errors: PolicyError for a policy that submits jobs without end.
+        """
+        if not self._is_deciding and not self.hook_depth:
+            return
+        if self._submitted >= self._submitted_max:
+            raise self._no_end(f"it has submitted {self._submitted:,} jobs")
+        self._submitted += 1
+
+    def _no_end(self, found: str) -> PolicyError:
+        message = f"its pass does not end: {found}, and {self._count:,} jobs wait"
         return policy_error(self.policy, message, hint="let schedule() not submit or cancel jobs")
 
     def _begin_round(self) -> None:
@@ -954,7 +974,11 @@ class Queue:
                 self.reserve(job)
         if claim is None:
             return False
-        instance.lifecycle.start(job, claim, end)
+        was_deciding, self._is_deciding = self._is_deciding, False
+        try:
+            instance.lifecycle.start(job, claim, end)
+        finally:
+            self._is_deciding = was_deciding
         return True
 
     def _attempt(self, job: Job, question: Callable[..., Any], *args: Any) -> Any | None:

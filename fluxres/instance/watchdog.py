@@ -54,17 +54,16 @@ def watching(
         logged: set[tuple[Instance, int]] = set()
         while not over.wait(limits.PASS_SECONDS_MAX / _LOOKS):
             now, is_hurried = stopwatch(), is_ending()
-            policies_of = {(one, one.queue.policy_calls): one.policy for one in instances() if one.queue.is_in_policy}
-            going = {key: policy.name for key, policy in policies_of.items()}
+            going = {(one, one.queue.policy_calls): one.policy for one in instances() if one.queue.is_in_policy}
             seen = {key: seen.get(key, now) for key in going}
             logged.intersection_update(going)
             for key, since in list(seen.items()):
                 if now - since >= limits.PASS_SECONDS_MAX * _LOOKS_TO_LOG / _LOOKS and key not in logged:
                     logged.add(key)
-                    _log_call(policies_of[key], now - since, thread_id)
+                    _log_call(going[key], now - since, thread_id)
                 # A policy that looped in one instance loops in its siblings, which need not wait as long again.
-                if now - since >= limits.PASS_SECONDS_MAX * (2 / _LOOKS if is_hurried or going[key] in ended else 1):
-                    ended.add(going[key])
+                if now - since >= limits.PASS_SECONDS_MAX * (2 / _LOOKS if is_hurried or going[key].name in ended else 1):
+                    ended.add(going[key].name)
                     seen[key] = now
                     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), ctypes.py_object(Endless))
 

@@ -79,7 +79,7 @@ def apply(graph: ResourceGraph, other: ResourceGraph, *, drain: bool) -> Differe
         "graph": other,
     }
     changes.tell_now(graph, event)
-    graph.restructure(structure, records)
+    graph.restructure(structure, records, old_to_new)
     return found
 
 

@@ -21,6 +21,7 @@ from fluxres.allocation.planned import Batch, Change, Piece, Staged, Window
 from fluxres.allocation.plans import Implies
 from fluxres.allocation.records import ELSEWHERE, STAGE_OWNER, Records, empty_planner
 from fluxres.allocation.together import Share
+from fluxres.arrays import Int32
 from fluxres.clock import FOREVER, Length, positive_ticks, seconds
 from fluxres.errors import FluxresError, NothingHeld, StaleHandle, UsageError
 from fluxres.model import events, extending, supply, targets
@@ -348,8 +349,8 @@ class Keeper(Protocol):
     def keep_ended(self, before: int) -> None:
         """Remember the records that ended by a moment: they are about to be dropped."""
 
-    def renumber(self, before: Structure) -> None:
-        """Follow the graph into the next generation; its pools had other numbers before."""
+    def renumber(self, before: Structure, old_to_new: Int32 | None) -> None:
+        """Follow the graph into the next generation; its pools had other numbers before, which are found by uuid if not given."""
 
 
 def expire(graph: ResourceGraph, before: int) -> list[str]:

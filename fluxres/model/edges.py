@@ -123,10 +123,12 @@ def _take(graph: ResourceGraph, structure: Structure, ends: Ends, event: dict[st
     """Make it the next generation, unless jobs draw something that prevents it."""
     changes.expire_stages(graph)
 
+    same = np.arange(structure.n, dtype=np.int32)
+
     def make(own: Records) -> Records:
         require_drawn(own, structure, [ends])
-        return joining.taken(structure, own, np.arange(structure.n, dtype=np.int32))
+        return joining.taken(structure, own, same)
 
     records = changes.next_records(graph, make)
     changes.tell_now(graph, event)
-    graph.restructure(structure, records)
+    graph.restructure(structure, records, same)

@@ -376,7 +376,7 @@ def merge(graph: ResourceGraph, other: ResourceGraph, at: str | None, now: int |
         graph,
         {"event": "merge", "at": at, "root": other.structure.path(0), "added": structure.n - graph.structure.n, "graph": other},
     )
-    graph.restructure(structure, records)
+    graph.restructure(structure, records, from_own)
 
 
 def _require_partitions(structure: Structure) -> None:
@@ -527,7 +527,7 @@ def unlink(graph: ResourceGraph, where: targets.Where, hierarchy: str | None) ->
         graph,
         {"event": "unlink", "pool": graph.structure.where(v), "hierarchy": hierarchy, "removed": int((old_to_new < 0).sum())},
     )
-    graph.restructure(structure, records)
+    graph.restructure(structure, records, old_to_new)
 
 
 def remove(graph: ResourceGraph, v: int, now: int) -> None:
@@ -548,7 +548,7 @@ def remove(graph: ResourceGraph, v: int, now: int) -> None:
     records = changes.next_records(graph, make, now)
     where = graph.structure.where(v)
     changes.tell_now(graph, {"event": "unlink", "pool": where, "hierarchy": None, "removed": int((old_to_new < 0).sum())})
-    graph.restructure(structure, records)
+    graph.restructure(structure, records, old_to_new)
 
 
 def _give_way(graph: ResourceGraph, changed: Container[int], now: int) -> None:
@@ -606,7 +606,8 @@ def leave(graph: ResourceGraph, left: Mapping[int, tuple[int, int]], now: int) -
     structure.linked = linked if linked.any() else None
     size, end = before.accounts.size, before.accounts.end
     _give_way(graph, {v for v, units in left.items() if (units[0] or units[1]) < size.item(v) or end.item(v) > v + 1}, now)
-    graph.restructure(structure, taken(structure, graph.records, np.arange(before.n, dtype=np.int32)))
+    same = np.arange(before.n, dtype=np.int32)
+    graph.restructure(structure, taken(structure, graph.records, same), same)
 
 
 def limit(graph: ResourceGraph, carried: Mapping[Ends, int | None]) -> None:
@@ -631,7 +632,8 @@ def limit(graph: ResourceGraph, carried: Mapping[Ends, int | None]) -> None:
         accounts.lift(made, np.flatnonzero(lifted))
         if units:
             accounts.lend(made, numbers, units)
-    graph.restructure(structure, taken(structure, graph.records, np.arange(before.n, dtype=np.int32)))
+    same = np.arange(before.n, dtype=np.int32)
+    graph.restructure(structure, taken(structure, graph.records, same), same)
 
 
 def move(graph: ResourceGraph, where: targets.Where, to: targets.Where) -> None:
@@ -667,7 +669,7 @@ def move(graph: ResourceGraph, where: targets.Where, to: targets.Where) -> None:
 
     records = changes.next_records(graph, make)
     changes.tell_now(graph, event)
-    graph.restructure(structure, records)
+    graph.restructure(structure, records, old_to_new)
 
 
 def _require_nothing_held(records: Records, v: int, parent: int) -> None:

@@ -1324,8 +1324,12 @@ class ResourceGraph(ShownDeep, Tabular):
         # A planner and its levels refer to each other, as do a structure and its lookup: reference counting frees neither.
         gc.collect()
 
-    def restructure(self, structure: Structure, records: Records) -> None:
-        """Replace structure and records by those of the next generation; handles of the present one become stale."""
+    def restructure(self, structure: Structure, records: Records, old_to_new: Int32 | None = None) -> None:
+        """Replace structure and records by those of the next generation; handles of the present one become stale.
+
+        Args:
+            old_to_new: the new numbers of the pools by old one, -1 for what has gone, if the caller knows them.
+        """
         self.withdraw_views()
         records.upstream = self.records.upstream
         # This comes first: a handle used by another thread reads the structure before it compares generations.
@@ -1335,7 +1339,7 @@ class ResourceGraph(ShownDeep, Tabular):
         self._matcher = None
         self.revision += 1
         for keeper in list(self.keepers):
-            keeper.renumber(before)
+            keeper.renumber(before, old_to_new)
 
     def adopt(self, other: ResourceGraph, *, has_same_shape: bool) -> None:
         """Take over the state of another graph, which nobody uses afterwards.

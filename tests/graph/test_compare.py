@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fluxres.graph import surgery
 from fluxres.graph.auxiliary import Subsystem
-from fluxres.graph.compare import SHOWN_MAX, equal
+from fluxres.graph.compare import SHOWN_MAX, equal, numbers_in
 from fluxres.graph.recipe import Recipe, expand
 from fluxres.graph.structure import Structure
 
@@ -90,3 +91,20 @@ def test_uuids_can_be_ignored() -> None:
     b.serial += 100
     assert equal(a, b) != []
     assert equal(a, b, uuids=False) == []
+
+
+def test_pools_are_found_in_another_structure_by_their_uuids() -> None:
+    before = machine()
+    before.uuid_texts.update({7: "f0000000-0000-4000-8000-000000000007", 8: "f0000000-0000-4000-8000-000000000008"})
+    after, old_to_new = surgery.unlink(before, 1, None)
+    stay = np.flatnonzero(old_to_new >= 0)
+    assert len(stay) == after.n < before.n
+    assert numbers_in(after, before).tolist() == old_to_new.tolist()
+    assert numbers_in(before, after)[old_to_new[stay]].tolist() == stay.tolist()
+    assert numbers_in(before, before).tolist() == list(range(before.n))
+
+
+def test_pools_of_another_origin_are_others_although_their_serials_are_equal() -> None:
+    before = machine()
+    after = expand(Recipe("cluster", children=(Recipe("node", 3, children=(Recipe("core", 4),)),)), origin=9 << 76)
+    assert numbers_in(after, before).tolist() == [-1] * before.n

@@ -18,8 +18,10 @@ from fluxres.instance import Instance, Job, Queue, State
 from fluxres.instance.availability import AvailableCounts, AvailableSets
 from fluxres.instance.counted import CountedInventory
 from fluxres.instance.fair_share import Usage
+from fluxres.instance.job import JobEvent
 from fluxres.instance.named import NamedInventory
 from fluxres.instance.policy import FairShare, Multifactor, names, policy
+from fluxres.instance.runner import Unattended
 from fluxres.model import changes
 from fluxres.simulation.simulator import simulate
 from fluxres.simulation.workload.workload import Submission
@@ -185,13 +187,21 @@ class Submits(QueuePolicy):
 
     def schedule(self, queue: Queue) -> None:
         self.calls += 1
+        instance: Any = queue.instance  # declared with what policies are meant to use
         if self.what == "submit":
-            queue.instance.submit("slot=1/node")  # type: ignore[attr-defined]  # the instance, of which policies see less
+            instance.submit("slot=1/node")
         elif self.what == "double":
             for _ in list(queue):
-                queue.instance.submit("slot=1/node")  # type: ignore[attr-defined]  # the same
+                instance.submit("slot=1/node")
+        elif self.what == "double and start":
+            for job in list(queue):
+                instance.submit("slot=1/node")
+                queue.start(job)
+        elif self.what == "loop":
+            while True:
+                instance.submit("slot=1/node")
         elif self.what == "cancel" and (job := next(iter(queue), None)) is not None:
-            queue.instance.cancel(job)  # type: ignore[attr-defined]  # the same
+            instance.cancel(job)
 
 
 def test_a_policy_that_submits_a_job_in_each_call_comes_to_an_end() -> None:
@@ -203,15 +213,48 @@ def test_a_policy_that_submits_a_job_in_each_call_comes_to_an_end() -> None:
     assert instance.check() == []
 
 
-def test_a_policy_that_doubles_the_queue_in_each_call_comes_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("what", ["double", "double and start", "loop"])
+def test_a_policy_that_submits_jobs_without_end_is_stopped(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "PASS_GROWTH_MAX", 100)
-    policy = Submits("double")
-    instance = Instance(nodes(2), queue_policy=policy)
-    said = r"its pass does not end: 7 rounds in a row started nothing and changed the queue, in which 128 jobs wait"
-    with pytest.raises(PolicyError, match=said) as refused:
+    instance = Instance(nodes(2), queue_policy=Submits(what))
+    with pytest.raises(PolicyError, match=r"its pass does not end: it has submitted 101 jobs, and \d+ jobs wait") as refused:
         instance.submit("slot=1/node", duration_s=5)
     assert refused.value.hint == "let schedule() not submit or cancel jobs"
-    assert (policy.calls, instance.pending) == (7, 128)
+    assert refused.value.where == "queue policy submits"
+    assert "(test_policies.py, line " in refused.value.message
+    assert len(instance.jobs()) == 102
+    assert instance.check() == []
+
+
+@pytest.mark.parametrize("where", ["runner", "listener"])
+def test_jobs_that_follow_others_in_a_pass_are_not_submitted_by_the_policy(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs that end at once, each followed by another one."""
+    monkeypatch.setattr(limits, "PASS_GROWTH_MAX", 10)
+    left = iter(range(200))
+
+    def follow(job: Job) -> None:
+        if next(left, None) is not None:
+            instance.submit("slot=1/node")
+
+    class InOrder(QueuePolicy):
+        def schedule(self, queue: Queue) -> None:
+            for job in queue:
+                queue.start(job)
+
+    class AtOnce(Unattended):
+        def start(self, job: Job) -> None:
+            if where == "runner":
+                follow(job)
+            job.instance.finish(job)
+
+    def listen(job: Job, event: JobEvent) -> None:
+        if where == "listener" and event.name == "finish":
+            follow(job)
+
+    instance = Instance(nodes(2), runner=AtOnce(), queue_policy=InOrder(), events=listen)
+    instance.submit("slot=1/node")
+    assert next(left, None) is None
+    assert [job.result for job in instance.jobs()] == ["completed"] * 201
 
 
 @pytest.mark.parametrize(
@@ -276,7 +319,7 @@ class Odd(QueuePolicy):
     ("what", "said"),
     [
         ("advance", "its pass does not end"),
-        ("exit", r"SystemExit: 3 \(test_policies\.py, line \d+\)"),
+        ("exit", r"it ends the program with sys\.exit\(\) \(test_policies\.py, line \d+\)"),
         ("generator", "GeneratorExit"),
         ("place", "TypeError: '<=' not supported"),
     ],

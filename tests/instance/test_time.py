@@ -1215,6 +1215,38 @@ def test_an_advance_reservation_that_others_free_never_starts(inventory: str, no
     assert top.check() == []
 
 
+def test_an_advance_reservation_that_others_free_after_a_change_of_the_shape_is_held_until_its_program_has_stopped() -> None:
+    clock = ManualClock()
+    graph = fluxres.build(Resource("node", 2, children=[Resource("core", 2)]), name="lab", clock=clock)
+    top = Instance(graph, clock=clock, runner=ManualRunner(), inventory="graph")
+    ahead = top.reserve("slot=2/node", start_s=1, duration_s=30)
+    graph.merge(fluxres.build(Resource("node", id=9, children=[Resource("core", 2)]), name="lab"))
+    clock.now_s = 2.0
+    top.advance()
+    assert ahead.state is State.RUN
+    graph.free(str(ahead.id))
+    waits = top.submit("slot=2/node", duration_s=5)
+    assert (ahead.state, waits.state) == (State.CLEANUP, State.SCHED)
+    assert graph.allocated(str(ahead.id)).paths() == ["/lab/node0", "/lab/node1"]
+    assert top.check() == []
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
+@pytest.mark.parametrize("start_s", [None, 5.0])
+def test_a_job_that_others_free_before_its_limit_is_late_with_its_resources(inventory: str, start_s: float | None) -> None:
+    top, clock, _ = make_instance(inventory, size=2)
+    job = top.submit("slot=2/node", duration_s=10)
+    top.graph.free(str(job.id), start=start_s)
+    clock.now_s = 20.0
+    waits = top.submit("slot=1/node", duration_s=5)  # the first call after that, and after the limit
+    assert (job.state, waits.state) == (State.CLEANUP, State.SCHED)
+    assert len(top.graph.allocated(str(job.id))) == 2
+    assert top.check() == []
+    top.finish(job)
+    assert waits.state is State.RUN
+    assert top.check() == []
+
+
 @pytest.mark.parametrize("inventory", INVENTORIES)
 @pytest.mark.parametrize("is_seen", [False, True])
 def test_a_new_limit_takes_the_place_of_an_end_that_others_set(inventory: str, is_seen: bool) -> None:
@@ -1273,6 +1305,22 @@ def test_no_job_starts_on_what_others_have_added_to_one(inventory: str) -> None:
     third = top.submit("slot=1/node", duration_s=100)
     assert sorted([*second.pools, *third.pools]) == [("/cluster/node0", 1), ("/cluster/node1", 1)]
     assert top.check() == []
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
+def test_what_a_child_gets_is_held_until_the_end_that_others_set_for_its_job(inventory: str) -> None:
+    top, clock, _ = make_instance(inventory, size=3)
+    job = top.submit("slot=1/node", duration_s=100)
+    child = top.spawn(job, runner=ManualRunner())
+    top.graph.set_end(str(job.id), 50)
+    child.grow("slot=1/node")
+    assert {span.end for span in top.graph.allocation(str(job.id)).spans} == {50.0}
+    assert (job.size, job.ends_at) == (2, 50.0)
+    clock.now_s = 50.0
+    top.advance()
+    assert (job.state, len(top.graph.allocated(str(job.id)))) == (State.CLEANUP, 2)
+    top.finish(job)
+    assert top.graph.jobs() == top.check() == []
 
 
 def test_a_job_at_its_limit_that_others_free_holds_its_resources_again() -> None:

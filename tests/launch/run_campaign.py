@@ -235,8 +235,7 @@ def _look(folder: Path, store: Path, outcome: Outcome, server: str | None) -> No
     outcome.idle_s = idle.by_journal(entries, "gpu", DEVICES)
     if outcome.idle_s >= IDLE_MAX_S and server is None:  # nobody watches while there is no server
         outcome.problems.append(f"a device was idle for {outcome.idle_s:.2f} s while a run waited for one")
-    if server is not None:
-        mailbox.sweep(folder / "campaign.db.run")  # as the next run does: the last server was killed
+    mailbox.sweep(folder / "campaign.db.run")  # as the next run does: the last one may be killed before it has a ticket
     sockets = [file for file in (folder / "campaign.db.run").iterdir() if file.is_socket()]
     outcome.problems += [f"{len(sockets)} sockets are left"] * bool(sockets)
     violations = folder / "violations"

@@ -18,11 +18,13 @@ import fluxres
 from fluxres import ResourceGraph, StaleHandle, StoreBusy, StoreConflict, StoreError, UsageError
 from fluxres.clock import Clock, fixed
 from fluxres.errors import InDoubt, InfeasibleRequest, InputError, InsufficientResources, StoreUnreachable, UnknownGraph
+from fluxres.instance.states import State
 from fluxres.model import changes
 from fluxres.store import open_store
 from fluxres.store.attached import Attached
 from fluxres.store.sqlite import SqliteConnection
 from fluxres.store.writing import WEIGHT_MAX, Change
+from tests.instance.test_upstream import ManualRunner
 from tests.store.conftest import KINDS
 from tests.store.graphs import change, fingerprint, machine
 
@@ -237,6 +239,23 @@ def test_a_change_of_the_shape_by_others_makes_handles_stale(graph: ResourceGrap
     assert len(graph.find("type=rack")) == 1
     with pytest.raises(StaleHandle):
         _ = rack.state
+
+
+def test_rule_t1_what_others_free_after_another_process_has_changed_the_shape_is_held_again(
+    graph: ResourceGraph, path: str
+) -> None:
+    top = fluxres.Instance(graph, clock=fixed(0), runner=ManualRunner(), inventory="graph")
+    first, job = (top.submit("slot=1/node", duration_s=50) for _ in range(2))
+    held, (gone, _) = job.pools, first.pools[0]
+    top.finish(first)
+    with fluxres.open(path, clock=fixed(0)) as other:
+        other.unlink(gone)
+        other.free(str(job.id))
+    waits = top.submit("slot=1/node", duration_s=5)
+    assert job.state is State.CLEANUP
+    assert graph.allocated(str(job.id)).paths() == [name for name, _ in held]
+    assert not {name for name, _ in waits.pools} & {name for name, _ in held}
+    assert top.check() == []
 
 
 def test_many_changes_by_others_arrive_at_once(graph: ResourceGraph, path: str) -> None:
