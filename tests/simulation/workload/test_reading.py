@@ -344,6 +344,16 @@ def test_all_dependencies_that_are_wrong_are_listed_once_the_jobs_are_right() ->
     ]
 
 
+@pytest.mark.parametrize(("text", "where"), [("{}", ""), ("[{}]", "[0]"), ('{{"jobs": [{}]}}', "jobs[0]")])
+def test_a_jobspec_in_place_of_a_job_is_one_mistake(text: str, where: str) -> None:
+    jobspec = '{"version": 1, "resources": [], "tasks": [], "attributes": {}}'
+    with pytest.raises(InputError) as found:
+        jobs_of(text.format(jobspec))
+    assert found.value.message == "expected a job, whose 'request' is the jobspec, got a jobspec alone"
+    assert found.value.hint == 'write [{"request": JOBSPEC}], or the same list under "jobs"'
+    assert str(found.value.where).endswith(f": {where}" if where else "jobs.yaml:1:1")
+
+
 def test_a_list_with_many_mistakes_is_not_read_to_its_end() -> None:
     with pytest.raises(InputError) as found:
         jobs_of("\n".join(f"- {{id: {number}, request: slot=1/core, run: -1}}" for number in range(3 * limits.MISTAKES_MAX)))
