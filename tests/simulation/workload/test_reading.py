@@ -110,6 +110,13 @@ def test_swf_with_comments_in_any_encoding_and_any_line_ends(comment: bytes) -> 
     assert ([job.id for job in found], found.processors) == ([1, 2], 8)
 
 
+def test_a_line_of_swf_that_is_too_short_says_what_swf_needs() -> None:
+    with pytest.raises(InputError) as refused:
+        swf_of("7")
+    assert refused.value.message == "expected the 18 numbers of a job in the Standard Workload Format (SWF), got 1 value"
+    assert refused.value.hint == "-1 stands for a number that is not known"
+
+
 def test_swf_sorts_unsorted_submissions() -> None:
     found = swf_of(line(1, 10), line(2, 5), line(3, 10))
     assert [job.id for job in found] == [2, 1, 3]
