@@ -70,6 +70,7 @@ from fluxres.instance.tree import Branch, require_name
 from fluxres.instance.upstream import ParentSupply
 from fluxres.match.policy import policy as require_match_policy
 from fluxres.model import joining, matching, targets
+from fluxres.model.events import check_state
 from fluxres.model.locking import locked
 from fluxres.model.resource_graph import ResourceGraph, require_graph
 from fluxres.model.targets import Targets
@@ -787,9 +788,11 @@ class Instance(Tabular):
         Args:
             requeue: let the jobs wait again, instead of failing.
 
-        Errors: UsageError for pools that are out of service in the parent and would be put in service; nothing changes then.
+        Errors: as `ResourceGraph.set_state`; UsageError for pools that are out of service in the parent and would be put in
+            service; nothing changes then.
         """
         self.enter()
+        check_state(state)
         if self.parent is not None:
             pool_states.require_in_service_above(self, where, state)
         for one in self.walk():

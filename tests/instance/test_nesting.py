@@ -24,7 +24,7 @@ from fluxres import (
     build,
     limits,
 )
-from fluxres.errors import FluxresError, LimitExceeded, StaleHandle
+from fluxres.errors import FluxresError, LimitExceeded, StaleHandle, UnknownPool
 from fluxres.instance import Instance, Job, State, accounting
 from fluxres.instance.runner import Unattended
 from fluxres.simulation.machine import of_number
@@ -55,6 +55,15 @@ def test_rule_n1_a_child_has_what_its_job_holds(inventory: str) -> None:
     assert (leaf.result, grandchild.is_closed) == ("canceled", True)
     child.close()
     assert (job.result, top.graph.jobs(), top.children) == ("completed", [], [])
+
+
+def test_an_unknown_state_is_refused_before_pools_are_looked_up() -> None:
+    top, _ = top_of()
+    for where in ("/cluster/nosuch", "/cluster"):
+        with pytest.raises(UsageError, match="no state 'sleepy'"):
+            top.set_state(where, "sleepy")
+    with pytest.raises(UnknownPool):
+        top.set_state("/cluster/nosuch", "down")
 
 
 def test_the_tree_is_shown() -> None:
