@@ -165,7 +165,7 @@ class Expire(Body):
 
 
 class SetState(Body):
-    """Pools and the state that they get."""
+    """Pools, by path, URI, uuid or short name, and the state that they get; the time and the name of the token are noted."""
 
     wanted: Pools
     state: str
