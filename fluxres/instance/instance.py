@@ -616,18 +616,23 @@ class Instance(Tabular):
         self.due.follow_up()
 
     @call
-    def set_duration(self, job: AnyJob, duration_s: Length | None) -> None:
+    def set_duration(self, job: AnyJob, duration_s: Length | None, urgency: int | None = None) -> None:
         """Change the limit of a job; None for none. The limit of a running job counts from its start, and moves its end.
 
         Reservations of the queue policy are made again, the instance on what the job holds ends by the new limit, and a job that
         waits may start earlier.
+
+        Args:
+            urgency: as for :meth:`set_urgency`, in the same change, since a pending job may start with its new limit.
 
         Errors: UnknownJob; UsageError for a job that has ended, would have ended by now, or is reserved ahead, and for text with
         a sign; InsufficientResources if others hold some of its resources before the new limit; InfeasibleRequest if that is
         longer than its partition or the accounting allows.
         """
         self.enter()
-        found = self._active(job)
+        found = self._active(job) if urgency is None else self._pending(job)
+        if urgency is not None:
+            require_urgency(urgency)
         if isinstance(duration_s, str) and duration_s.lstrip().startswith("+"):
             hint = "add to job.duration_s; `fluxres instance update JOB --duration +1h` does"
             raise UsageError(f"duration_s: expected the new limit, got {duration_s!r:.80}, a change of it", hint=hint)
@@ -642,6 +647,8 @@ class Instance(Tabular):
                 raise UsageError(f"job {found.id} was reserved ahead, for a fixed time", where=self.address, hint=hint)
         self.admission.of_limit(found, duration)
         self.lifecycle.set_duration(found, duration)
+        if urgency is not None:
+            self.lifecycle.set_urgency(found, urgency)
         self.due.follow_up()
 
     @call

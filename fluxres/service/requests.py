@@ -446,9 +446,10 @@ class SetUrgency(OfJob):
 
 
 class SetDuration(OfJob):
-    """The new limit of a job; null is none."""
+    """The new limit of a job; null is none. With it, the urgency of a job that waits may be changed."""
 
     duration_s: Length | None = None
+    urgency: int | None = None
 
 
 class AddDependency(OfJob):

@@ -66,6 +66,19 @@ def test_an_unknown_state_is_refused_before_pools_are_looked_up() -> None:
         top.set_state("/cluster/nosuch", "down")
 
 
+def test_a_limit_and_an_urgency_are_changed_together_or_not_at_all() -> None:
+    top, _ = top_of()
+    every = len(top.graph.find("type=node"))
+    runs, waits = (top.submit(f"-N{every} -x", duration_s=60) for _ in range(2))
+    assert (runs.state, waits.state) == (State.RUN, State.SCHED)
+    for job, urgency in ((runs, 3), (waits, 32)):
+        with pytest.raises(UsageError):
+            top.set_duration(job, 30, urgency=urgency)
+        assert (job.duration_s, job.urgency) == (60, 16)
+    top.set_duration(waits, 30, urgency=3)
+    assert (waits.duration_s, waits.urgency) == (30, 3)
+
+
 def test_the_tree_is_shown() -> None:
     top, _ = top_of(queue_policy="easy")
     first, second = (top.spawn(top.submit("slot=1/rack")) for _ in range(2))

@@ -339,8 +339,8 @@ def update(settings: Settings, job: str, name: str | None, duration: str | None,
         if length is not None and urgency is not None and found["state"] not in ("DEPEND", "SCHED"):
             raise UsageError(f"job {found['id']} does not wait, it is {found['state']}", hint="leave out --urgency")
         if length is not None:
-            found = kept.set_duration(address, job, _new_limit(found, length, address, settings.now()))
-        if urgency is not None:
+            found = kept.set_duration(address, job, _new_limit(found, length, address, settings.now()), urgency)
+        elif urgency is not None:
             found = kept.set_urgency(address, job, urgency)
     answer(settings, document=lambda: {"jobs": [found]}, lines=lambda _style: [_updated(found)])
 
