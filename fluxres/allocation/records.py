@@ -232,6 +232,21 @@ class Records:
             return {batch.end}
         return {end for v in self._pools_of[owner] for _, end, _ in self._held[v][owner]}
 
+    def held_until(self, owner: str, since: int) -> int:
+        """Until when an owner has something at any moment since another one; the end of what it had before, -1 for nothing.
+
+        Cost: its records.
+        """
+        batch, end = self._batches.get(owner), -1  # a moment may be 0
+        if batch is not None:
+            return batch.end if batch.start <= since else end
+        held = {(start, stop) for v in self._pools_of.get(owner, ()) for start, stop, _ in self._held[v][owner]}
+        for start, stop in sorted(held):
+            if start > max(end, since):
+                break
+            end = max(end, stop)
+        return end
+
     def require_job(self, job: str) -> set[int]:
         """The pools of which a job has records.
 

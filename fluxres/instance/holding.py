@@ -145,7 +145,7 @@ class Holdings:
                 self._moved.append(job)
         for number, ahead in self.instance.inventory.ahead.items():
             if number in self.jobs and self._has_recorded(number, ahead):
-                end = max(self._ends(fluid.encode(number)), default=-1)
+                end = self.graph.records.held_until(fluid.encode(number), max(now, ahead.start))
                 if end < ahead.end:
                     self._cut[number] = end if end > ahead.start else min(now, ahead.start) - 1
         self.next_cut = min(self._cut.values(), default=FOREVER)
@@ -252,20 +252,19 @@ class Holdings:
         return not isinstance(claim, GraphHold) or bool(len(claim.accounts))
 
     def _recorded_end(self, job: Job) -> int | None:
-        """Until when the records have something of a job, -1 if nothing; None if they need not have anything."""
+        """Until when the records have something of a job at any moment from now on, -1 if they have nothing at all.
+
+        None if they need not have anything.
+        """
         if not self._has_recorded(job.number, job.claim):
             return None
-        end = max(self._ends(fluid.encode(job.number)), default=-1)  # now may be 0
+        end = self.graph.records.held_until(fluid.encode(job.number), max(self.instance.time.now, job.started))
         return None if end < 0 and self._is_removed(job) else end
 
     def _is_removed(self, job: Job) -> bool:
         """Whether no pool of a job is in the graph any more; its inventory still counts them."""
         inventory = self.instance.inventory
         return isinstance(inventory, InterchangeableInventory) and not recording.existing(self.graph, inventory.held(job.claim))
-
-    def _ends(self, name: str) -> set[int]:
-        records = self.graph.records
-        return records.ends(name) if records.is_holder(name) else set()
 
     def end_cut(self, moment: int) -> None:
         """End the jobs that hold nothing from a moment on, since others have freed it: that is how they cancel a job.
@@ -451,6 +450,20 @@ class Holdings:
         self.at_limit.discard(job.number)
         job.limit = end
         self._dispute(job, taken)
+
+    def leave_overtime(self) -> list[Job]:
+        """Free in the records what late jobs hold from now on; returns these jobs, for `return_to_overtime`."""
+        late = [job for number in sorted(self.overtime) if (job := self.jobs[number]).claim is not None]
+        with recording.own_changes(self.instance.inventory):
+            for job in late:
+                recording.free_rest(self.graph, fluid.encode(job.number), self.instance.due.now)
+        return late
+
+    def return_to_overtime(self, late: list[Job]) -> None:
+        """Let late jobs hold again what is left of their resources."""
+        for job in late:
+            self._mark_disputed(job)
+        self.reacquire()
 
     # -- keeping what a job holds ------------------------------------------------------------------------------------
 

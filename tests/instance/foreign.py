@@ -202,7 +202,8 @@ class Course:
     def free(self) -> None:
         if (name := self.job_in_graph()) is not None:
             start = self.source.choice([None, None, self.clock.now_s, self.clock.now_s + 1, self.clock.now_s + 4])
-            self.top._graph.free(name, start=start)
+            end = self.source.choice([None, None, None, None, self.clock.now_s + 5])
+            self.top._graph.free(name, start=start, end=end)
 
     def end(self) -> None:
         if (name := self.job_in_graph()) is not None:

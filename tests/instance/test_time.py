@@ -1325,6 +1325,63 @@ def test_an_advance_reservation_does_not_begin_beside_a_job_that_others_ended_be
     assert top.check() == []
 
 
+@pytest.mark.parametrize("inventory", INVENTORIES)
+@pytest.mark.parametrize("change", ["graph", "theirs", "core"])
+def test_an_advance_reservation_stays_when_the_inventory_changes_beside_a_late_job(inventory: str, change: str) -> None:
+    clock, runner = ManualClock(), ManualRunner()
+    graph = fluxres.build(Resource("node", 3, children=[Resource("core", 2)]), name="lab", clock=clock)
+    kind = "named:node" if inventory == "named" else inventory
+    top = Instance(graph, clock=clock, runner=runner, inventory=kind, match_policy="low")
+    ahead = top.reserve("slot=1/node", start_s=4, duration_s=1)
+    clock.now_s = 1.0
+    late = top.submit("slot=1/node", duration_s=1)
+    clock.now_s = 2.0
+    top.advance()
+    assert (late.state, late.pools) == (State.CLEANUP, [("/lab/node0", 1)])
+    if change == "graph":
+        assert top.graph.jobs()
+    elif change == "theirs":
+        graph.allocate("/lab/node2", job="theirs")
+    elif inventory != "named":
+        top.submit("slot=1/core", duration_s=1)
+    clock.now_s = 3.0
+    top.finish(late)
+    assert ahead.pools == [("/lab/node0", 1)]
+    clock.now_s = 4.0
+    top.advance()
+    assert (ahead.state, ahead.pools) == (State.RUN, [("/lab/node0", 1)])
+    assert top.check() == []
+
+
+def test_an_advance_reservation_whose_pools_others_got_ends_with_a_reason() -> None:
+    clock = ManualClock()
+    graph = fluxres.build(Resource("node", 1, children=[Resource("core", 2)]), name="lab", clock=clock)
+    top = Instance(graph, clock=clock, runner=ManualRunner(), inventory="auto")
+    ahead = top.reserve("slot=1/node", start_s=4, duration_s=1)
+    graph.allocate("/lab/node0", job="theirs")  # in the graph itself, which does not show it yet
+    top.advance()
+    assert (ahead.state, ahead.result) == (State.INACTIVE, "failed")
+    assert [one.note.partition(":")[0] for one in ahead.exceptions] == ["others got what was reserved for it"]
+    assert top.check() == []
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
+@pytest.mark.parametrize("start_s", [0.0, 2.0])
+def test_a_job_of_which_others_free_everything_for_a_while_ends_then(inventory: str, start_s: float) -> None:
+    top, clock, _ = make_instance(inventory, size=2)
+    job, waits = top.submit("slot=2/node", duration_s=10), top.submit("slot=1/node", duration_s=1)
+    graph = top.graph
+    graph.free(str(job.id), start=start_s, end=5)
+    clock.now_s = start_s
+    top.advance()
+    assert (job.state, waits.state) == (State.CLEANUP, State.SCHED)
+    assert len(graph.allocated(str(job.id), at=start_s)) == 2
+    assert top.check() == []
+    top.finish(job)
+    assert waits.state is State.RUN
+    assert top.check() == []
+
+
 def test_an_advance_reservation_that_others_shorten_is_over_then() -> None:
     clock = ManualClock()
     graph = fluxres.build(Resource("node", 1, children=[Resource("core", 2)]), name="lab", clock=clock)
