@@ -523,11 +523,14 @@ class Holdings:
             self.instance.lifecycle.raise_exception(job, "overlap", states.WARNING, note)
 
     def reacquire(self) -> None:
-        """Let late jobs hold again what others have freed of their resources (rule T1)."""
+        """Let late jobs, and those at their limit, hold again what others have freed of their resources (rule T1)."""
+        now = self.instance.due.now
         for number in list(self.disputed):
             job = self.jobs.get(number)
-            if job is not None and job.limit > self.instance.due.now:
+            if job is not None and job.limit > now:
                 self._dispute(job, self.keep(job, job.limit))
+            elif job is not None and number in self.at_limit and job.limit == now:
+                self.keep_jobs([job])
 
     # -- another limit -----------------------------------------------------------------------------------------------
 

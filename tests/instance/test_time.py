@@ -1325,6 +1325,21 @@ def test_an_advance_reservation_does_not_begin_beside_a_job_that_others_ended_be
     assert top.check() == []
 
 
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+def test_a_job_at_its_limit_gets_back_what_others_give_up_at_that_moment(inventory: str) -> None:
+    top, clock, _ = make_instance(inventory, size=2)
+    job = top.submit("slot=2/node", duration_s=3)
+    ahead = top.reserve("slot=1/node", start_s=3, duration_s=4)
+    graph = top.graph
+    clock.now_s = 3.0
+    top.schedule()
+    graph.free(str(ahead.id))
+    waits = top.submit("slot=1/node", duration_s=5)
+    assert (job.state, ahead.result, waits.state) == (State.RUN, "canceled", State.SCHED)
+    assert len(graph.allocated(str(job.id), at=3.0)) == 2
+    assert top.check() == []
+
+
 @pytest.mark.parametrize("inventory", INVENTORIES)
 @pytest.mark.parametrize("change", ["graph", "theirs", "core"])
 def test_an_advance_reservation_stays_when_the_inventory_changes_beside_a_late_job(inventory: str, change: str) -> None:
