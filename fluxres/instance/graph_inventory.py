@@ -454,8 +454,14 @@ class GraphInventory:
             recording.record(self.graph, fluid.encode(claim.key), pools, start, end)
 
     def _final_pools(self, claim: Hold) -> list[tuple[str, int]]:
-        """What a job holds at its end, including what it holds implicitly below exclusive pools."""
-        return self._disputed[claim.key] if claim.key in self._disputed else self._pools_at_end(claim)
+        """What a job holds at its end, including what it holds implicitly below exclusive pools; else what it was given."""
+        return self._disputed[claim.key] if claim.key in self._disputed else self._pools_at_end(claim) or self._given_to(claim)
+
+    def _given_to(self, claim: Hold) -> list[tuple[str, int]]:
+        if not isinstance(claim, GraphHold) or claim.generation != self.graph.generation:
+            return []
+        name = self.graph.structure.accounts.by_uuid
+        return [(name(v), amount) for v, amount in claim.given()]
 
     def _pools_at_end(self, claim: Hold) -> list[tuple[str, int]]:
         return self._recorded_at_end(claim, self.graph.structure.accounts.where) or self._expired.get(claim.key, [])
@@ -492,9 +498,8 @@ class GraphInventory:
 
     def take_back(self, claim: Hold) -> None:
         """Note that a job is to hold again what it was given, of which others have freed everything; `extend` records it."""
-        if isinstance(claim, GraphHold) and claim.generation == self.graph.generation and claim.key not in self._expired:
-            name = self.graph.structure.accounts.by_uuid
-            self._disputed.setdefault(claim.key, [(name(v), amount) for v, amount in claim.given()])
+        if claim.key not in self._expired and (given := self._given_to(claim)):
+            self._disputed.setdefault(claim.key, given)
 
     def renumber(self, before: Structure, old_to_new: Int32 | None) -> None:
         """Keep what was given to jobs, by the numbers of the next generation.

@@ -443,9 +443,8 @@ class Holdings:
         now, ends = self.instance.due.now, self.instance.others.ends
         end = min(now + ticks(OVERTIME_S), next((end for end in reversed(ends) if end > now), FOREVER))
         self.overtime.add(job.number)
-        recorded = self._recorded_end(job)
-        if job.number not in self.disputed and recorded is not None and recorded < self.held_until(job):
-            self._note_loss(job)
+        if job.number not in self.disputed:
+            self._adjust_records(job)
         taken = self.keep(job, end)
         self.at_limit.discard(job.number)
         job.limit = end
@@ -464,6 +463,15 @@ class Holdings:
         for job in late:
             self._mark_disputed(job)
         self.reacquire()
+
+    def _adjust_records(self, job: Job) -> None:
+        """Take account of what others have freed of a job at its limit, or added to it beyond that."""
+        recorded, until = self._recorded_end(job), self.held_until(job)
+        if recorded is not None and recorded < until:
+            self._note_loss(job)
+        elif recorded is not None and recorded > until:
+            with recording.own_changes(self.instance.inventory):
+                recording.free_rest(self.graph, fluid.encode(job.number), until)
 
     # -- keeping what a job holds ------------------------------------------------------------------------------------
 

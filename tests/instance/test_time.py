@@ -1325,6 +1325,37 @@ def test_an_advance_reservation_does_not_begin_beside_a_job_that_others_ended_be
     assert top.check() == []
 
 
+@pytest.mark.parametrize("inventory", INVENTORIES)
+def test_a_job_whose_end_others_move_holds_again_what_they_have_freed_before_it(inventory: str) -> None:
+    top, clock, _ = make_instance(inventory, size=2)
+    job = top.submit("slot=2/node", duration_s=5)
+    graph = top.graph
+    graph.set_end(str(job.id), 40)
+    graph.free(str(job.id), start=1, end=5)
+    clock.now_s = 5.0
+    waits = top.submit("slot=1/node", duration_s=5)
+    assert (job.state, job.ends_at, waits.state) == (State.RUN, 40.0, State.SCHED)
+    assert len(graph.allocated(str(job.id), at=5.0)) == 2
+    assert top.check() == []
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
+def test_a_late_job_whose_end_others_move_takes_nothing_twice(inventory: str) -> None:
+    top, clock, _ = make_instance(inventory, size=2)
+    late, other = (top.submit("slot=1/node", duration_s=duration_s) for duration_s in (1, 30))
+    graph = top.graph
+    clock.now_s = 2.0
+    top.advance()
+    assert (late.state, late.ends_at) == (State.CLEANUP, 12.0)
+    graph.set_end(str(late.id), 60)
+    for now_s in (20.0, 30.0, 40.0):
+        clock.now_s = now_s
+        top.advance()
+        spans = graph.allocation(str(late.id), at=now_s).spans
+        assert [(span.pool, span.amount) for span in spans] == late.pools
+        assert (other.state, top.check()) == (State.RUN if now_s < 30 else State.CLEANUP, [])
+
+
 @pytest.mark.parametrize("inventory", ["graph", "auto"])
 def test_a_job_at_its_limit_gets_back_what_others_give_up_at_that_moment(inventory: str) -> None:
     top, clock, _ = make_instance(inventory, size=2)
