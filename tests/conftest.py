@@ -18,14 +18,13 @@ from types import LambdaType
 from typing import TypeVar
 
 import pytest
-from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 T = TypeVar("T")
 TESTS = Path(__file__).parent
 
-pytest_plugins = ["pytester", "tests.deeper", "tests.traceability"]
+pytest_plugins = ["pytester", "tests.deeper", "tests.doctests", "tests.traceability"]
 
 # The time of an example depends on the load of the machine, and no Hypothesis test measures time.
 settings.register_profile("untimed", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -77,15 +76,6 @@ def pytest_sessionstart(session: pytest.Session) -> Generator[None, object, obje
     if session.config.pluginmanager.has_plugin("dsession"):
         st.text().validate()
     return started
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-    """No search for doctests, which goes through all that a module imports, in files of tests that have none."""
-    found = yield
-    if file_path.suffix == ".py" and b">>> " not in file_path.read_bytes():
-        return [collector for collector in found if not isinstance(collector, DoctestModule)]
-    return found
 
 
 @pytest.hookimpl(wrapper=True)

@@ -715,7 +715,8 @@ def a_child_that_its_job_does_not_know(tree: Tree, source: Random) -> Named:
 def a_job_that_runs_and_holds_nothing_for_a_time(tree: Tree, source: Random) -> Named:
     (path,) = (path for path, _ in tree.leaf.pools)
     now_s = tree.clock.now_s
-    tree.top.graph.free(fluid.encode(tree.leaf.number), [path], start=now_s, end=now_s + 1)
+    with recording.own_changes(tree.top.inventory):  # it would end, if the instance noticed a change by others
+        tree.top.graph.free(fluid.encode(tree.leaf.number), [path], start=now_s, end=now_s + 1)
     return "T1", f"top {path}"
 
 

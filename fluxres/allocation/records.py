@@ -232,6 +232,21 @@ class Records:
             return {batch.end}
         return {end for v in self._pools_of[owner] for _, end, _ in self._held[v][owner]}
 
+    def held_until(self, owner: str, since: int) -> int:
+        """Until when an owner has something at any moment since another one; the end of what it had before, -1 for nothing.
+
+        Cost: its records.
+        """
+        batch, end = self._batches.get(owner), -1  # a moment may be 0
+        if batch is not None:
+            return batch.end if batch.start <= since else end
+        held = {(start, stop) for v in self._pools_of.get(owner, ()) for start, stop, _ in self._held[v][owner]}
+        for start, stop in sorted(held):
+            if start > max(end, since):
+                break
+            end = max(end, stop)
+        return end
+
     def require_job(self, job: str) -> set[int]:
         """The pools of which a job has records.
 
@@ -337,6 +352,19 @@ class Records:
     def batch_of(self, owner: str) -> Batch | None:
         """Everything that an owner holds, if it is still stored as a batch."""
         return self._batches.get(owner)
+
+    def has_exactly(self, owner: str, accounts: Int32, amounts: Int64, start: int, end: int) -> bool:
+        """Whether an owner holds these units over this window, and nothing else.
+
+        Cost: its records, unless they are still stored as a batch.
+        """
+        batch = self._batches.get(owner)
+        if batch is not None:
+            return (batch.start, batch.end, len(batch.vertices)) == (start, end, len(accounts))
+        if len(self._pools_of.get(owner, ())) != len(accounts):
+            return False
+        pieces = zip(accounts.tolist(), amounts.tolist(), strict=True)
+        return all(list(self._held.get(v, {}).get(owner, ())) == [(start, end, amount)] for v, amount in pieces)
 
     def draws_of(self, owner: str) -> JobDraws:
         """What an owner drew from suppliers for its pools; valid until the owner allocates or frees something."""

@@ -60,7 +60,8 @@ class Keeper(Protocol):
 
     def finish(self, address: str, job: str, status: int) -> Document: ...
 
-    def set_duration(self, address: str, job: str, duration_s: float) -> Document: ...
+    def set_duration(self, address: str, job: str, duration_s: float, urgency: int | None) -> Document:
+        """Another limit, and with it another urgency, if one is given."""
 
     def set_urgency(self, address: str, job: str, urgency: int) -> Document: ...
 
@@ -155,8 +156,8 @@ class RemoteKeeper:
     def finish(self, address: str, job: str, status: int) -> Document:
         return self._instance(address).finish(job, status).document
 
-    def set_duration(self, address: str, job: str, duration_s: float) -> Document:
-        return self._instance(address).set_duration(job, duration_s).document
+    def set_duration(self, address: str, job: str, duration_s: float, urgency: int | None) -> Document:
+        return self._instance(address).set_duration(job, duration_s, urgency).document
 
     def set_urgency(self, address: str, job: str, urgency: int) -> Document:
         return self._instance(address).set_urgency(job, urgency).document
@@ -259,8 +260,8 @@ class LocalKeeper:
     def finish(self, address: str, job: str, status: int) -> Document:
         return self._of_job(address, "finish", job, lambda one: one.finish(job, status))
 
-    def set_duration(self, address: str, job: str, duration_s: float) -> Document:
-        return self._of_job(address, "set_duration", job, lambda one: one.set_duration(job, duration_s))
+    def set_duration(self, address: str, job: str, duration_s: float, urgency: int | None) -> Document:
+        return self._of_job(address, "set_duration", job, lambda one: one.set_duration(job, duration_s, urgency))
 
     def set_urgency(self, address: str, job: str, urgency: int) -> Document:
         return self._of_job(address, "set_urgency", job, lambda one: one.set_urgency(job, urgency))

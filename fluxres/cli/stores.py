@@ -226,6 +226,7 @@ def answer_report(settings: Settings, report: SaveReport | None) -> None:
     if report.note:
         note(report.note)
     what = plural(report.pools, "pool") if report.events is None else plural(report.events, "change")
+    said = f"{report.format}, from {what}" if report.left_out else f"{what}, {report.format}"
     answer(
         settings,
         document=lambda: {
@@ -236,5 +237,5 @@ def answer_report(settings: Settings, report: SaveReport | None) -> None:
             "left_out": list(report.left_out),
             "note": report.note,
         },
-        lines=lambda _style: [f"{report.dest}: {what}, {report.format}"],
+        lines=lambda _style: [f"{report.dest}: {said}"],
     )

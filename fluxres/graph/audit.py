@@ -188,18 +188,35 @@ def _named_again(s: Structure, vertices: Int32, group: Int32, keys: NameKeys) ->
 def check_hosts(s: Structure) -> Iterator[Problem]:
     """Host names given to several nodes, which a host list cannot tell apart.
 
-    Nodes named by type and id are skipped: the nodes of two racks may well be numbered alike.
+    Nodes named by type and id are skipped: the nodes of two racks may well be numbered alike (see :func:`hosts_by_id`).
     Cost: vectorised over the nodes; Python for explicit names, and where several rules make the names.
     """
     nodes = s.in_tree("node")
-    has_rule = np.array([kind.name is not None for kind in s.kinds], np.bool_)
-    nodes = nodes[has_rule[s.kind[nodes]] | np.isin(nodes, np.fromiter(s.names, np.int32, len(s.names)))]
-    keys = NameKeys()
-    keys.ancestors_differ = True
-    doubles = _named_again(s, nodes, np.zeros(len(nodes), np.int32), keys)
+    doubles = _hosts_again(s, nodes[_has_given_name(s, nodes)])
     if doubles:
         message = f"another node has the host name {s.name(doubles[0])}, too"
         yield Problem("warning", _place(s, doubles[0]), f"{message}; nodes with a duplicate host name: {len(doubles)}")
+
+
+def hosts_by_id(s: Structure) -> list[int]:
+    """The nodes named by type and id that have the name of an earlier one, as the nodes of two racks that are numbered alike.
+
+    R lists their host once for each of their ranks, which RFC 20 allows; a constraint on the host means all of them.
+    Cost: as :func:`check_hosts`.
+    """
+    nodes = s.in_tree("node")
+    return _hosts_again(s, nodes[~_has_given_name(s, nodes)])
+
+
+def _has_given_name(s: Structure, nodes: Int32) -> Mask:
+    has_rule = np.array([kind.name is not None for kind in s.kinds], np.bool_)
+    return has_rule[s.kind[nodes]] | np.isin(nodes, np.fromiter(s.names, np.int32, len(s.names)))
+
+
+def _hosts_again(s: Structure, nodes: Int32) -> list[int]:
+    keys = NameKeys()
+    keys.ancestors_differ = True
+    return _named_again(s, nodes, np.zeros(len(nodes), np.int32), keys)
 
 
 def _check_uuids(s: Structure) -> Iterator[Problem]:

@@ -3,13 +3,13 @@ not support."""
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
 from fluxres.documents import arguments
 from fluxres.errors import InsufficientResources, UsageError
+from fluxres.instance import states
 from fluxres.instance.counted import CountedInventory
 from fluxres.instance.graph_inventory import GraphInventory
 from fluxres.instance.holding import HoldingsOwner
@@ -131,19 +131,26 @@ class InventoryChoice:
         if not holdings.jobs and request is not None:
             instance.inventory = fastest(holdings.graph, instance.match_policy, request, self.measure)
             return
+        late = holdings.leave_overtime() if before.ahead else []  # what is reserved ahead comes before it
         made = GraphInventory(holdings.graph, instance.match_policy, self.measure)
         for job in holdings.jobs.values():
             job.ask = job.request  # without a check: it was feasible when it was submitted
             if job.sizes is not None:
                 job.sizes.use_requests()
             if job.claim is not None:
-                is_disputed = job.number in holdings.disputed
+                is_disputed = job.number in holdings.disputed or job in late
                 job.claim = made.adopt(job.number, job.claim, before.pools(job.claim), is_disputed=is_disputed)
+        taken = []
         for number, hold in before.ahead.items():
-            with suppress(InsufficientResources):  # a late job holds some of it
+            try:
                 made.reserve_pools_ahead(number, before.vertices(hold), hold.start, hold.end, instance.due.now)
+            except InsufficientResources as error:
+                taken.append((holdings.jobs[number], f"others got what was reserved for it: {error.message}"))
         instance.inventory = made
         holdings.recorded.clear()
+        holdings.return_to_overtime(late)
+        for job, note in taken:
+            instance.lifecycle.raise_exception(job, "alloc", states.FATAL, note)
 
     def show_ahead(self) -> None:
         """Have the records of the graph show advance reservations, which other inventories do not record; a fixed one stays."""

@@ -222,6 +222,11 @@ class CountedInventory(InterchangeableInventory):
         return np.array([self.vertex], np.int32)
 
     def reserve_ahead(self, key: int, ask: int, start: int, end: int, now: int) -> None:
+        if not self.is_up:
+            raise self.no_room(start, end)
+        self._reserve_ahead(key, ask, start, end, now)
+
+    def _reserve_ahead(self, key: int, ask: int, start: int, end: int, now: int) -> None:
         self.clear()
         is_free = self._all_rows(now).fits(ask, start, end)
         self._rows = None
@@ -232,7 +237,7 @@ class CountedInventory(InterchangeableInventory):
     def reserve_pools_ahead(self, key: int, vertices: list[int], start: int, end: int, now: int) -> None:
         if any(self.vertex not in range(v, self.structure.end.item(v)) for v in vertices):
             raise NotUniform(f"this inventory only has units of {self.type}")
-        self.reserve_ahead(key, self.size, start, end, now)
+        self._reserve_ahead(key, self.size, start, end, now)
 
     def begin_ahead(self, key: int) -> Hold | None:
         hold = self.ahead[key]

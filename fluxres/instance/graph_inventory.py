@@ -454,8 +454,14 @@ class GraphInventory:
             recording.record(self.graph, fluid.encode(claim.key), pools, start, end)
 
     def _final_pools(self, claim: Hold) -> list[tuple[str, int]]:
-        """What a job holds at its end, including what it holds implicitly below exclusive pools."""
-        return self._disputed[claim.key] if claim.key in self._disputed else self._pools_at_end(claim)
+        """What a job holds at its end, including what it holds implicitly below exclusive pools; else what it was given."""
+        return self._disputed[claim.key] if claim.key in self._disputed else self._pools_at_end(claim) or self._given_to(claim)
+
+    def _given_to(self, claim: Hold) -> list[tuple[str, int]]:
+        if not isinstance(claim, GraphHold) or claim.generation != self.graph.generation:
+            return []
+        name = self.graph.structure.accounts.by_uuid
+        return [(name(v), amount) for v, amount in claim.given()]
 
     def _pools_at_end(self, claim: Hold) -> list[tuple[str, int]]:
         return self._recorded_at_end(claim, self.graph.structure.accounts.where) or self._expired.get(claim.key, [])
@@ -480,7 +486,7 @@ class GraphInventory:
     def extend(self, key: int, claim: Hold, now: int, end: int) -> list[str]:
         self.clear()
         job, pools = fluid.encode(key), self._final_pools(claim)
-        may_gain = not claim.is_live or key in self._disputed
+        may_gain = not claim.is_live or key in self._disputed or claim.end < now
         with recording.own_changes(self), self._ended_kept(now, claim) if may_gain else nullcontext():
             taken = recording.record_available(self.graph, job, pools, claim.end, now, end, replace=key in self._disputed)
         if taken:
@@ -492,9 +498,8 @@ class GraphInventory:
 
     def take_back(self, claim: Hold) -> None:
         """Note that a job is to hold again what it was given, of which others have freed everything; `extend` records it."""
-        if isinstance(claim, GraphHold) and claim.generation == self.graph.generation and claim.key not in self._expired:
-            name = self.graph.structure.accounts.by_uuid
-            self._disputed.setdefault(claim.key, [(name(v), amount) for v, amount in claim.given()])
+        if claim.key not in self._expired and (given := self._given_to(claim)):
+            self._disputed.setdefault(claim.key, given)
 
     def renumber(self, before: Structure, old_to_new: Int32 | None) -> None:
         """Keep what was given to jobs, by the numbers of the next generation.
@@ -608,7 +613,14 @@ class GraphInventory:
 
     @property
     def is_stale(self) -> bool:
-        return self._graph_state() != self._known
+        return self._graph_state() != self._known or self._has_lost_reservations()
+
+    def _has_lost_reservations(self) -> bool:
+        """Whether others have freed or moved some of what the queue policy has reserved."""
+        known, records = (*self._reserved.values(), *self._suspended.values()), self.graph.records
+        return not all(
+            records.has_exactly(fluid.encode(hold.key), hold.accounts, hold.amounts, hold.start, hold.end) for hold, *_ in known
+        )
 
     def set_held_by_others(self, held: dict[int, int]) -> bool:
         """Nothing to do: the records have it."""

@@ -136,16 +136,18 @@ class Holdings:
         Also those of which others have moved the end beyond their limit. Cost: the running jobs.
         """
         now, before = self.instance.time.now, self._cut
-        self._cut, self._moved = {}, []
+        self._cut, self._moved = {number: end for number, end in before.items() if end < now}, []  # those still to be handled
         for job in self._on_time(now):
             end = self._recorded_end(job)
-            if end is not None and end < min(self._held_until(job), FOREVER):
-                self._cut[job.number] = max(end, now - 1)
-            elif end is not None and end > self._held_until(job):
+            if end is not None and end < min(self.held_until(job), FOREVER):
+                self._cut[job.number] = end if end >= now else min(now - 1, before.get(job.number, FOREVER))
+            elif end is not None and end > self.held_until(job):
                 self._moved.append(job)
         for number, ahead in self.instance.inventory.ahead.items():
-            if number in self.jobs and self._has_recorded(number, ahead) and not self._ends(fluid.encode(number)):
-                self._cut[number] = min(now, ahead.start) - 1
+            if number in self.jobs and self._has_recorded(number, ahead):
+                end = self.graph.records.held_until(fluid.encode(number), max(now, ahead.start))
+                if end < ahead.end:
+                    self._cut[number] = end if end > ahead.start else min(now, ahead.start) - 1
         self.next_cut = min(self._cut.values(), default=FOREVER)
         for number in before.keys() | self._cut.keys():
             if (child := self.children.get(number)) is not None and before.get(number) != self._cut.get(number):
@@ -169,7 +171,7 @@ class Holdings:
         """The running jobs of which others have moved the end beyond their limit, and where to."""
         found, self._moved = self._moved, []
         ends = [(job, self._recorded_until(job)) for job in found if job.state is State.RUN]
-        return [(job, end) for job, end in ends if end > self._held_until(job)]
+        return [(job, end) for job, end in ends if end > self.held_until(job)]
 
     def _recorded_until(self, job: Job) -> int:
         """Until when the records have something of every pool of a job; 0 for one without pools."""
@@ -250,20 +252,19 @@ class Holdings:
         return not isinstance(claim, GraphHold) or bool(len(claim.accounts))
 
     def _recorded_end(self, job: Job) -> int | None:
-        """Until when the records have something of a job, -1 if nothing; None if they need not have anything."""
+        """Until when the records have something of a job at any moment from now on, -1 if they have nothing at all.
+
+        None if they need not have anything.
+        """
         if not self._has_recorded(job.number, job.claim):
             return None
-        end = max(self._ends(fluid.encode(job.number)), default=-1)  # now may be 0
+        end = self.graph.records.held_until(fluid.encode(job.number), max(self.instance.time.now, job.started))
         return None if end < 0 and self._is_removed(job) else end
 
     def _is_removed(self, job: Job) -> bool:
         """Whether no pool of a job is in the graph any more; its inventory still counts them."""
         inventory = self.instance.inventory
         return isinstance(inventory, InterchangeableInventory) and not recording.existing(self.graph, inventory.held(job.claim))
-
-    def _ends(self, name: str) -> set[int]:
-        records = self.graph.records
-        return records.ends(name) if records.is_holder(name) else set()
 
     def end_cut(self, moment: int) -> None:
         """End the jobs that hold nothing from a moment on, since others have freed it: that is how they cancel a job.
@@ -302,7 +303,7 @@ class Holdings:
         """Record in the graph what a job holds, unless the inventory does so itself."""
         if self.instance.inventory.kind != "graph" and job.number not in self.recorded:
             self.recorded.add(job.number)
-            taken = self._record_more(job, min(job.started, self.instance.due.now), self._held_until(job))
+            taken = self._record_more(job, min(job.started, self.instance.due.now), self.held_until(job))
             if taken:  # otherwise it may lack what other jobs of this instance hold
                 self._dispute(job, taken)
 
@@ -377,6 +378,8 @@ class Holdings:
         for job in held:
             if self.keep(job, self.instance.due.now + KEPT_TICKS):
                 self._mark_disputed(job)
+            else:
+                self.disputed.discard(job.number)
             self.at_limit.add(job.number)
 
     def _ends_by_itself(self, job: Job) -> bool:
@@ -440,13 +443,35 @@ class Holdings:
         now, ends = self.instance.due.now, self.instance.others.ends
         end = min(now + ticks(OVERTIME_S), next((end for end in reversed(ends) if end > now), FOREVER))
         self.overtime.add(job.number)
-        recorded = self._recorded_end(job)
-        if job.number not in self.disputed and recorded is not None and recorded < self._held_until(job):
-            self._note_loss(job)
+        if job.number not in self.disputed:
+            self._adjust_records(job)
         taken = self.keep(job, end)
         self.at_limit.discard(job.number)
         job.limit = end
         self._dispute(job, taken)
+
+    def leave_overtime(self) -> list[Job]:
+        """Free in the records what late jobs hold from now on; returns these jobs, for `return_to_overtime`."""
+        late = [job for number in sorted(self.overtime) if (job := self.jobs[number]).claim is not None]
+        with recording.own_changes(self.instance.inventory):
+            for job in late:
+                recording.free_rest(self.graph, fluid.encode(job.number), self.instance.due.now)
+        return late
+
+    def return_to_overtime(self, late: list[Job]) -> None:
+        """Let late jobs hold again what is left of their resources."""
+        for job in late:
+            self._mark_disputed(job)
+        self.reacquire()
+
+    def _adjust_records(self, job: Job) -> None:
+        """Take account of what others have freed of a job at its limit, or added to it beyond that."""
+        recorded, until = self._recorded_end(job), self.held_until(job)
+        if recorded is not None and recorded < until:
+            self._note_loss(job)
+        elif recorded is not None and recorded > until:
+            with recording.own_changes(self.instance.inventory):
+                recording.free_rest(self.graph, fluid.encode(job.number), until)
 
     # -- keeping what a job holds ------------------------------------------------------------------------------------
 
@@ -478,11 +503,11 @@ class Holdings:
         instance = self.instance
         taken = instance.inventory.extend(job.number, job.claim, instance.due.now, end)
         if job.number in self.recorded:
-            taken = sorted({*taken, *self._record_more(job, self._held_until(job), end)})
+            taken = sorted({*taken, *self._record_more(job, self.held_until(job), end)})
         instance.queue.reservations_dropped()
         return taken
 
-    def _held_until(self, job: Job) -> int:
+    def held_until(self, job: Job) -> int:
         """The tick until which a job holds its resources: its limit, or one tick later if they are kept at the limit."""
         return job.limit + (job.number in self.at_limit)
 
@@ -506,11 +531,14 @@ class Holdings:
             self.instance.lifecycle.raise_exception(job, "overlap", states.WARNING, note)
 
     def reacquire(self) -> None:
-        """Let late jobs hold again what others have freed of their resources (rule T1)."""
+        """Let late jobs, and those at their limit, hold again what others have freed of their resources (rule T1)."""
+        now = self.instance.due.now
         for number in list(self.disputed):
             job = self.jobs.get(number)
-            if job is not None and job.limit > self.instance.due.now:
+            if job is not None and job.limit > now:
                 self._dispute(job, self.keep(job, job.limit))
+            elif job is not None and number in self.at_limit and job.limit == now:
+                self.keep_jobs([job])
 
     # -- another limit -----------------------------------------------------------------------------------------------
 
@@ -589,7 +617,7 @@ class Holdings:
         instance = self.instance
         if instance.others.names:
             self.record_job(job)
-        start = self._held_until(job)
+        start = self.held_until(job)
         if end > job.limit and job.number in self.recorded:
             self.record_jobs()  # so that a refusal names all jobs that hold something
             with recording.own_changes(instance.inventory):

@@ -70,6 +70,7 @@ from fluxres.instance.tree import Branch, require_name
 from fluxres.instance.upstream import ParentSupply
 from fluxres.match.policy import policy as require_match_policy
 from fluxres.model import joining, matching, targets
+from fluxres.model.events import check_state
 from fluxres.model.locking import locked
 from fluxres.model.resource_graph import ResourceGraph, require_graph
 from fluxres.model.targets import Targets
@@ -615,18 +616,23 @@ class Instance(Tabular):
         self.due.follow_up()
 
     @call
-    def set_duration(self, job: AnyJob, duration_s: Length | None) -> None:
+    def set_duration(self, job: AnyJob, duration_s: Length | None, urgency: int | None = None) -> None:
         """Change the limit of a job; None for none. The limit of a running job counts from its start, and moves its end.
 
         Reservations of the queue policy are made again, the instance on what the job holds ends by the new limit, and a job that
         waits may start earlier.
+
+        Args:
+            urgency: as for :meth:`set_urgency`, in the same change, since a pending job may start with its new limit.
 
         Errors: UnknownJob; UsageError for a job that has ended, would have ended by now, or is reserved ahead, and for text with
         a sign; InsufficientResources if others hold some of its resources before the new limit; InfeasibleRequest if that is
         longer than its partition or the accounting allows.
         """
         self.enter()
-        found = self._active(job)
+        found = self._active(job) if urgency is None else self._pending(job)
+        if urgency is not None:
+            require_urgency(urgency)
         if isinstance(duration_s, str) and duration_s.lstrip().startswith("+"):
             hint = "add to job.duration_s; `fluxres instance update JOB --duration +1h` does"
             raise UsageError(f"duration_s: expected the new limit, got {duration_s!r:.80}, a change of it", hint=hint)
@@ -641,6 +647,8 @@ class Instance(Tabular):
                 raise UsageError(f"job {found.id} was reserved ahead, for a fixed time", where=self.address, hint=hint)
         self.admission.of_limit(found, duration)
         self.lifecycle.set_duration(found, duration)
+        if urgency is not None:
+            self.lifecycle.set_urgency(found, urgency)
         self.due.follow_up()
 
     @call
@@ -787,9 +795,11 @@ class Instance(Tabular):
         Args:
             requeue: let the jobs wait again, instead of failing.
 
-        Errors: UsageError for pools that are out of service in the parent and would be put in service; nothing changes then.
+        Errors: as `ResourceGraph.set_state`; UsageError for pools that are out of service in the parent and would be put in
+            service; nothing changes then.
         """
         self.enter()
+        check_state(state)
         if self.parent is not None:
             pool_states.require_in_service_above(self, where, state)
         for one in self.walk():

@@ -175,6 +175,8 @@ class Lifecycle:
         if end <= now:
             self.raise_exception(job, "timelimit", states.FATAL, "the time that was reserved is over, and others held its pools")
             return
+        if instance.holdings.freed_from(job.number) <= now:
+            return  # it ends with that event
         instance.holdings.free_lapsed(moment)
         claim = instance.inventory.begin_ahead(job.number)
         if claim is None:
@@ -470,7 +472,7 @@ class Lifecycle:
         """
         instance, duration = self._instance, FOREVER if end >= FOREVER else end - job.started
         with recording.own_changes(instance.inventory):
-            recording.free_rest(instance.holdings.graph, fluid.encode(job.number), job.limit)
+            recording.free_rest(instance.holdings.graph, fluid.encode(job.number), instance.holdings.held_until(job))
         try:
             if instance.ledger is not None and not job.is_booking:
                 instance.ledger.require_time(job, duration)

@@ -28,7 +28,7 @@ from fluxres.instance import states
 from fluxres.instance.graph_inventory import GraphHold, GraphInventory
 from fluxres.instance.interchangeable import InterchangeableInventory
 from fluxres.instance.inventory import Ask, ReservedPlace
-from fluxres.instance.job import PRIORITY_MAX, PRIORITY_MIN, Job, Scheduler, fixed_priority
+from fluxres.instance.job import PRIORITY_MAX, PRIORITY_MIN, URGENCY_HELD, Job, Scheduler, fixed_priority
 from fluxres.instance.lanes import Lanes
 from fluxres.instance.preemption import Preemption
 from fluxres.instance.roles import Ending, JobStates, Moments
@@ -462,6 +462,7 @@ class Queue:
         instance = self._instance
         try:
             may_start = job.state is State.SCHED and job.instance is instance and not instance.lifetime.is_ending
+            may_start = may_start and job.urgency != URGENCY_HELD
         except AttributeError:
             may_start = False  # it is no job
         if not may_start:
@@ -729,6 +730,8 @@ class Queue:
             raise PolicyError(f"job {job.id} is of another instance and cannot be {done}", where=where)
         if job.state is not State.SCHED:
             raise PolicyError(f"job {job.id} is {job.state.name} and cannot be {done}", where=where)
+        if job.urgency == URGENCY_HELD:
+            raise PolicyError(f"job {job.id} is held (urgency 0) and cannot be {done}", where=where)
 
     def _count_action(self, job: Job) -> None:
         self.actions += 1

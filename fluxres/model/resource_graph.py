@@ -771,11 +771,16 @@ class ResourceGraph(ShownDeep, Tabular):
     ) -> Allocation:
         """Allocate what a request asks for now (or at `after`), or reserve it at the earliest possible time.
 
-        Errors: InsufficientResources if there is no such time, InfeasibleRequest; nothing changes then.
+        Errors: InsufficientResources if there is no such time, InfeasibleRequest, UsageError for pools by name; nothing changes
+            then.
         """
         with self.write_lock:
             changes.expire_stages(self)
             targets.job_id(job)
+            if not targets.is_request(wanted, self):
+                raise UsageError(
+                    "expected a request, got pools", hint="allocate them: they are held from the start that is given"
+                )
             request = as_request(wanted)
             window = self._request_window(request, after, duration_s, name="after")
             revision = self.revision
@@ -1172,7 +1177,7 @@ class ResourceGraph(ShownDeep, Tabular):
         Args:
             reason: why; :attr:`Pool.state_note` gives it until the state is set again.
             user: the user who sets it.
-            since: now by default.
+            since: now by default. It is noted with a reason or a user; the command and the server always give a user.
 
         Errors: UsageError for an unknown state, one that a partition cannot have, and no pools; UnknownPool.
         """

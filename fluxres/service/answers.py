@@ -443,7 +443,11 @@ class Nodes(_Answer):
 
 
 class Log(_Answer):
-    """Events of the journal, oldest first; the times in them are ticks of one microsecond."""
+    """Events of the journal, oldest first.
+
+    `time`, when an event was written, is in seconds since 1970. All times that belong to the event (`start`, `end`, `since`, …)
+    are ticks, microseconds since 1970; null is no end.
+    """
 
     log: list[dict[str, Any]]
 

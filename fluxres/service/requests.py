@@ -165,7 +165,7 @@ class Expire(Body):
 
 
 class SetState(Body):
-    """Pools and the state that they get."""
+    """Pools, by path, URI, uuid or short name, and the state that they get; the time and the name of the token are noted."""
 
     wanted: Pools
     state: str
@@ -446,9 +446,10 @@ class SetUrgency(OfJob):
 
 
 class SetDuration(OfJob):
-    """The new limit of a job; null is none."""
+    """The new limit of a job; null is none. With it, the urgency of a job that waits may be changed."""
 
     duration_s: Length | None = None
+    urgency: int | None = None
 
 
 class AddDependency(OfJob):

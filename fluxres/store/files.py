@@ -6,6 +6,7 @@ list of pending changes at the graph, so that the next save may write only those
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ from fluxres.allocation.facts import JobFacts, Reservation
 from fluxres.clock import FOREVER, Clock, seconds, ticks
 from fluxres.documents import arguments, compression, source_text
 from fluxres.documents import source as files
-from fluxres.errors import FluxresError, InputError, InputWarning, UsageError
+from fluxres.errors import FluxresError, InputError, InputWarning, StoreError, UsageError
 from fluxres.formats import registry
 from fluxres.formats.format import Hold, Loaded, Reserved
 from fluxres.graph import surgery
@@ -326,6 +327,8 @@ def save_stored(
         store, name: the graph; the store's default one if None.
         command, wait_s: as for :meth:`fluxres.store.Store.writing`.
 
+    A store that cannot be written, such as one on a full disk, can be saved nevertheless; the report notes it then.
+
     Errors: as :func:`save`; UnknownGraph; UsageError for a save of the graph over itself.
     """
     text = _text(dest)
@@ -345,7 +348,13 @@ def save_stored(
         Saved(place, mark.at + shift, mark.digest or present, *(astuple(mark.position) if mark.position is not None else ()))
         for place, mark in pending.marks.items()
     ]
-    store.remember(g.name, position.uid, kept, wait_s=wait_s)
+    try:
+        store.remember(g.name, position.uid, kept, wait_s=wait_s)
+    except StoreError as error:  # the graph was saved all the same: its store may be read-only, or on a full disk
+        reason = error.message.partition(";")[0]  # what follows is that nothing was changed in the store
+        said = f"the save was made, but {error.where} could not record it: {reason}"
+        way_out = "save everything again before a save of changes only"
+        return dataclasses.replace(report, note="; ".join(filter(None, [report.note, said, way_out])))
     return report
 
 

@@ -399,7 +399,8 @@ def _run(field: str, column: int, room: int) -> tuple[int, int, int]:
         raise LimitExceeded(f"expected names of at most {limits.NAME_LENGTH_MAX} characters, got a longer one", where=_at(column))
     first, last = int(low), int(high)
     if last < first:
-        raise InputError(f"expected lo <= hi, got {excerpt(field)}", where=_at(column))
+        message = f"expected a range from a lower number to a higher one, got {excerpt(field)}"
+        raise InputError(message, where=_at(column), hint=f"write {high}-{low}")
     if last - first >= limits.HOSTLIST_RANGE_MAX:
         raise LimitExceeded(
             f"expected at most {limits.HOSTLIST_RANGE_MAX} hosts in a range, got {excerpt(field)}",

@@ -323,7 +323,8 @@ def _range(field: str, column: int) -> tuple[int, int]:
     first = _number(parts[1], column)
     last = first if parts[2] is None else _number(parts[2], column)
     if parts[2] is not None and last <= first:
-        raise InputError(f"expected lo < hi, got {excerpt(field)}", where=_at(column))
+        message = f"expected a range from a lower id to a higher one, got {excerpt(field)}"
+        raise InputError(message, where=_at(column), hint=f"write {last}" if first == last else f"write {last}-{first}")
     return first, last
 
 

@@ -206,6 +206,29 @@ def test_save_reports_losses(tiny: Invoke, place: Path) -> None:
         assert told not in shown.stdout
 
 
+def test_pools_count_as_written_only_if_nothing_was_left_out(fluxres: Invoke, place: Path) -> None:
+    nodes = "{type: node, count: 2, with: [{type: core, count: 2}]}"
+    site = f"fluxres: 1\nname: cluster0\nresources: [{{type: rack, with: [{nodes}]}}]\n"
+    (place / "m.yaml").write_text(site, encoding="utf-8")
+    whole, part = fluxres("convert", "m.yaml", "m.jgf"), fluxres("convert", "m.yaml", "m.R")
+    assert (whole.stdout, whole.stderr) == ("m.jgf: 8 pools, jgf\n", "")
+    assert part.stdout == "m.R: R, from 8 pools\n"
+    assert "left out: pools: 1 pool, /cluster0/rack" in part.stderr
+
+
+def test_check_notes_nodes_that_type_and_id_name_alike(fluxres: Invoke, place: Path) -> None:
+    site = "fluxres: 1\nname: m\nresources: [{type: rack, count: 3, with: [{type: node, count: 2, id: {within: WITHIN}}]}]\n"
+    (place / "m.yaml").write_text(site.replace("WITHIN", "rack"), encoding="utf-8")
+    told = fluxres("check", "m.yaml")
+    assert told.stdout == "m: 10 pools, no problems\n"
+    assert told.stderr == (
+        "fluxres: nodes that share a host name with another: 4 nodes named by type and id, such as /m/rack1/node0; "
+        "R and constraints name hosts (give names, or ids that run on)\n"
+    )
+    (place / "m.yaml").write_text(site.replace("WITHIN", "cluster"), encoding="utf-8")
+    assert fluxres("check", "m.yaml").stderr == ""
+
+
 def test_load_reports_pools_whose_draw_cannot_be_supplied(fluxres: Invoke, place: Path) -> None:
     site = """
 fluxres: 1

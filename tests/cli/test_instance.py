@@ -572,6 +572,16 @@ def test_a_limit_beyond_that_of_the_accounting_is_refused(keeper: Invoke, place:
     assert (found["duration"], found["urgency"]) == (5400, 3)
 
 
+def test_a_shorter_limit_with_which_a_job_starts_and_its_urgency_are_one_change(keeper: Invoke) -> None:
+    keeper("instance", "submit", "slot=7/node", "--duration", "1h")
+    keeper("instance", "submit", "slot=8/node", "--duration", "1h")
+    long = keeper("instance", "submit", "slot=1/node", "--duration", "5h").stdout.strip()
+    assert document(keeper, long)["state"] == "SCHED"  # it would delay the second job
+    keeper("instance", "update", long, "--duration", "30m", "--urgency", "20")
+    found = document(keeper, long)
+    assert (found["state"], found["duration"], found["urgency"]) == ("RUN", 1800, 20)
+
+
 def test_a_held_job_is_shown_and_released(keeper: Invoke) -> None:
     job = keeper("instance", "submit", "slot=1/node", "--urgency", "0").stdout.strip()
     queue = keeper("instance", "queue")

@@ -635,7 +635,11 @@ def test_uuids_use_the_given_base() -> None:
             "3:22: resources[0].rank",
             "expected a whole number from 0 to",
         ),
-        ("fluxres: 1\nresources:\n- {type: node, hosts: 'n[2-1]'}", "3:23: resources[0].hosts", "expected lo <= hi"),
+        (
+            "fluxres: 1\nresources:\n- {type: node, hosts: 'n[2-1]'}",
+            "3:23: resources[0].hosts",
+            "expected a range from a lower number to a higher one, got '2-1'",
+        ),
         ("fluxres: 1\nresources:\n- {type: node, hosts: a, name: b}", "3:23: resources[0].hosts", "both 'name' and 'hosts'"),
         (
             "fluxres: 1\nresources:\n- {type: node, hosts: 'n[1-2]', count: 3}",

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import fluxres
 from fluxres import limits
 from fluxres.errors import InputError
-from fluxres.graph.audit import check_structure, require_valid
+from fluxres.graph.audit import check_structure, hosts_by_id, require_valid
 from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.identity import NameKeys, texts_needed
 from fluxres.graph.structure import Problem, Structure
@@ -271,3 +271,17 @@ def test_duplicate_host_name_is_a_warning(nodes: str, host: str, number: int) ->
         assert problem.where.endswith(f"/{host}")
         assert problem.message.startswith(f"another node has the host name {host}, too")
         assert problem.message.endswith(f": {number}")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "again"),
+    [
+        ("{type: node, id: 0}", ["/m/rack1/node0", "/m/rack2/node0"]),
+        ("{type: node, count: 2, id: {within: rack}}", [f"/m/rack{rack}/node{i}" for rack in (1, 2) for i in (0, 1)]),
+        ("{type: node, count: 2, id: {within: cluster}}", []),
+        ("{type: node, name: n0}", []),
+    ],
+)
+def test_nodes_named_by_type_and_id_that_share_a_host_name(nodes: str, again: list[str]) -> None:
+    structure = fluxres.loads(RACKS.replace("NODES", nodes)).structure
+    assert [structure.where(v) for v in hosts_by_id(structure)] == again

@@ -24,7 +24,7 @@ from fluxres import (
     build,
     limits,
 )
-from fluxres.errors import FluxresError, LimitExceeded, StaleHandle
+from fluxres.errors import FluxresError, LimitExceeded, StaleHandle, UnknownPool
 from fluxres.instance import Instance, Job, State, accounting
 from fluxres.instance.runner import Unattended
 from fluxres.simulation.machine import of_number
@@ -55,6 +55,28 @@ def test_rule_n1_a_child_has_what_its_job_holds(inventory: str) -> None:
     assert (leaf.result, grandchild.is_closed) == ("canceled", True)
     child.close()
     assert (job.result, top.graph.jobs(), top.children) == ("completed", [], [])
+
+
+def test_an_unknown_state_is_refused_before_pools_are_looked_up() -> None:
+    top, _ = top_of()
+    for where in ("/cluster/nosuch", "/cluster"):
+        with pytest.raises(UsageError, match="no state 'sleepy'"):
+            top.set_state(where, "sleepy")
+    with pytest.raises(UnknownPool):
+        top.set_state("/cluster/nosuch", "down")
+
+
+def test_a_limit_and_an_urgency_are_changed_together_or_not_at_all() -> None:
+    top, _ = top_of()
+    every = len(top.graph.find("type=node"))
+    runs, waits = (top.submit(f"-N{every} -x", duration_s=60) for _ in range(2))
+    assert (runs.state, waits.state) == (State.RUN, State.SCHED)
+    for job, urgency in ((runs, 3), (waits, 32)):
+        with pytest.raises(UsageError):
+            top.set_duration(job, 30, urgency=urgency)
+        assert (job.duration_s, job.urgency) == (60, 16)
+    top.set_duration(waits, 30, urgency=3)
+    assert (waits.duration_s, waits.urgency) == (30, 3)
 
 
 def test_the_tree_is_shown() -> None:

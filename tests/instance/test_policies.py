@@ -226,6 +226,29 @@ def test_a_policy_that_submits_jobs_without_end_is_stopped(what: str, monkeypatc
     assert instance.check() == []
 
 
+@pytest.mark.parametrize("do", ["start", "reserve", "earliest"])
+def test_a_policy_cannot_start_or_reserve_a_held_job(do: str) -> None:
+    class Keeps(QueuePolicy):
+        name = "keeps"
+
+        def __init__(self) -> None:
+            self.known: list[Job] = []
+
+        def schedule(self, queue: Queue) -> None:
+            self.known += [job for job in queue if job not in self.known]
+            for job in self.known:
+                if job.state is State.SCHED:
+                    getattr(queue, do)(job)
+
+    instance = Instance(nodes(1), queue_policy=Keeps())
+    first, held = (instance.submit("slot=1/node", duration_s=5) for _ in range(2))
+    with pytest.raises(PolicyError, match=rf"queue policy keeps: job {held.id} is held \(urgency 0\) and cannot be"):
+        instance.set_urgency(held, 0)
+    assert (held.state, held.reserved_at) == (State.SCHED, None)
+    assert len(instance.queue) == (first.state is State.SCHED)
+    assert instance.check() == []
+
+
 @pytest.mark.parametrize("where", ["runner", "listener"])
 def test_jobs_that_follow_others_in_a_pass_are_not_submitted_by_the_policy(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs that end at once, each followed by another one."""

@@ -1248,6 +1248,201 @@ def test_a_job_that_others_free_before_its_limit_is_late_with_its_resources(inve
 
 
 @pytest.mark.parametrize("inventory", INVENTORIES)
+def test_a_later_end_that_others_set_at_the_moment_of_the_limit_leaves_no_gap(inventory: str) -> None:
+    top, clock, _ = make_instance(inventory, size=2)
+    job = top.submit("slot=2/node", duration_s=10)
+    graph = top.graph
+    clock.now_s = 10.0
+    top.schedule()  # until its end is reported, or until `advance`, it holds its resources
+    graph.set_end(str(job.id), 20)
+    top.schedule()
+    assert (job.state, job.ends_at) == (State.RUN, 20.0)
+    assert {(span.pool, span.amount) for span in graph.allocation(str(job.id), at=10.0).spans} == set(job.pools)
+    with pytest.raises(InsufficientResources):
+        graph.allocate("slot=1/node", job="theirs", duration_s=1e-6)
+    assert top.check() == []
+
+
+def test_a_late_job_that_has_everything_again_at_its_limit_loses_nothing_that_others_free_then() -> None:
+    top, clock, _ = make_instance("graph", size=2)
+    job = top.submit("slot=2/node", duration_s=3)
+    graph = top.graph
+    graph.allocate("/cluster/node0", job="theirs", start=3, duration_s=4)
+    clock.now_s = 4.0
+    top.advance()
+    limit_s = job.ends_at
+    assert [each.type for each in job.exceptions] == ["timelimit", "overlap"]
+    assert limit_s == 7.0  # until others free what they hold of it
+    clock.now_s = limit_s
+    top.schedule()
+    assert [span.pool for span in graph.allocation(str(job.id), at=limit_s).spans] == ["/cluster/node0", "/cluster/node1"]
+    graph.free(str(job.id))
+    clock.now_s = 11.0
+    waits = top.submit("slot=1/node", duration_s=5)
+    assert (job.state, waits.state) == (State.CLEANUP, State.SCHED)
+    assert len(graph.allocated(str(job.id))) == 2
+    assert top.check() == []
+
+
+@pytest.mark.parametrize("change", ["free", "end", "part", "start"])
+def test_a_reservation_that_others_change_is_made_again(change: str) -> None:
+    clock = ManualClock()
+    graph = fluxres.build(Resource("node", 2, children=[Resource("core", 2)]), name="lab", clock=clock)
+    top = Instance(graph, clock=clock, runner=ManualRunner(), inventory="graph", queue_policy="conservative")
+    first, waits = top.submit("slot=2/node", duration_s=10), top.submit("slot=2/node", duration_s=30)
+    name, clock.now_s = str(waits.id), 1.0
+    changes: dict[str, Callable[[], object]] = {
+        "free": lambda: graph.free(name),
+        "end": lambda: graph.set_end(name, 11),
+        "part": lambda: graph.free(name, {"/lab/node0": 1}),
+        "start": lambda: graph.free(name, start=10, end=12),
+    }
+    changes[change]()
+    clock.now_s = 10.0
+    top.finish(first)
+    assert waits.state is State.RUN
+    assert {(span.pool, span.start, span.end) for span in graph.allocation(name).spans} == {
+        ("/lab/node0", 10.0, 40.0),
+        ("/lab/node1", 10.0, 40.0),
+    }
+    assert top.check() == []
+
+
+@pytest.mark.parametrize("now_s", [3.0, 200.0])
+def test_an_advance_reservation_does_not_begin_beside_a_job_that_others_ended_before_it(now_s: float) -> None:
+    clock = ManualClock()
+    graph = fluxres.build(Resource("node", 1, children=[Resource("core", 2)]), name="lab", clock=clock)
+    top = Instance(graph, clock=clock, runner=ManualRunner(), inventory="graph")
+    job = top.submit("slot=1/node", duration_s=100)
+    graph.free(str(job.id), start=1)
+    ahead = top.reserve("slot=1/node", start_s=1, duration_s=500)
+    graph.set_state("/lab/node0", "drain")  # another change that the next call has to look at
+    clock.now_s = now_s  # before and after the limit of the job
+    top.advance()
+    assert (job.state, ahead.state) == (State.CLEANUP, State.DEPEND)
+    top.finish(job)
+    assert ahead.state is State.RUN
+    assert top.check() == []
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
+def test_a_job_whose_end_others_move_holds_again_what_they_have_freed_before_it(inventory: str) -> None:
+    top, clock, _ = make_instance(inventory, size=2)
+    job = top.submit("slot=2/node", duration_s=5)
+    graph = top.graph
+    graph.set_end(str(job.id), 40)
+    graph.free(str(job.id), start=1, end=5)
+    clock.now_s = 5.0
+    waits = top.submit("slot=1/node", duration_s=5)
+    assert (job.state, job.ends_at, waits.state) == (State.RUN, 40.0, State.SCHED)
+    assert len(graph.allocated(str(job.id), at=5.0)) == 2
+    assert top.check() == []
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
+def test_a_late_job_whose_end_others_move_takes_nothing_twice(inventory: str) -> None:
+    top, clock, _ = make_instance(inventory, size=2)
+    late, other = (top.submit("slot=1/node", duration_s=duration_s) for duration_s in (1, 30))
+    graph = top.graph
+    clock.now_s = 2.0
+    top.advance()
+    assert (late.state, late.ends_at) == (State.CLEANUP, 12.0)
+    graph.set_end(str(late.id), 60)
+    for now_s in (20.0, 30.0, 40.0):
+        clock.now_s = now_s
+        top.advance()
+        spans = graph.allocation(str(late.id), at=now_s).spans
+        assert [(span.pool, span.amount) for span in spans] == late.pools
+        assert (other.state, top.check()) == (State.RUN if now_s < 30 else State.CLEANUP, [])
+
+
+@pytest.mark.parametrize("inventory", ["graph", "auto"])
+def test_a_job_at_its_limit_gets_back_what_others_give_up_at_that_moment(inventory: str) -> None:
+    top, clock, _ = make_instance(inventory, size=2)
+    job = top.submit("slot=2/node", duration_s=3)
+    ahead = top.reserve("slot=1/node", start_s=3, duration_s=4)
+    graph = top.graph
+    clock.now_s = 3.0
+    top.schedule()
+    graph.free(str(ahead.id))
+    waits = top.submit("slot=1/node", duration_s=5)
+    assert (job.state, ahead.result, waits.state) == (State.RUN, "canceled", State.SCHED)
+    assert len(graph.allocated(str(job.id), at=3.0)) == 2
+    assert top.check() == []
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
+@pytest.mark.parametrize("change", ["graph", "theirs", "core"])
+def test_an_advance_reservation_stays_when_the_inventory_changes_beside_a_late_job(inventory: str, change: str) -> None:
+    clock, runner = ManualClock(), ManualRunner()
+    graph = fluxres.build(Resource("node", 3, children=[Resource("core", 2)]), name="lab", clock=clock)
+    kind = "named:node" if inventory == "named" else inventory
+    top = Instance(graph, clock=clock, runner=runner, inventory=kind, match_policy="low")
+    ahead = top.reserve("slot=1/node", start_s=4, duration_s=1)
+    clock.now_s = 1.0
+    late = top.submit("slot=1/node", duration_s=1)
+    clock.now_s = 2.0
+    top.advance()
+    assert (late.state, late.pools) == (State.CLEANUP, [("/lab/node0", 1)])
+    if change == "graph":
+        assert top.graph.jobs()
+    elif change == "theirs":
+        graph.allocate("/lab/node2", job="theirs")
+    elif inventory != "named":
+        top.submit("slot=1/core", duration_s=1)
+    clock.now_s = 3.0
+    top.finish(late)
+    assert ahead.pools == [("/lab/node0", 1)]
+    clock.now_s = 4.0
+    top.advance()
+    assert (ahead.state, ahead.pools) == (State.RUN, [("/lab/node0", 1)])
+    assert top.check() == []
+
+
+def test_an_advance_reservation_whose_pools_others_got_ends_with_a_reason() -> None:
+    clock = ManualClock()
+    graph = fluxres.build(Resource("node", 1, children=[Resource("core", 2)]), name="lab", clock=clock)
+    top = Instance(graph, clock=clock, runner=ManualRunner(), inventory="auto")
+    ahead = top.reserve("slot=1/node", start_s=4, duration_s=1)
+    graph.allocate("/lab/node0", job="theirs")  # in the graph itself, which does not show it yet
+    top.advance()
+    assert (ahead.state, ahead.result) == (State.INACTIVE, "failed")
+    assert [one.note.partition(":")[0] for one in ahead.exceptions] == ["others got what was reserved for it"]
+    assert top.check() == []
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
+@pytest.mark.parametrize("start_s", [0.0, 2.0])
+def test_a_job_of_which_others_free_everything_for_a_while_ends_then(inventory: str, start_s: float) -> None:
+    top, clock, _ = make_instance(inventory, size=2)
+    job, waits = top.submit("slot=2/node", duration_s=10), top.submit("slot=1/node", duration_s=1)
+    graph = top.graph
+    graph.free(str(job.id), start=start_s, end=5)
+    clock.now_s = start_s
+    top.advance()
+    assert (job.state, waits.state) == (State.CLEANUP, State.SCHED)
+    assert len(graph.allocated(str(job.id), at=start_s)) == 2
+    assert top.check() == []
+    top.finish(job)
+    assert waits.state is State.RUN
+    assert top.check() == []
+
+
+def test_an_advance_reservation_that_others_shorten_is_over_then() -> None:
+    clock = ManualClock()
+    graph = fluxres.build(Resource("node", 1, children=[Resource("core", 2)]), name="lab", clock=clock)
+    top = Instance(graph, clock=clock, runner=ManualRunner(), inventory="graph")
+    first = top.reserve("slot=1/node", start_s=1, duration_s=5)
+    graph.free(str(first.id), start=2)
+    second = top.reserve("slot=1/node", start_s=2, duration_s=5)
+    clock.now_s = 3.0
+    top.advance()
+    assert (first.result, second.state) == ("canceled", State.RUN)
+    assert [one.note for one in first.exceptions] == ["others have freed what it held"]
+    assert top.check() == []
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
 @pytest.mark.parametrize("is_seen", [False, True])
 def test_a_new_limit_takes_the_place_of_an_end_that_others_set(inventory: str, is_seen: bool) -> None:
     top, clock, _ = make_instance(inventory)

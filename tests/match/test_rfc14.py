@@ -183,6 +183,7 @@ class TestStructure:
         ("words", "taken"),
         [
             ("-N2", 2),
+            ("-N2 -n3", 4),  # as in Flux, which leaves a slot empty
             ("-N2 -n4", 4),
             ("-N2 -n4 -x", 2),
             ("-n3 -c4", 12),

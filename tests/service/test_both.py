@@ -413,6 +413,11 @@ WRONG: list[Callable[[Any], object]] = [
     lambda g: g.aggregate("/demo", hierarchy="power"),
     lambda g: g.match("slot=1/node", at="yesterdayish"),
     lambda g: g.earliest("slot=1/node", duration_s="a while"),
+    lambda g: g.set_state("/demo/rack9", "sleepy"),
+    lambda g: g.set_state("/demo/rack9", "down"),
+    lambda g: g.set_state([], "down"),
+    lambda g: g.allocate_orelse_reserve("/demo/rack9", job="j1"),
+    lambda g: g.allocate_orelse_reserve({"/demo/rack0": 1}, job="j1"),
     lambda g: g.commit("s99"),
     lambda g: g.reserve("/demo/rack0", name="pump"),
     lambda g: g.reserve("/demo/rack9", name="pump", duration_s=60),
@@ -443,4 +448,5 @@ def test_errors_are_those_of_a_local_graph(graph: Any, wrong: Callable[[Any], ob
         wrong(graph)
     assert type(raised.value) is type(expected.value)
     assert raised.value.where == expected.value.where
+    assert (raised.value.message, raised.value.hint) == (expected.value.message, expected.value.hint)
     assert graph.jobs() == []

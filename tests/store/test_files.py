@@ -36,6 +36,7 @@ from fluxres.model import ResourceGraph
 from fluxres.store import changes, open_store, writing
 from fluxres.store.changes import Pending
 from fluxres.store.files import save_stored
+from tests.store import full_disk
 from tests.store.graphs import change, facts, machine
 
 PLACES = ("site.yaml", "site.db")
@@ -444,6 +445,27 @@ def test_a_graph_is_not_saved_over_itself() -> None:
             save_stored(store, None, dest, replace=True)
     save_stored(store, None, "sqlite:site.db?graph=copy")
     assert store.names() == ["demo", "copy"]
+
+
+def test_a_store_on_a_full_disk_is_saved_to_another_and_says_that_it_recorded_nothing(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(str(here / "site.db"))
+    store.put("demo", machine())
+    save_stored(store, None, "base.yaml")
+    with store.writing() as tx:
+        tx.graph.tag(1, "k")
+    with monkeypatch.context() as disk:
+        full_disk.fill(store.path, disk)
+        reports = [save_stored(store, None, "later.yaml"), save_stored(store, None, "copy.db")]
+    for saved in ("later.yaml", "copy.db"):
+        assert held(fluxres.load(saved)) == held(store.load())
+    expected = f"the save was made, but {store.path} could not record it: no space left; save everything again"
+    assert [report.note.startswith(expected) for report in reports] == [True, True]
+    assert save_stored(store, None, "c.changes", changed_only=True).events == 1
+    assert held(fluxres.load("base.yaml", changes="c.changes")) == held(store.load())
+    with pytest.raises(StoreConflict, match="follows a different state"):
+        fluxres.load("later.yaml", changes="c.changes")
 
 
 def test_dropped_journal_events_lead_to_a_complete_save(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,8 +22,9 @@ from fluxres import limits
 from fluxres.clock import fixed
 from fluxres.errors import InsufficientResources, StoreBusy, StoreConflict, StoreError, UnknownGraph, UsageError
 from fluxres.model import ResourceGraph
-from fluxres.store import Store, open_store, sqlite, upkeep, writing
+from fluxres.store import Store, open_store, upkeep, writing
 from fluxres.store.sqlite import SqliteConnection
+from tests.store import full_disk
 from tests.store.graphs import change, facts, machine
 
 
@@ -557,16 +558,7 @@ def test_a_store_on_a_full_disk_can_be_backed_up_to_another(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.put("demo", machine())
-    connect = sqlite._connect
-
-    def without_room(path: Path, *, shared: bool = False, alone: bool = False) -> sqlite3.Connection:
-        if path == store.path and not alone:
-            full = sqlite3.OperationalError("disk I/O error")
-            full.sqlite_errorcode = min(sqlite._NO_SHARED_MEMORY)
-            raise full
-        return connect(path, shared=shared, alone=alone)
-
-    monkeypatch.setattr(sqlite, "_connect", without_room)
+    full_disk.fill(store.path, monkeypatch)
     upkeep.back_up(store, tmp_path / "copy.db")
     assert facts(open_store(str(tmp_path / "copy.db")).load()) == facts(store.load())
 

@@ -75,6 +75,12 @@ def test_invalid_hostlists_are_refused_with_the_column(text: str, column: int) -
     assert refused.value.where == f"hostlist:{column}"
 
 
+def test_a_range_that_decreases_is_refused_with_the_other_order() -> None:
+    with pytest.raises(InputError) as refused:
+        hostlist.parse("n[03-01]")
+    assert str(refused.value) == "hostlist:3: expected a range from a lower number to a higher one, got '03-01' (write 01-03)"
+
+
 def test_a_range_holds_as_many_hosts_as_in_flux() -> None:
     most = f"n[1-{limits.HOSTLIST_RANGE_MAX}]"
     assert hostlist.count(most) == limits.HOSTLIST_RANGE_MAX

@@ -188,3 +188,11 @@ def test_sets_of_very_many_ids_stay_ranges() -> None:
     assert (all_ids ^ all_ids, all_ids >= IDset("1-9")) == (IDset(), True)
     even = IDset(range(0, 200_000, 2))
     assert len(even - IDset(range(0, 200_000, 4))) == 50_000
+
+
+@pytest.mark.parametrize(("text", "instead"), [("0,3-1", "1-3"), ("0,3-3", "3")])
+def test_a_range_that_does_not_increase_is_refused_with_what_to_write(text: str, instead: str) -> None:
+    with pytest.raises(InputError) as refused:
+        idset.parse(text)
+    expected = f"expected a range from a lower id to a higher one, got '{text[2:]}' (write {instead})"
+    assert str(refused.value) == f"idset:3: {expected}"

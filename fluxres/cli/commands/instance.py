@@ -339,8 +339,8 @@ def update(settings: Settings, job: str, name: str | None, duration: str | None,
         if length is not None and urgency is not None and found["state"] not in ("DEPEND", "SCHED"):
             raise UsageError(f"job {found['id']} does not wait, it is {found['state']}", hint="leave out --urgency")
         if length is not None:
-            found = kept.set_duration(address, job, _new_limit(found, length, address, settings.now()))
-        if urgency is not None:
+            found = kept.set_duration(address, job, _new_limit(found, length, address, settings.now()), urgency)
+        elif urgency is not None:
             found = kept.set_urgency(address, job, urgency)
     answer(settings, document=lambda: {"jobs": [found]}, lines=lambda _style: [_updated(found)])
 
@@ -506,7 +506,11 @@ def _answer_jobs(settings: Settings, found: list[dict[str, Any]]) -> None:
 @click.option("--seed", type=int, metavar="N", default=0, show_default=True, help="Seed of a generated workload.")
 @click.pass_obj
 def run(settings: Settings, /, workload: str, machine: str | None, grace: float | None, seed: int, **options: Any) -> None:
-    """Run the jobs of WORKLOAD: the commands of jobspecs, or jobs of a trace, which only wait for their run time.
+    """Run the jobs of WORKLOAD in real time.
+
+    WORKLOAD is a trace or a model, as for fluxres simulate. In a list of jobs, YAML or JSON, [{"request": JOBSPEC}] or
+    {"jobs": [{"request": JOBSPEC}]}, a job with a jobspec runs the command of its first task. Any other job only waits for its
+    run time.
 
     Ends with status 5 if a job failed or was refused.
     """

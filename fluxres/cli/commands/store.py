@@ -223,6 +223,7 @@ def check_command(ctx: click.Context, path: str | None) -> None:
 
     Ends with status 4 if a rule is broken.
     """
+    from fluxres.graph.audit import hosts_by_id
     from fluxres.render import documents, listings
     from fluxres.store.files import load
 
@@ -240,6 +241,9 @@ def check_command(ctx: click.Context, path: str | None) -> None:
     )
     if any(problem.severity == "error" for problem in found):
         ctx.exit(BROKEN)
+    if again := hosts_by_id(graph.structure):
+        same = f"{plural(len(again), 'node')} named by type and id, such as {graph.structure.where(again[0])}"
+        note(f"nodes that share a host name with another: {same}; R and constraints name hosts (give names, or ids that run on)")
 
 
 @click.command("log", cls=Command, outputs=TABLE_OUTPUTS)

@@ -132,9 +132,14 @@ class InstanceCalls:
         """Change the urgency of a job that waits."""
         return (yield from self._of_job("set_urgency", job, {"urgency": urgency}, idempotency_key))
 
-    def set_duration(self, job: AnyJob, duration_s: Length | None, *, idempotency_key: str | None = None) -> Call[RemoteJob]:
-        """Change the limit of a job; None for none."""
-        return (yield from self._of_job("set_duration", job, {"duration_s": length_of(duration_s)}, idempotency_key))
+    def set_duration(
+        self, job: AnyJob, duration_s: Length | None, urgency: int | None = None, *, idempotency_key: str | None = None
+    ) -> Call[RemoteJob]:
+        """Change the limit of a job, None for none, and in the same change the urgency of one that waits."""
+        given: dict[str, Any] = {"duration_s": length_of(duration_s)}
+        if urgency is not None:
+            given["urgency"] = urgency
+        return (yield from self._of_job("set_duration", job, given, idempotency_key))
 
     def add_dependency(self, job: AnyJob, dependency: str, *, idempotency_key: str | None = None) -> Call[RemoteJob]:
         """Let a job that waits wait for something more."""

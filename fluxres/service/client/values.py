@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fluxres.clock import ticks
+from fluxres.documents.document import plural
 from fluxres.errors import UsageError
 from fluxres.model.values import Span
 
@@ -134,7 +135,7 @@ class RemoteSelection(Sequence[RemotePool]):
         return hash(self._pools)
 
     def __repr__(self) -> str:
-        return f"<RemoteSelection of {len(self)} pools>"
+        return f"<RemoteSelection of {plural(len(self), 'pool')}>"
 
     def paths(self) -> list[str]:
         """Path (or URI) of each pool."""
@@ -185,7 +186,7 @@ class Grant:
         return len(self.pools)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.job}: {len(self)} pools>"
+        return f"<{type(self).__name__} of job {self.job}: {plural(len(self), 'pool')}>"
 
 
 class RemoteAllocation(Grant):
@@ -324,7 +325,7 @@ class RemoteReservation:
         return hash(self.name)
 
     def __repr__(self) -> str:
-        return f"<RemoteReservation {self.name} of {len(self.pools)} pools>"
+        return f"<RemoteReservation {self.name} of {plural(len(self.pools), 'pool')}>"
 
 
 def name_of(where: str | RemotePool) -> str:

@@ -11,6 +11,7 @@ from litestar.params import JSONBody
 from fluxres.clock import ticks
 from fluxres.errors import Forbidden, UsageError
 from fluxres.model import ResourceGraph, changes, reserving, targets
+from fluxres.model.events import check_state
 from fluxres.render import documents, reservations
 from fluxres.service import answers, requests, scopes, sent_events, tap
 from fluxres.service.access import Caller, Role
@@ -69,8 +70,6 @@ async def allocate(request: Asked, graph: OfGraph, data: JSONBody[requests.Alloc
             return documents.granted(g.allocate(wanted, job=data.job, **window, policy=data.policy, **whose))
         if data.end is not None:
             raise UsageError("both or_reserve and an end were given", hint="give a duration instead of an end")
-        if not targets.is_request(wanted, g):
-            raise UsageError("or_reserve needs a request", hint="named pools are allocated at the start that is given")
         given: dict[str, Any] = {"after": data.start, "duration_s": data.duration_s, "policy": data.policy}
         return documents.granted(g.allocate_orelse_reserve(wanted, job=data.job, **given, **whose))
 
@@ -180,6 +179,7 @@ async def set_state(request: Asked, graph: OfGraph, data: JSONBody[requests.SetS
     name = caller_of(request).name
 
     def operation(g: ResourceGraph) -> dict[str, Any]:
+        check_state(data.state)
         named = targets.pools(g, data.wanted, "state")
         g.set_state(named, data.state, reason=data.reason, user=name)
         return {"pools": len(named)}

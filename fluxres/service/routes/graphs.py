@@ -215,7 +215,7 @@ async def log(
     user: MaybeText = None,
     limit: Annotated[int, QueryParameter(ge=1, le=limits.SERVICE_PAGE_MAX, description="The latest ones, at most.")] = 100,
 ) -> Response[answers.Log]:
-    """Events of the journal, oldest first."""
+    """Events of the journal, oldest first; `time` is in seconds, times within an event are in ticks of one microsecond."""
     caller_of(request).require_whole("the log")
     store = site_of(request).store
 

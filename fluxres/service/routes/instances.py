@@ -223,7 +223,7 @@ async def set_urgency(request: Asked, graph: OfGraph, data: JSONBody[requests.Se
 @post("/instance/set_duration", opt=SCHEDULER, status_code=200, operation_id="setDuration")
 async def set_duration(request: Asked, graph: OfGraph, data: JSONBody[requests.SetDuration]) -> Response[answers.InstanceJob]:
     """Change the limit of a job."""
-    return await _of_job(request, graph, data, lambda one: one.set_duration(data.job, data.duration_s))
+    return await _of_job(request, graph, data, lambda one: one.set_duration(data.job, data.duration_s, data.urgency))
 
 
 @post("/instance/add_dependency", opt=SCHEDULER, status_code=200, operation_id="addDependency")

@@ -90,6 +90,7 @@ def read(source: Source) -> Workload:
     values: Any = document.values
     with mistakes.all():
         if isinstance(values, Mapping):
+            _require_no_jobspec(values, place, "jobs")
             place.mapping(values, ("jobs", "processors"), ("jobs",))
             place, values = place.at("jobs"), values["jobs"]
         found = of_list(_listed(values, place, {}, mistakes))
@@ -117,6 +118,12 @@ def _listed(values: object, place: Place, spots: dict[str, Place], mistakes: Mis
     if not mistakes and any(job.dependencies for job in found):  # those on a job with a mistake would follow from it
         return _in_order(found, spots, mistakes)
     return sorted(found, key=lambda job: job.submit)
+
+
+def _require_no_jobspec(given: Mapping[str, Any], place: Place, missing: str) -> None:
+    if missing not in given and "resources" in given and "tasks" in given:
+        hint = 'write [{"request": JOBSPEC}], or the same list under "jobs"'
+        raise place.error("expected a job, whose 'request' is the jobspec, got a jobspec alone", hint)
 
 
 class _Fields:
@@ -159,6 +166,7 @@ def _jobs(entry: object, place: Place, number: int, spots: dict[str, Place], mis
     """The jobs of an entry; none if there is a mistake in it."""
     before = len(mistakes)
     given = place.mapping(entry)
+    _require_no_jobspec(given, place, "request")
     field = _Fields(given, place, mistakes)
     field.require_keys()
     request = field.read("request", _request, None)

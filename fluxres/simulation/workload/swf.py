@@ -16,7 +16,7 @@ from collections import Counter
 from typing import Final
 
 from fluxres.clock import TICKS_PER_S
-from fluxres.documents.document import excerpt
+from fluxres.documents.document import excerpt, plural
 from fluxres.documents.source import Source
 from fluxres.errors import InputError
 from fluxres.simulation.workload.workload import Submission, Workload, name_of
@@ -81,8 +81,9 @@ def _submission(
 ) -> Submission | None:
     if len(words) < FIELDS:
         raise InputError(
-            f"expected {FIELDS} numbers (Standard Workload Format), got {len(words)} words",
+            f"expected the {FIELDS} numbers of a job in the Standard Workload Format (SWF), got {plural(len(words), 'value')}",
             where=source.where(number, len(line.rstrip()) + 1),
+            hint="-1 stands for a number that is not known",
         )
     values: tuple[float, ...]
     try:

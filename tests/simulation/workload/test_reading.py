@@ -110,6 +110,13 @@ def test_swf_with_comments_in_any_encoding_and_any_line_ends(comment: bytes) -> 
     assert ([job.id for job in found], found.processors) == ([1, 2], 8)
 
 
+def test_a_line_of_swf_that_is_too_short_says_what_swf_needs() -> None:
+    with pytest.raises(InputError) as refused:
+        swf_of("7")
+    assert refused.value.message == "expected the 18 numbers of a job in the Standard Workload Format (SWF), got 1 value"
+    assert refused.value.hint == "-1 stands for a number that is not known"
+
+
 def test_swf_sorts_unsorted_submissions() -> None:
     found = swf_of(line(1, 10), line(2, 5), line(3, 10))
     assert [job.id for job in found] == [2, 1, 3]
@@ -342,6 +349,16 @@ def test_all_dependencies_that_are_wrong_are_listed_once_the_jobs_are_right() ->
         "afterok:b: job b is submitted later",
         "afterok:none: there is no job none",
     ]
+
+
+@pytest.mark.parametrize(("text", "where"), [("{}", ""), ("[{}]", "[0]"), ('{{"jobs": [{}]}}', "jobs[0]")])
+def test_a_jobspec_in_place_of_a_job_is_one_mistake(text: str, where: str) -> None:
+    jobspec = '{"version": 1, "resources": [], "tasks": [], "attributes": {}}'
+    with pytest.raises(InputError) as found:
+        jobs_of(text.format(jobspec))
+    assert found.value.message == "expected a job, whose 'request' is the jobspec, got a jobspec alone"
+    assert found.value.hint == 'write [{"request": JOBSPEC}], or the same list under "jobs"'
+    assert str(found.value.where).endswith(f": {where}" if where else "jobs.yaml:1:1")
 
 
 def test_a_list_with_many_mistakes_is_not_read_to_its_end() -> None:
