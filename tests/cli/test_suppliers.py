@@ -35,3 +35,46 @@ def test_apply_moves_a_node_beside_a_job_that_drew_nothing(fluxres: Invoke, plac
     for drain in ([], ["--drain"]):
         told = fluxres("apply", wanted, *drain, status=1).stderr
         assert told.endswith("jobs may draw through it (held by c) (free it, or wait until it ends)\n")
+
+
+UPS = """
+fluxres: 1
+name: site
+resources:
+  - {type: node, count: 4, properties: {draw.power: 100}, with: [{type: core, count: 2}]}
+graphs:
+  power:
+    hierarchy: true
+    pools:
+      - {type: power, basename: ups, size: 1000, unit: W, with: [{type: power, basename: pdu, count: 2, size: 500, unit: W}]}
+    edges:
+      - {from: "power:/ups/pdu0", to: "/site/node[0-1]"}
+      - {from: "power:/ups/pdu1", to: "/site/node[2-3]"}
+"""
+
+
+def names(shown: str) -> list[str]:
+    return [one["job"] for one in json.loads(shown)["jobs"]]
+
+
+def test_state_lists_the_jobs_on_what_loses_its_only_supplier(fluxres: Invoke, place: Path) -> None:
+    fluxres("load", described(place))
+    fluxres("allocate", "node0", "--job", "a")
+    fluxres("allocate", "slot/core", "--job", "b", "--requires", "host:node1")
+    fluxres("allocate", "node2", "--job", "elsewhere")
+    told = fluxres("state", "power:/pdu0", "down").stdout.splitlines()
+    assert told[1] == "jobs there keep what they hold:"
+    assert [line.split()[0] for line in told[3:]] == ["a", "b"]
+    assert names(fluxres("state", "power:/pdu1", "drain", "--json").stdout) == ["elsewhere"]
+    assert names(fluxres("state", "power:/pdu1", "up", "--json").stdout) == []
+
+
+def test_jobs_of_a_neighbour_under_one_ups_are_not_listed(fluxres: Invoke, place: Path) -> None:
+    (place / "ups.yaml").write_text(UPS)
+    fluxres("load", "ups.yaml")
+    fluxres("allocate", "node0", "--job", "draws")
+    fluxres("allocate", "slot/core", "--job", "core", "--requires", "host:node1")
+    assert names(fluxres("state", "power:/ups/pdu1", "down", "--json").stdout) == []
+    assert names(fluxres("state", "power:/ups/pdu0", "down", "--json").stdout) == ["draws", "core"]
+    assert names(fluxres("jobs", "--on", "power:/ups/pdu1", "--json").stdout) == []
+    assert names(fluxres("jobs", "--on", "power:/ups/pdu0", "--json").stdout) == ["draws"]
