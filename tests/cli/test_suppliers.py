@@ -78,3 +78,21 @@ def test_jobs_of_a_neighbour_under_one_ups_are_not_listed(fluxres: Invoke, place
     assert names(fluxres("state", "power:/ups/pdu0", "down", "--json").stdout) == ["draws", "core"]
     assert names(fluxres("jobs", "--on", "power:/ups/pdu1", "--json").stdout) == []
     assert names(fluxres("jobs", "--on", "power:/ups/pdu0", "--json").stdout) == ["draws"]
+
+
+def test_reserve_keeps_jobs_off_what_loses_its_only_supplier(fluxres: Invoke, place: Path) -> None:
+    window = ("--start", "2040-01-01T08:00", "--duration", "4h")
+    fluxres("load", described(place))
+    fluxres("reserve", "power:/pdu0", *window, "--name", "pdu-swap")
+    told = fluxres("allocate", "node[0-1]", "--job", "j", "--start", "2040-01-01T08:30", "--duration", "1h", status=1).stderr
+    assert "maintenance 'pdu-swap'" in told
+    fluxres("allocate", "node[2-3]", "--job", "j", "--start", "2040-01-01T08:30", "--duration", "1h")
+    counts = json.loads(fluxres("nodes", "--start", "2040-01-01T09:00", "--json").stdout)["counts"]
+    assert counts == {"allocated": 2, "reserved": 2}
+    (made,) = json.loads(fluxres("reserve", "--json").stdout)["reservations"]
+    assert (made["pools"], made["affected"]) == (["power:/pdu0"], ["/lab/rack0", "power:/pdu0"])
+    assert "power:/pdu1: j holds something there" in fluxres("reserve", "power:/pdu1", *window, status=1).stderr
+    fluxres("reserve", "power:/pdu1", *window, "--ignore-running")
+    fluxres("free", "j")
+    fluxres("allocate", "node[2-3]", "--job", "j", "--start", "2040-01-01T08:30", "--duration", "1h", status=1)
+    assert fluxres("check").stdout == "lab: 17 pools, no problems\n"

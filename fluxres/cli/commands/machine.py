@@ -143,7 +143,8 @@ def reserve_command(
 ) -> None:
     """Reserve pools for maintenance: no job gets any of them in that time. Without pools, list the reservations.
 
-    This is refused if jobs there end after its start, unless --ignore-running is given.
+    What only they supply (the rack of a PDU) is reserved, too. This is refused if jobs there end after its start, unless
+    --ignore-running is given.
     """
     from fluxres.render import reservations
 
