@@ -87,8 +87,8 @@ class Outage:
         if not len(self.stated):
             return alone.roots
         both = Outage(self._pools, feeds, topmost(self._pools.end, np.union1d(self.stated, tops)))
-        named = set(tops.tolist())
-        more = [v for v in both.roots.tolist() if not (alone.is_out(v) or named.isdisjoint(both.culprits(v)))]
+        named, cut = set(tops.tolist()), both.roots[both.is_cut_off(both.roots)]
+        more = [v for v in cut.tolist() if not (alone.is_out(v) or named.isdisjoint(both.culprits(v)))]
         return topmost(self._pools.end, np.union1d(alone.roots, np.array(more, np.int32)))
 
     # -- one pool ----------------------------------------------------------------------------------------------------
