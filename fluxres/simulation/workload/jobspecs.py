@@ -4,7 +4,7 @@ A YAML or JSON list, or a mapping with the list under `jobs`:
 
     - id: prepare
       request: slot=4/[core=2;gpu=1]     # a shape, short options, or a jobspec as a mapping
-      submit: 0                          # seconds, or a Flux standard duration such as 30m; 0 by default
+      submit: 0                          # seconds, or a duration such as 30m or 1:00:00; 0 by default
       run: 90                            # run time; by default the limit
       duration: 120                      # limit; by default that of the jobspec, else none
       user: ann
@@ -274,7 +274,7 @@ def _request(given: object, place: Place) -> Request:
 
 def _time(given: object, place: Place) -> int:
     try:
-        seconds = durations.parse(given) if isinstance(given, str) else place.seconds(given, "such as 90, or 30m")
+        seconds = durations.read(given) if isinstance(given, str) else place.seconds(given, "such as 90, or 30m")
         return ticks(seconds)
     except FluxresError as error:
         raise InputError(error.message, where=str(place), hint=error.hint) from None

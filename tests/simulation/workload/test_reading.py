@@ -238,6 +238,21 @@ def test_lists_of_jobs() -> None:
     assert (first.limit, third.run, third.limit, third.status) == (FOREVER, 30 * S, 30 * S, 1)
 
 
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("2h30m", 9000), ("1:30:00", 5400), ("1-0", 86400), ("1w", 604800), ("24 hrs", 86400), ("90min", 5400), ("90", 90)],
+)
+def test_times_in_lists_of_jobs_are_read_as_in_commands(text: str, seconds: int) -> None:
+    (job,) = jobs_of(f"- {{request: slot=1/core, run: '{text}', submit: '{text}', duration: '{text}'}}")
+    assert (job.run, job.submit, job.limit) == (seconds * S,) * 3
+
+
+@pytest.mark.parametrize("word", ["UNLIMITED", "INFINITE", "inf"])
+def test_an_unlimited_duration_in_a_list_of_jobs_is_no_limit(word: str) -> None:
+    (job,) = jobs_of(f"- {{request: slot=1/core, run: 5, duration: {word}}}")
+    assert job.limit == FOREVER
+
+
 @pytest.mark.parametrize("key", ["run", "submit", "duration"])
 def test_negative_times_are_refused_with_the_valid_range(key: str) -> None:
     with pytest.raises(InputError) as found:
