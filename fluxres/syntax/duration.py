@@ -4,8 +4,8 @@
 hexadecimal and `infinity` are numbers, `5 s` and `10h5m` are not durations. Python's `float()` cannot be used instead: it accepts
 `1_0` and refuses `0x10`. The one difference: a suffix without a number is refused; C reads it as 0.
 
-:func:`read` is for what people write, in options and in files. It accepts everything that `parse` accepts but the empty text, Slurm's forms, and
-units in a row.
+:func:`read` is for what people write, in options and in files. It accepts everything that `parse` accepts but the empty text,
+Slurm's forms, and units in a row.
 """
 
 from __future__ import annotations

@@ -273,6 +273,31 @@ def test_jobs_come_after_their_dependencies() -> None:
     assert found.has_dependencies
 
 
+def test_a_dependency_on_an_entry_with_a_count_is_on_all_of_its_jobs() -> None:
+    found = list(
+        jobs_of(
+            """
+        - {id: b, request: slot=1/core, run: 1, count: 2, dependencies: ["afterok:a", "after:c"]}
+        - {id: a, request: slot=1/core, run: 1, count: 3}
+        - {id: c, request: slot=1/core, run: 1}
+        """
+        )
+    )
+    assert [job.id for job in found] == ["a.0", "a.1", "a.2", "c", "b.0", "b.1"]
+    assert found[4].dependencies == found[5].dependencies == ("afterok:a.0", "afterok:a.1", "afterok:a.2", "after:c")
+
+
+def test_dependencies_on_entries_with_a_count_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "JOBS_LISTED_MAX", 40)
+    with pytest.raises(LimitExceeded, match="more than 40 dependencies"):
+        jobs_of(
+            """
+            - {id: a, request: slot=1/core, run: 1, count: 7}
+            - {id: b, request: slot=1/core, run: 1, count: 7, dependencies: ["afterok:a"]}
+            """
+        )
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
