@@ -70,7 +70,7 @@ class Keeper(Protocol):
     def wait(self, address: str, job: str) -> Document:
         """A job once it has ended."""
 
-    def close(self, address: str) -> None: ...
+    def close(self, address: str, *, if_idle: bool) -> None: ...
 
 
 @contextmanager
@@ -168,8 +168,8 @@ class RemoteKeeper:
     def wait(self, address: str, job: str) -> Document:
         return self._instance(address).wait(job).document
 
-    def close(self, address: str) -> None:
-        self._instance(address).close()
+    def close(self, address: str, *, if_idle: bool) -> None:
+        self._instance(address).close(if_idle=if_idle)
 
 
 def _of_user(given: Document) -> Document:
@@ -277,5 +277,5 @@ class LocalKeeper:
             clock.sleep(_LOOK_EVERY_S)
         return found
 
-    def close(self, address: str) -> None:
-        self._do(address, "close", lambda one: one.close())
+    def close(self, address: str, *, if_idle: bool) -> None:
+        self._do(address, "close", lambda one: one.close(if_idle=if_idle))

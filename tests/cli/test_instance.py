@@ -278,7 +278,7 @@ def test_a_child_is_spawned_grows_shrinks_and_ends_with_its_job(keeper: Invoke) 
     assert document(keeper, job)["size"] == 4 * 4  # cores
     assert keeper("instance", "shrink", child, added).stdout.split() == [added]
     assert added not in {pool["path"] for pool in document(keeper, job)["pools"]}
-    keeper("instance", "drop", child)
+    keeper("instance", "drop", child, "--force")
     assert listed_instances(keeper) == {"main": (0, 0)}
 
 
@@ -314,7 +314,7 @@ def test_a_child_has_a_name_and_an_address(keeper: Invoke) -> None:
     told = keeper("instance", "queue", "kid", status=2).stderr
     assert "no instance 'kid' (did you mean main/kid?)" in told
     assert f"(did you mean {child}?)" in keeper("instance", "show", inner, "-i", job, status=2).stderr
-    keeper("instance", "drop", child)
+    keeper("instance", "drop", child, "--force")
     told = keeper("instance", "submit", "slot=1/node", "-i", child, status=2).stderr
     assert told in {
         f"fluxres: ERROR main: job {job} has no instance (the job has ended: completed)\n",  # read from the store again
@@ -436,6 +436,29 @@ def test_a_graph_with_an_instance_is_dropped_by_force_only(keeper: Invoke) -> No
         "  with an instance (main)",
     ]
     assert json.loads(keeper("graphs", "--json").stdout)["graphs"] == []
+
+
+def test_an_instance_with_jobs_is_dropped_only_by_force(keeper: Invoke) -> None:
+    runs, waits = (keeper("instance", "submit", "slot=8/node", "--duration", "1h").stdout.strip() for _ in range(2))
+    refused = keeper("instance", "drop", "main", status=1).stderr
+    said = f"main: it has 1 job that runs ({runs}) and 1 job that waits ({waits})"
+    assert refused == f"fluxres: ERROR {said} (`fluxres instance drop main --force` ends them with it)\n"
+    assert json.loads(keeper("instance", "drop", "main", "--json", status=1).stderr)["jobs"] == [runs, waits]
+    assert listed_instances(keeper) == {"main": (1, 1)}
+    assert keeper("instance", "drop", "main", "--force").stdout == "main has ended\n"
+    assert listed_instances(keeper) == {}
+
+
+def test_an_instance_with_jobs_below_it_is_dropped_only_by_force(keeper: Invoke) -> None:
+    job = keeper("instance", "submit", "slot=2/node").stdout.strip()
+    keeper("instance", "spawn", job, "--name", "kid")
+    inner = keeper("instance", "submit", "slot=1/node", "-i", "main/kid").stdout.strip()
+    assert f"main: it has 2 jobs that run ({job}, {inner}) (" in keeper("instance", "drop", "main", status=1).stderr
+    assert f"main/{job}: it has 1 job that runs ({inner}) (" in keeper("instance", "drop", "main/kid", status=1).stderr
+    keeper("instance", "finish", inner, "-i", "main/kid")
+    keeper("instance", "drop", "main/kid")
+    keeper("instance", "drop", "main")
+    assert listed_instances(keeper) == {}
 
 
 def test_a_graph_without_jobs_is_dropped(keeper: Invoke) -> None:

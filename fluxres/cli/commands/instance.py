@@ -473,14 +473,15 @@ def _answer_paths(settings: Settings, address: str, paths: list[str]) -> None:
 
 @instance_command.command("drop", outputs=PLAIN_OUTPUTS)
 @click.argument("name")
+@click.option("--force", is_flag=True, help="Also if jobs run or wait there or below: they are canceled.")
 @click.pass_obj
-def drop(settings: Settings, name: str) -> None:
-    """End an instance: its jobs are canceled, and what they hold is freed.
+def drop(settings: Settings, name: str, force: bool) -> None:
+    """End an instance. One with jobs that run or wait is refused; nothing brings it back.
 
     NAME may be main/JOB for one below; its JOB in the parent ends with it, as completed.
     """
     with keeper(settings) as kept:
-        kept.close(name)
+        kept.close(name, if_idle=not force)
     answer(settings, document=lambda: {"closed": name}, lines=lambda _style: [f"{name} has ended"])
 
 
