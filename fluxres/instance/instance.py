@@ -1190,7 +1190,7 @@ class Instance(Tabular):
         return None if expires >= FOREVER else seconds(expires)
 
 
-_IDS: Final = "`fluxres instance queue -a`, or jobs() in Python, lists the ids of jobs"
+_IDS: Final = "`fluxres instance queue -a`, or jobs() in Python, lists the ids of jobs, in which f may stand for ƒ"
 _ON_A_RUNNING_JOB: Final = "an instance begins on what a running job holds"
 
 

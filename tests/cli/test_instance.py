@@ -679,9 +679,31 @@ def test_a_begin_time_in_the_past_is_noted(keeper: Invoke) -> None:
     assert "--duration: expected a positive duration, got 0" in wrong.stderr
 
 
+def test_a_job_is_named_by_its_id_or_by_its_name_while_it_is_active(keeper: Invoke) -> None:
+    first = keeper("instance", "submit", "slot=1/node", "--name", "first", "--duration", "1h").stdout.strip()  # also an id: F58
+    then = keeper("instance", "submit", "slot=1/node", "--dependency", "afterok:first", "--name", "b").stdout.strip()
+    assert json.loads(keeper("instance", "show", "b", "--json").stdout)["dependencies"] == [f"afterok:{first}"]
+    assert keeper("instance", "show", "f" + first[1:]).stdout == keeper("instance", "show", "first").stdout
+    assert keeper("instance", "update", "b", "--duration", "2h").stdout.startswith(f"{then}: ")
+    child = keeper("instance", "spawn", "first").stdout.strip()
+    assert child == f"main/{first}"
+    assert keeper("instance", "finish", "first").stdout == f"{first}: completed\n"
+    assert "no job first" in keeper("instance", "finish", "first", status=2).stderr
+    assert keeper("instance", "cancel", "b").stdout == f"{then}: canceled\n"
+    assert keeper("instance", "wait", then, status=5).stdout == f"{then}: canceled\n"
+
+
+def test_a_name_of_several_jobs_is_ambiguous(keeper: Invoke) -> None:
+    ids = [keeper("instance", "submit", "slot=1/node", "--name", "a").stdout.strip() for _ in range(2)]
+    for words in (("cancel", "a"), ("submit", "slot=1/node", "--dependency", "afterok:a")):
+        told = keeper("instance", *words, status=2).stderr
+        assert f"main: 2 jobs are named 'a': {', '.join(ids)} (name one by its id)" in told
+
+
 def test_words_that_are_no_job_or_pool_say_what_is_meant(keeper: Invoke) -> None:
     job = keeper("instance", "submit", "slot=1/core", "--name", "solve").stdout.strip()
-    assert "lists the ids of jobs" in keeper("instance", "show", "solve", status=2).stderr
+    told = keeper("instance", "show", "solv", status=2).stderr
+    assert "lists the ids of jobs, in which f may stand for ƒ)" in told
     told = keeper("show", job, status=2).stderr
     assert f"{job}: no pool has this name (`fluxres jobs {job}` or `fluxres instance show {job}` shows a job)" in told
     keeper("allocate", "--job", "j1", "slot=1/core")
