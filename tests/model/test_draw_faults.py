@@ -222,3 +222,10 @@ def test_a_unit_is_noted_once_for_each_type() -> None:
     pools = [{"type": "licence", "size": 4, "unit": "gigs"}, {"type": "memory", "size": 4, "unit": "gigs"}]
     found = fluxres.load({"fluxres": 1, "name": "m", "resources": [{"type": "node", "count": 3, "with": pools}]}).check()
     assert [one.where for one in found] == ["/m/node0/memory"]
+
+
+def test_a_misspelt_supplier_of_a_draw_in_text_is_named() -> None:
+    with pytest.raises(InputError, match=r"draw\.powr: 'powr' is counted in no unit .* \(did you mean 'power'\?\)"):
+        made("powr: 2.5 kW")
+    with pytest.raises(InputError, match=r"'licence' is counted in no unit .* \(write a number, in the units of the suppliers\)"):
+        made("licence: 2.5 kW")

@@ -40,6 +40,7 @@ from fluxres.clock import FOREVER, ticks
 from fluxres.documents.document import Place
 from fluxres.documents.mistakes import Mistakes
 from fluxres.documents.source import Source
+from fluxres.documents.suggestion import near
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.instance.dependencies import require_one
 from fluxres.instance.job import BEGIN, SCHEMES, SINGLETON, URGENCY_DEFAULT
@@ -154,8 +155,9 @@ class _Fields:
             if key not in KEYS:
                 with self.mistakes:
                     self.place.mapping({key: None}, KEYS)
-        with self.mistakes:
-            self.place.mapping(self.given, required=("request",))
+        if not any(key not in KEYS and near(str(key), KEYS) == ["request"] for key in self.given):
+            with self.mistakes:
+                self.place.mapping(self.given, required=("request",))
 
 
 def _jobs(entry: object, place: Place, number: int, spots: dict[str, Place], mistakes: Mistakes) -> Iterator[Submission]:

@@ -341,6 +341,13 @@ def test_errors_in_lists_name_their_place(text: str, words: str) -> None:
     assert words in str(found.value)
 
 
+def test_a_misspelt_key_is_shown_where_it_is_with_the_one_that_is_meant() -> None:
+    with pytest.raises(InputError) as found:
+        jobs_of("- {run: 5, reqest: slot=1/node}")
+    (only,) = found.value.mistakes
+    assert str(only) == "jobs.yaml:1:12: [0].reqest: unknown key 'reqest' (did you mean 'request'?)"
+
+
 def test_all_mistakes_of_a_list_are_listed_at_once() -> None:
     with pytest.raises(InputError) as found:
         jobs_of(
@@ -360,7 +367,7 @@ def test_all_mistakes_of_a_list_are_listed_at_once() -> None:
         )
     places = [mistake.where.partition(": ")[2] or mistake.where for mistake in found.value.mistakes]
     assert places == [
-        *("[0]", "[0]", "[0].run", "[0].urgency"),
+        *("[0].run", "[0].urgency", "[0].foo", "[0].bar"),
         *("[1].request", "[1].duration", "[1].count", *(f"[1].dependencies[{n}]" for n in range(3))),
         *("[2]", "[3]", "[4]", "[4].jobs[0].run", "[4].jobs[1]"),
     ]  # not that job d waits for one that cannot be read
