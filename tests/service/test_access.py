@@ -532,3 +532,16 @@ def test_a_scope_that_is_not_there_is_said_when_the_tokens_are_read_again(tmp_pa
         kept = server.says("stay as they are")
     assert warned == "fluxres: WARNING token 'new' is for graph 'nowhere', which is not in the store (choose from demo)\n"
     assert "fluxres: ERROR the tokens stay as they are" in kept
+
+
+def test_each_mistake_in_tokens_that_are_read_again_is_a_line_of_the_log(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.toml"
+    file.write_text('[tokens.new]\nrole = "admin"\ntoken = "another-0123456789abcdef"\n')
+    with running(demo_store(tmp_path), "--tokens", str(file)) as server:
+        file.write_text('[tokens.new]\nrole = "boss"\nrol = 1\ntoken = "another-0123456789abcdef"\n')
+        os.kill(server.process.pid, signal.SIGHUP)
+        first = server.says("stay as they are")
+        said = server.stop()[1]
+    about = [line for line in [first, *said.splitlines()] if "tokens.new.rol" in line]
+    assert len(about) == 2
+    assert all(line.startswith("fluxres: ERROR the tokens stay as they are: ") for line in about), about
