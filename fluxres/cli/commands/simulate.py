@@ -346,9 +346,7 @@ def _made(settings: Settings, workload: str, machine: Machine, given: dict[str, 
     source = given["machine"] or machine.graph.name
     size = counted(machine.count, machine.unit)
     policies, match = given["queue_policies"] or ("easy",), given["match_policy"] or "first"
-    queues = (
-        f"queue {'policies' if len(policies) > 1 else 'policy'} {', '.join(each + _RESERVES.get(each, '') for each in policies)}"
-    )
+    queues = f"queue {'policies' if len(policies) > 1 else 'policy'} {', '.join(policies)}"
     nested = ""
     if topology(given["hierarchy"] or "1")[0]:  # one instance has no siblings that the others are about
         nested = f", {given['hierarchy']} instances"
@@ -370,8 +368,6 @@ def _made(settings: Settings, workload: str, machine: Machine, given: dict[str, 
     }
 
 
-_RESERVES = {"easy": " (reserves pools by name)", "easy-count": " (reserves a number of pools)"}
-"""What the policies of which simulators differ reserve for the head of the queue."""
 _CHOICES = {"size policy": "size_policy", "resize policy": "resize_policy", "jobs": "adaptive", "speed-up": "speedup"}
 _CONDITIONS = (
     "energy",

@@ -105,7 +105,7 @@ def test_wrong_costs_are_refused_with_a_way_out(words: tuple[str, str], message:
 def test_one_instance_has_no_siblings_to_balance(words: tuple[str, ...], said: str) -> None:
     shown = CliRunner().invoke(program, ["simulate", *TWO, *words, "--balance", "steal"]).stdout
     (scheduler,) = (line for line in shown.splitlines() if line.startswith("scheduler"))
-    assert scheduler.endswith(f"queue policy easy (reserves pools by name), match policy first{said}, cost none")
+    assert scheduler.endswith(f"queue policy easy, match policy first{said}, cost none")
 
 
 @pytest.mark.parametrize("cost", [(), ("--cost", "fixed:1"), ("--overhead", "launch=1s")])
