@@ -61,17 +61,29 @@ class Reservation(msgspec.Struct, array_like=True, frozen=True):
         pools: vertices, ascending, none below another.
         windows: (start, end) in ticks, ascending, disjoint.
         ignores_jobs: whether jobs may run into the windows.
+        affected: the topmost pools that take no work meanwhile, if these are more than `pools`: those and what only they supply.
     """
 
     pools: tuple[int, ...]
     windows: tuple[tuple[int, int], ...]
     ignores_jobs: bool = False
+    affected: tuple[int, ...] = ()
+
+    @property
+    def out(self) -> tuple[int, ...]:
+        """The topmost pools that take no work while it lasts."""
+        return self.affected or self.pools
 
     def window_at(self, start: int, end: int) -> tuple[int, int] | None:
         """The first window that overlaps this one."""
         return next((window for window in self.windows if window[0] < end and start < window[1]), None)
 
     def renumbered(self, old_to_new: Int32) -> Reservation:
-        """The reservation on another structure, without pools that were removed."""
-        pools = (int(old_to_new[v]) for v in self.pools)
-        return Reservation(tuple(sorted(v for v in pools if v >= 0)), self.windows, self.ignores_jobs)
+        """The reservation on another structure, without pools that were removed.
+
+        In a part without the pools that were named, it is one of what they affect there.
+        """
+        pools, affected = (
+            tuple(sorted(v for v in old_to_new[list(of)].tolist() if v >= 0)) for of in (self.pools, self.affected)
+        )
+        return Reservation(pools or affected, self.windows, self.ignores_jobs, affected if pools else ())

@@ -58,7 +58,7 @@ def left_of(records: Records, name: str, reservation: Reservation, now: int) -> 
     seeker = _Seeker(records, name)
     for start, end in reservation.windows:
         if end > now:
-            for v in reservation.pools:
+            for v in reservation.out:
                 seeker.seek(v, max(start, now), end)
     held = [(start, end, pools) for (start, end), pools in sorted(seeker.found.items())]
     return Rest(held, list(dict.fromkeys(seeker.owners)))

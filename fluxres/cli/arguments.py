@@ -468,6 +468,10 @@ def each_on(graph: ResourceGraph, asked: Sequence[Asked]) -> None:
 _SHORT: Final = frozenset(word for option in options.OPTIONS for word in option.spellings if len(word) == 2)
 
 
+_OWN_LETTERS: Final = {"-A": "--account", "-d": "--dependency", "-J": "--name", "--job-name": "--name"}
+"""Options of Slurm for those of commands that have them and no `--job`."""
+
+
 class RequestCommand(Command):
     """A command with the arguments and options of a request; its function gets `asked` for its `words`.
 
@@ -499,10 +503,16 @@ class RequestCommand(Command):
         try:
             return super().parse_args(ctx, [*self._apart(args[:end]), *args[end:]])
         except click.NoSuchOption as error:
-            hint = options.instead(error.option_name)
+            own = _OWN_LETTERS.get(error.option_name)
+            hint = f"use {own}" if own is not None and self._takes(own) else options.instead(error.option_name)
             if not hint:
                 raise
             raise UsageError(f"no such option: {error.option_name}", hint=hint) from None
+
+    def _takes(self, option: str) -> bool:
+        """Whether there is an option, and the command gives the job its id."""
+        known = {word for param in self.params for word in param.opts}
+        return option in known and "--job" not in known
 
     def _apart(self, args: Sequence[str]) -> Iterator[str]:
         """The words, with options that came as one word split, and without the sign of `-N=4`."""

@@ -6,15 +6,16 @@ the same store, both see what the other has done (`service/instances.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from fluxres import clock
 from fluxres.cli.settings import Settings
 from fluxres.cli.stores import os_user, server, store
-from fluxres.documents.document import listed
-from fluxres.errors import UsageError
+from fluxres.documents.document import excerpt, listed
+from fluxres.errors import InputError, UsageError
+from fluxres.syntax import fluid
 
 if TYPE_CHECKING:
     from fluxres.instance import Instance
@@ -71,7 +72,7 @@ class Keeper(Protocol):
     def wait(self, address: str, job: str) -> Document:
         """A job once it has ended."""
 
-    def close(self, address: str) -> None: ...
+    def close(self, address: str, *, if_idle: bool) -> None: ...
 
 
 @contextmanager
@@ -101,6 +102,40 @@ def one_of(kept: Keeper, name: str | None) -> str:
         hint = f"name one with --instance: {listed(names)}" if names else "`fluxres instance create NAME` makes one"
         raise UsageError("the graph has several instances" if names else "the graph has no instance", hint=hint)
     return str(names[0])
+
+
+def ids_of(kept: Keeper, address: str, words: Iterable[str]) -> list[str]:
+    """The ids of jobs, each given by id or by the name of an active job; other words remain, for the instance to refuse.
+
+    Errors: UsageError for a name that several jobs have.
+    """
+    given = list(words)
+    if all(map(fluid.is_name, given)):
+        return given
+    active = kept.jobs(address, "active")
+    return [_id_of(active, word, address) for word in given]
+
+
+def _id_of(active: Sequence[Document], word: str, address: str) -> str:
+    with suppress(InputError):
+        named = fluid.encode(fluid.decode(word))
+        if any(one["id"] == named for one in active):
+            return named
+    ids = [str(one["id"]) for one in active if one["name"] == word]
+    if len(ids) > 1:
+        message = f"{len(ids)} jobs are named {excerpt(word)}: {listed(ids)}"
+        raise UsageError(message, where=address, hint="name one by its id")
+    return ids[0] if ids else word
+
+
+def with_ids(kept: Keeper, address: str, dependencies: Iterable[str]) -> list[str]:
+    """Dependencies, with the names of active jobs as ids. Errors: as `ids_of`."""
+    found = []
+    for one in dependencies:
+        scheme, _, value = one.partition(":")
+        is_on_job = value and scheme != "begin-time"
+        found.append(f"{scheme}:{ids_of(kept, address, [value])[0]}" if is_on_job else one)
+    return found
 
 
 class RemoteKeeper:
@@ -169,8 +204,8 @@ class RemoteKeeper:
     def wait(self, address: str, job: str) -> Document:
         return self._instance(address).wait(job).document
 
-    def close(self, address: str) -> None:
-        self._instance(address).close()
+    def close(self, address: str, *, if_idle: bool) -> None:
+        self._instance(address).close(if_idle=if_idle)
 
 
 def _of_user(given: Document) -> Document:
@@ -278,5 +313,5 @@ class LocalKeeper:
             clock.sleep(_LOOK_EVERY_S)
         return found
 
-    def close(self, address: str) -> None:
-        self._do(address, "close", lambda one: one.close())
+    def close(self, address: str, *, if_idle: bool) -> None:
+        self._do(address, "close", lambda one: one.close(if_idle=if_idle))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fluxres import limits
 from fluxres.documents import source_text
+from fluxres.documents.suggestion import nearest
 from fluxres.errors import InputError, LimitExceeded
 
 if TYPE_CHECKING:
@@ -238,7 +239,8 @@ class Place(NamedTuple):
             if not isinstance(key, str):
                 raise self.expected("string keys", key)
             if keys and key not in keys:
-                raise self.error(f"unknown key {excerpt(key)}", f"known: {', '.join(keys)}")
+                where = self.document.where((*self.path, key), key=True)
+                raise InputError(f"unknown key {excerpt(key)}", where=where, hint=nearest(key, keys))
         for key in required:
             if key not in value:
                 raise self.error(f"expected the key {key!r}, which is missing")

@@ -75,15 +75,16 @@ def run(
         kept = sum(map(folder.is_done, study.runs))
         failed: dict[str, str] = {}
         made = 0
+        begun = folder.moment()
         report(kept, "")
         while left := _wanted(study, folder, failed):
-            if not made:
-                folder.note(command or "fluxres.experiments.campaign.run")
             ready = kept + made
             for outcome in _outcomes(left, folder, processes, cluster, lambda done, text: report(ready + done, text)):  # noqa: B023
                 made += 1
                 if outcome.error:
                     failed[outcome.key] = outcome.error
+                elif made - len(failed) == 1:
+                    folder.note(command or "fluxres.experiments.campaign.run", begun)
     return Campaign(made - len(failed), kept, failed)
 
 

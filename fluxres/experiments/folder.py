@@ -155,9 +155,13 @@ class ResultsFolder:
             raise InputError(f"not a history of runs: {error}", where=str(path), hint="remove it") from None
         return found
 
-    def note(self, command: str) -> None:
-        """Add a command that is about to make runs to the history."""
-        begun = datetime.fromtimestamp(clock.system(), UTC).strftime("%Y-%m-%d %H:%M UTC")
+    @staticmethod
+    def moment() -> str:
+        """The present, for the history."""
+        return datetime.fromtimestamp(clock.system(), UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+    def note(self, command: str, begun: str) -> None:
+        """Add a command that has made its first run to the history."""
         entry = {"begun": begun, "fluxres": __version__, "command": command}
         with translated(self.path):
             _write(self.path / HISTORY, orjson.dumps([*self.history(), entry], option=orjson.OPT_INDENT_2))

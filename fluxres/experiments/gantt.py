@@ -294,5 +294,7 @@ def _by_user(given: Rectangles) -> tuple[list[str], dict[str, str]]:
     first = [user for user, _ in held.most_common() if user][:USERS_NAMED_MAX]
     known = dict(zip(first, PALETTE, strict=False))
     others = len(held) - len(known)
-    legend = {f"user {user}": colour for user, colour in known.items()} | ({f"{others} others": OTHERS} if others else {})
+    legend = {f"user {user}": colour for user, colour in known.items()} | (
+        {f"{others} other{'s' * (others > 1)}": OTHERS} if others else {}
+    )
     return [known.get(user, OTHERS) for user in given.users], legend

@@ -102,6 +102,7 @@ class Reserved(NamedTuple):
         user: who reserved.
         submitted_s: when.
         held: start, end and units by vertex of what it holds; None for all of its pools in all of its windows that no job holds.
+        affected: as of a `Reservation`; None for its pools and what only they supply now.
     """
 
     name: str
@@ -111,6 +112,7 @@ class Reserved(NamedTuple):
     user: str | None = None
     submitted_s: float | None = None
     held: tuple[tuple[float, float, dict[int, int]], ...] | None = None
+    affected: tuple[int, ...] | None = None
 
 
 class Loaded(NamedTuple):

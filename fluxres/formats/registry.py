@@ -354,15 +354,19 @@ def reserved(graph: ResourceGraph) -> list[Reserved]:
 
     Cost O(spans).
     """
-    records, found = graph.records, []
-    spans = _windows(graph, set(records.reservations)) if records.reservations else {}
+    records, found = graph.records, list[Reserved]()
+    if not records.reservations:
+        return found
+    from fluxres.model import reserving
+
+    spans = _windows(graph, set(records.reservations))
     held: dict[str, list[tuple[int, int, dict[int, int]]]] = {}
     for name, start, end in sorted(spans):
         held.setdefault(name, []).append((start, end, dict(sorted(spans[name, start, end].items()))))
     size, units = graph.structure.size.item, records.accounts.units.item
     for name, one in records.reservations.items():
         windows = tuple((seconds(start), seconds(end)) for start, end in one.windows if seconds(start) < seconds(end))
-        everything = {v: size(v) for v in one.pools if units(v)}
+        everything = {v: size(v) for v in one.out if units(v)}
         parts = held.get(name, [])
         is_whole = parts == [(start, end, everything) for start, end in one.windows if everything]
         listed = tuple((seconds(start), seconds(end), pools) for start, end, pools in parts if seconds(start) < seconds(end))
@@ -370,7 +374,9 @@ def reserved(graph: ResourceGraph) -> list[Reserved]:
         user, submitted = (None, None) if facts is None else (facts.user, facts.submitted)
         made_s = None if submitted is None else seconds(submitted)
         if windows:
-            found.append(Reserved(name, one.pools, windows, one.ignores_jobs, user, made_s, None if is_whole else listed))
+            left = None if is_whole else listed
+            affected = None if one.affected == reserving.affected(graph.structure, one.pools) else one.affected
+            found.append(Reserved(name, one.pools, windows, one.ignores_jobs, user, made_s, left, affected))
     return found
 
 

@@ -28,15 +28,15 @@ class Outage:
 
     Args:
         feeds: the graphs in which some pool supplies another; called only if something is out of service.
-        is_lifted: treat every pool as in service.
+        out: the topmost pools that are out of service, ascending; by default those whose own state forbids new work.
 
     Cost: a vector operation over the states; if a supplier is out of service, some over its graph and over the pools.
     """
 
-    def __init__(self, pools: Pools, feeds: Callable[[], Sequence[Feeds]], *, is_lifted: bool = False) -> None:
+    def __init__(self, pools: Pools, feeds: Callable[[], Sequence[Feeds]], out: Int32 | None = None) -> None:
         self._pools = pools
         #: Topmost pools whose own state forbids new work, ascending.
-        self.stated = np.zeros(0, np.int32) if is_lifted else _stated(pools)
+        self.stated = _stated(pools) if out is None else out
         #: Topmost pools of the subtrees that take no new work, ascending, none below another.
         self.roots = self.stated
         self.dead: Dead = NOTHING_DEAD
@@ -76,6 +76,20 @@ class Outage:
         full = before[pools.end] - before[:-1] == pools.end - np.arange(pools.n)
         roots: Int32 = np.flatnonzero(full & ~(full[pools.parent] & (pools.parent >= 0))).astype(np.int32)
         return roots
+
+    def affected(self, vertices: Int32, feeds: Callable[[], Sequence[Feeds]]) -> Int32:
+        """The topmost pools that take no new work while some pools are out of service, ascending.
+
+        That is these pools, those that only they supply, and those whose other suppliers are out of service now.
+        """
+        tops = topmost(self._pools.end, np.unique(vertices).astype(np.int32))
+        alone = Outage(self._pools, feeds, tops)
+        if not len(self.stated):
+            return alone.roots
+        both = Outage(self._pools, feeds, topmost(self._pools.end, np.union1d(self.stated, tops)))
+        named, cut = set(tops.tolist()), both.roots[both.is_cut_off(both.roots)]
+        more = [v for v in cut.tolist() if not (alone.is_out(v) or named.isdisjoint(both.culprits(v)))]
+        return topmost(self._pools.end, np.union1d(alone.roots, np.array(more, np.int32)))
 
     # -- one pool ----------------------------------------------------------------------------------------------------
 

@@ -566,11 +566,15 @@ class Structure:
         The states themselves stay readable within the block.
         """
         before = self._outage
-        self._outage = Outage(self, lambda: self.feeds, is_lifted=True)
+        self._outage = Outage(self, lambda: self.feeds, np.zeros(0, np.int32))
         try:
             yield
         finally:
             self._outage = before
+
+    def affected(self, vertices: Int32 | Sequence[int]) -> Int32:
+        """The topmost pools that take no new work while these are out of service (rules A7, F3), ascending."""
+        return self.outage.affected(np.asarray(vertices, np.int32), lambda: self.feeds)
 
     def unavailable_above(self, v: int) -> int:
         """The topmost pool whose state keeps `v` (itself, a descendant, or a pool that only it supplies) from new work, or -1."""

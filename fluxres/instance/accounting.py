@@ -389,4 +389,4 @@ def _cycles(accounts: Mapping[str, Account]) -> Iterator[str]:
 def _seconds(time: str | float | None) -> float:
     if time is None:
         return math.inf
-    return duration.parse(time) if isinstance(time, str) else float(time)
+    return duration.read(time) if isinstance(time, str) else float(time)

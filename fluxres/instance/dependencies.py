@@ -26,7 +26,7 @@ from fluxres.syntax import fluid
 AnyDependency = Dependency | str | Mapping[str, Any]
 _ALIASES: Final = {"afterstart": AFTER}
 _EACH: Final = "give each job on its own: repeat --dependency for each, or pass a list"
-_NAMES_A_JOB: Final = "a dependency names a job by its id, which `fluxres instance queue -a` lists"
+_NAMES_A_JOB: Final = "a dependency names a job by its id, which `fluxres instance queue -a` lists; f may stand for ƒ"
 _NO_KEYS: Final = "a dependency has a scheme and a value, such as afterok:ƒA, and no keys"
 _NO_MINUTES: Final = "there are no minutes after a job, as Slurm's +5; begin-time:+5m waits for a time"
 _NOT_ANY: Final = "a job waits for all of its dependencies, not for any of several: there is no `?`"

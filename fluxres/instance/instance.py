@@ -23,6 +23,7 @@ from weakref import WeakMethod
 from fluxres import limits
 from fluxres.clock import FOREVER, Clock, Length, Time, length_ticks, seconds, ticks
 from fluxres.documents import arguments
+from fluxres.documents.document import listed, plural
 from fluxres.documents.suggestion import choose_from
 from fluxres.errors import (
     FluxresError,
@@ -30,6 +31,7 @@ from fluxres.errors import (
     InputError,
     InsufficientResources,
     LimitExceeded,
+    StillHeld,
     UnknownJob,
     UnknownType,
     UsageError,
@@ -1108,23 +1110,40 @@ class Instance(Tabular):
     # -- the end of an instance --------------------------------------------------------------------------------------
 
     @call
-    def close(self, status: int = 0) -> None:
+    def close(self, status: int = 0, *, if_idle: bool = False) -> None:
         """End this instance, and its job with `status`: cancel its jobs and close its children.
 
         It is closed when the last of its jobs has ended: immediately, unless their runner needs time to stop them.  Then its
         parent gets back everything that it had (rule T1).  Closing a closed instance does nothing.
 
-        Errors: UsageError for what is no wait status.
+        Args:
+            if_idle: refuse if jobs run or wait, here or below.
+
+        Errors: UsageError for what is no wait status; StillHeld.
         """
         wait_status(status)
         if not self.lifetime.is_closed:
             self.due.advance_to(self.time.read_clock())
+        if arguments.flag(if_idle, "if_idle"):
+            self._require_idle()
         self.lifetime.end_jobs("the instance is closed")
         parent, job = self.parent, self.job_in_parent
         if parent is not None and job is not None and job.state in states.RUNNING and not self.lifetime.job_has_finished:
             parent.due.advance_to(parent.time.now)
             parent.lifecycle.finish(job, status)
             parent.due.follow_up()
+
+    def _require_idle(self) -> None:
+        jobs = [job for one in self.walk() for job in one.lifecycle.jobs.values()]
+        parts, ids = [], list[str]()
+        for verb, among in (("run", states.RUNNING), ("wait", states.PENDING)):
+            found = [str(job.id) for job in jobs if job.state in among]
+            ids += found
+            if found:
+                parts.append(f"{plural(len(found), 'job')} that {verb}{'s' * (len(found) == 1)} ({listed(found)})")
+        if ids:
+            hint = f"`fluxres instance drop {self.address} --force` ends {'it' if len(ids) == 1 else 'them'} with it"
+            raise StillHeld(f"it has {' and '.join(parts)}", where=self.address, hint=hint, jobs=ids)
 
     @call
     def fail(self, note: str = "") -> None:
@@ -1181,7 +1200,7 @@ class Instance(Tabular):
         return None if expires >= FOREVER else seconds(expires)
 
 
-_IDS: Final = "`fluxres instance queue -a`, or jobs() in Python, lists the ids of jobs"
+_IDS: Final = "`fluxres instance queue -a`, or jobs() in Python, lists the ids of jobs, in which f may stand for ƒ"
 _ON_A_RUNNING_JOB: Final = "an instance begins on what a running job holds"
 
 

@@ -122,7 +122,7 @@ def parse(text: str) -> Work:
         return Instant()
     if text.startswith("sleep:"):
         try:
-            length_s = duration.parse(text.removeprefix("sleep:"))
+            length_s = duration.read(text.removeprefix("sleep:"))
         except FluxresError as error:
             raise UsageError(error.message, where=f"job {text:.80}", hint="such as sleep:0.1") from None
         if length_s == float("inf"):

@@ -321,7 +321,10 @@ class _Reader:
 def nearest(name: str, known: Iterable[str]) -> str:
     """The types with the nearest names, or the types that there are, as a hint."""
     some = sorted(known)[:20]
-    return suggest(name, some, most=3, cutoff=0.7) or f"types are {', '.join(some)}"
+    swapped = [
+        each for each in some if sorted(each) == sorted(name)
+    ]  # in a short word, the usual comparison finds these too far away
+    return did_you_mean(swapped) or suggest(name, some, most=3, cutoff=0.7) or f"types are {', '.join(some)}"
 
 
 def _infeasible(message: str, place: str, hint: str) -> InfeasibleRequest:

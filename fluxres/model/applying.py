@@ -27,7 +27,7 @@ from fluxres.graph.forest import in_slices
 from fluxres.graph.structure import Structure
 from fluxres.model import changes, joining
 from fluxres.model.difference import Difference, gains_capacity
-from fluxres.model.supply import may_draw
+from fluxres.model.unrecorded import may_draw
 
 if TYPE_CHECKING:
     from fluxres.model.resource_graph import ResourceGraph
@@ -61,7 +61,7 @@ def apply(graph: ResourceGraph, other: ResourceGraph, *, drain: bool) -> Differe
         return found  # all that differs is kept for jobs already
 
     def make(own: Records) -> Records:
-        _require_kept(_Obstacles(own, found, structure, old_to_new))
+        _require_kept(_Obstacles(own, found, structure, old_to_new), drain=drain)
         try:
             records = joining.taken(structure, own, old_to_new)
         except FluxresError as error:
@@ -136,11 +136,16 @@ def _is_whole(records: Records, v: int, owner: str) -> bool:
 
 
 class _Obstacle(NamedTuple):
-    """Something that jobs hold and that a change would take from them, or add to."""
+    """Something that jobs hold and that a change would take from them, or add to.
+
+    Args:
+        goes: whether it is a pool that the description does not have, or an edge of one: `drain` keeps these.
+    """
 
     where: str
     jobs: tuple[str, ...]
     why: str
+    goes: bool = False
 
 
 class _Obstacles:
@@ -181,7 +186,7 @@ class _Obstacles:
     def _of_pool(self, v: int) -> Iterator[_Obstacle]:
         s, new = self._before, int(self._new[v])
         if new < 0:
-            yield self._held(v, _GONE)
+            yield self._held(v, _GONE, goes=True)
         elif self._moved[v]:
             yield self._held(v, "would move")
         elif self._after.is_way(new) and not s.is_way(v):
@@ -220,7 +225,7 @@ class _Obstacles:
         if number < 0 and min(src, dst) >= 0 and after is not None and len(rows_between(after, src, dst)):
             return  # it has no limit any more
         carries = f"would carry {self._after.accounts.size.item(number)}" if number >= 0 else "is not in the description"
-        yield self._held(v, f"{carries}, and jobs draw {used} units through it")
+        yield self._held(v, f"{carries}, and jobs draw {used} units through it", goes=min(src, dst) < 0)
 
     def _of_routes(self) -> Iterator[_Obstacle]:
         """Edges without a capacity through which jobs may draw, and that go or get a capacity."""
@@ -238,16 +243,20 @@ class _Obstacles:
                     job = may_draw(self._records, rows.before, src, dst, goes=bool(change))
                     if job is not None:
                         why = f"{change or 'would get a capacity'}, and jobs may draw through it"
-                        yield _Obstacle(said(self._before, name, src, dst), (job,), why)
+                        goes = bool(self._new[[src, dst]].min() < 0)
+                        yield _Obstacle(said(self._before, name, src, dst), (job,), why, goes)
 
-    def _held(self, v: int, why: str) -> _Obstacle:
+    def _held(self, v: int, why: str, *, goes: bool = False) -> _Obstacle:
         owners = self._records.held[v].keys() - {ELSEWHERE}
         jobs = tuple(sorted({self._records.job_behind(owner) for owner in owners}))
-        return _Obstacle(self._records.accounts.where(v), jobs, why)
+        return _Obstacle(self._records.accounts.where(v), jobs, why, goes)
 
 
-def _require_kept(obstacles: _Obstacles) -> None:
+def _require_kept(obstacles: _Obstacles, *, drain: bool) -> None:
     """Refuse a change that something is in the way of, naming all jobs.
+
+    Args:
+        drain: what goes is kept already.
 
     Errors: StillHeld.
     """
@@ -261,6 +270,5 @@ def _require_kept(obstacles: _Obstacles) -> None:
     if more:
         are = "is" if more == 1 else "are"
         message += f"; {plural(more, 'more pool')} {are} in the way; jobs: {listed(jobs, limits.JOBS_NAMED_MAX)}"
-    raise StillHeld(
-        message, where=first.where, hint=_DRAIN if all(each.why.startswith(_GONE) for each in found) else _HINT, jobs=jobs
-    )
+    hint = _DRAIN if not drain and all(each.goes for each in found) else _HINT
+    raise StillHeld(message, where=first.where, hint=hint, jobs=jobs)

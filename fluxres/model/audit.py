@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import ceil
-from typing import TYPE_CHECKING
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -15,11 +16,15 @@ from fluxres.graph.accounts import capacities
 from fluxres.graph.audit import check_hosts, check_structure
 from fluxres.graph.draws import ONLY_A_WAY, WITH_UNITS, Draws
 from fluxres.graph.structure import Problem, Structure
-from fluxres.syntax.unit import readable, same_but_case
+from fluxres.syntax.unit import dimension, readable, same_but_case
 
 if TYPE_CHECKING:
     from fluxres.match.typology import Typology
     from fluxres.model.resource_graph import ResourceGraph
+
+
+_SIZED: Final = {"memory": "GiB", "storage": "GiB", "power": "W", "bandwidth": "Gb/s"}
+"""Types of which requests name sizes, each with a unit for it."""
 
 
 def check(graph: ResourceGraph) -> list[Problem]:
@@ -131,13 +136,22 @@ def _check_capacities(structure: Structure) -> Iterator[Problem]:
 
 
 def _check_units(structure: Structure) -> Iterator[Problem]:
-    """Units that differ from a known one only in upper and lower case: they convert to no other unit.  Cost: O(pools + edges)."""
+    """Units that convert to no other: those that differ from a known one only in upper and lower case, and unknown ones of pools
+    of which people request sizes.  Cost: O(pools + edges)."""
     numbers, first = np.unique(structure.kind, return_index=True)
-    found = {structure.kinds[number].unit: v for number, v in zip(numbers.tolist()[::-1], first.tolist()[::-1], strict=True)}
+    found: dict[tuple[str, str], int] = {}
+    for number, v in sorted(zip(numbers.tolist(), first.tolist(), strict=True), key=itemgetter(1)):
+        kind = structure.kinds[number]
+        found.setdefault((kind.unit or "", kind.type if kind.type in _SIZED else ""), v)
     for edge in range(structure.n, len(structure.accounts.size)):
-        found.setdefault(structure.accounts.unit(edge), edge)
-    for unit, v in sorted(found.items(), key=lambda item: item[1]):
-        known = [] if unit is None else same_but_case(unit)
-        if known:
-            message = f"is counted in '{unit}', which converts to no other unit ({did_you_mean(known)})"
+        found.setdefault((structure.accounts.unit(edge) or "", ""), edge)
+    noted = set[str]()
+    for (unit, sized), v in sorted(found.items(), key=itemgetter(1)):
+        hint = did_you_mean(same_but_case(unit)) if unit and unit not in noted else ""
+        if hint:
+            noted.add(unit)
+        elif unit and sized and unit not in noted and dimension(unit) is None:
+            hint = f"write one such as {_SIZED[sized]}: sizes in requests never match"
+        if hint:
+            message = f"is counted in '{unit}', which converts to no other unit ({hint})"
             yield Problem("warning", structure.accounts.said(v), message)

@@ -195,6 +195,7 @@ def reserve(
         "pools": structure.wheres(reservation.pools),
         "windows": [[start, _end(end)] for start, end in reservation.windows],
         "ignores_jobs": reservation.ignores_jobs,
+        **({"affected": structure.wheres(reservation.affected)} if reservation.affected else {}),
         "held": [[start, _end(end), _named(structure, pools)] for start, end, pools in held],
         **_about(facts),
     }
@@ -319,11 +320,12 @@ def _apply_expire(graph: ResourceGraph, e: Event) -> None:
 
 
 def _apply_reserve(graph: ResourceGraph, e: Event) -> None:
-    pools = tuple(sorted(graph.vertex(where) for where in e["pools"]))
+    pools, affected = (tuple(sorted(graph.vertex(where) for where in of)) for of in (e["pools"], e.get("affected", ())))
     windows = tuple((start, _until(end)) for start, end in e["windows"])
     held = [(start, _until(end), _targets(graph, named)) for start, end, named in e["held"]]
     planned = reserved.plan(graph.records, e["job"], held)
-    reserved.apply(graph.records, e["job"], Reservation(pools, windows, e["ignores_jobs"]), _facts(e) or JobFacts(), planned)
+    reservation = Reservation(pools, windows, e["ignores_jobs"], affected)
+    reserved.apply(graph.records, e["job"], reservation, _facts(e) or JobFacts(), planned)
 
 
 def _apply_unreserve(graph: ResourceGraph, e: Event) -> None:

@@ -94,9 +94,30 @@ def overlapping(structure: Structure, own: Int64, others: Int64) -> Mask:
     Args:
         own: ascending.
     """
+    found: Mask = _within(structure, own, others) | _around(structure, own, others)
+    return found
+
+
+def is_held_by(structure: Structure, own: Int64, holding: Holding) -> bool:
+    """Whether something of these pools is held: of them, of a pool below one, or all of a pool above one.
+
+    A part of a pool above, such as some watts of the supplier of a PDU, is nothing of the pools below.
+
+    Args:
+        own: ascending.
+    """
+    is_whole = holding.amounts == structure.accounts.size[holding.vertices]
+    around = _around(structure, own, holding.vertices) & is_whole
+    return bool((around | _within(structure, own, holding.vertices)).any())
+
+
+def _within(structure: Structure, own: Int64, others: Int64) -> Mask:
     ends = structure.accounts.end
     tops = topmost(ends, own)
-    below = ends[tops].searchsorted(others, "right") < tops.searchsorted(others, "right")
-    above = tops.searchsorted(ends[others]) > tops.searchsorted(others)
-    found: Mask = below | above
+    found: Mask = ends[tops].searchsorted(others, "right") < tops.searchsorted(others, "right")
+    return found
+
+
+def _around(structure: Structure, own: Int64, others: Int64) -> Mask:
+    found: Mask = own.searchsorted(structure.accounts.end[others]) > own.searchsorted(others)
     return found

@@ -326,8 +326,8 @@ def _subtree(graph: ResourceGraph, v: int) -> ResourceGraph:
     # A reservation of a pool above is one of everything here.
     above = set(records.accounts.ancestors(v))
     for name, one in records.reservations.items():
-        if not above.isdisjoint(one.pools):
-            made.records.reservations[name] = structs.replace(one, pools=(0,))
+        if not above.isdisjoint(one.out):
+            made.records.reservations[name] = structs.replace(one, pools=(0,), affected=())
     # Suppliers are copied as ways; what is held of them is not held here.
     old_to_new = np.full(structure.n, -1, np.int32)
     old_to_new[vertices[: part.tree_end]] = np.arange(part.tree_end, dtype=np.int32)

@@ -124,7 +124,7 @@ def _maintained(graph: ResourceGraph, nodes: Int32, stop: Int32, start: int, end
     for reservation in graph.records.reservations.values():
         if reservation.window_at(start, end) is None:
             continue
-        tops = np.array(reservation.pools, np.int32)
+        tops = np.array(reservation.out, np.int32)
         ends = graph.structure.end[tops]
         inside = tops.searchsorted(stop) > tops.searchsorted(nodes)  # something in the node
         above = ends.searchsorted(nodes, "right") < tops.searchsorted(nodes, "right")  # something around it

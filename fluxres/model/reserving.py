@@ -24,6 +24,7 @@ from fluxres.clock import FOREVER, TICKS_PER_S, seconds
 from fluxres.documents.document import listed
 from fluxres.errors import InsufficientResources, LimitExceeded, UnknownJob, UsageError
 from fluxres.graph import forest
+from fluxres.graph.structure import Structure
 from fluxres.model import changes, events, targets
 from fluxres.syntax.moment import EPOCH_FROM_S, to_the_second
 
@@ -78,6 +79,12 @@ def topmost(end: Int32, vertices: Sequence[int]) -> tuple[int, ...]:
     return tuple(forest.topmost(end, np.unique(np.array(vertices, np.int32))).tolist())
 
 
+def affected(structure: Structure, pools: Sequence[int]) -> tuple[int, ...]:
+    """What a reservation takes besides its pools, as in :class:`Reservation`: pools that only these supply (rule F3)."""
+    found = tuple(structure.affected(pools).tolist())
+    return () if found == tuple(pools) else found
+
+
 def reserve(graph: ResourceGraph, name: str, reservation: Reservation, facts: JobFacts) -> None:
     """Reserve windows, all of them or none.
 
@@ -115,10 +122,10 @@ def _plan(
     require_unused(graph, name)
     if len(records.reservations) >= limits.RESERVATIONS_MAX:
         raise LimitExceeded(f"more than {limits.RESERVATIONS_MAX} reservations", hint="remove those that are over")
-    number = len(reservation.windows) * len(reservation.pools)
+    number = len(reservation.windows) * len(reservation.out)
     if number > limits.RESERVATION_SPANS_MAX:
         message = (
-            f"{len(reservation.windows)} windows of {len(reservation.pools)} pools are more than {limits.RESERVATION_SPANS_MAX}"
+            f"{len(reservation.windows)} windows of {len(reservation.out)} pools are more than {limits.RESERVATION_SPANS_MAX}"
         )
         raise LimitExceeded(message, hint="name the racks instead of their nodes, or let it repeat for a shorter time")
     if held is None:

@@ -1098,7 +1098,7 @@ class ResourceGraph(ShownDeep, Tabular):
         ignore_jobs: bool = False,
         user: str | None = None,
     ) -> Reservation:
-        """Reserve pools for maintenance: no job gets any of them, or anything below them, in the window.
+        """Reserve pools for maintenance: no job gets any of them, anything below them, or what only they supply, in the window.
 
         Args:
             where: pools.
@@ -1124,7 +1124,8 @@ class ResourceGraph(ShownDeep, Tabular):
         every = None if every_s is None else positive_ticks(every_s, "every_s")
         windows = reserving.repeated(first, last, every, None if until is None else ticks(until, "until", self.now()))
         vertices = reserving.topmost(self.structure.end, targets.pools(self, where, "reservation"))
-        reservation = Reservation(vertices, windows, arguments.flag(ignore_jobs, "ignore_jobs"))
+        affected = reserving.affected(self.structure, vertices)
+        reservation = Reservation(vertices, windows, arguments.flag(ignore_jobs, "ignore_jobs"), affected)
         reserving.reserve(self, targets.job_id(name), reservation, JobFacts(targets.label(user, "user"), None, self.now()))
         return reservation
 

@@ -25,7 +25,7 @@ from fluxres.graph.structure import Structure
 from fluxres.match import Matcher, Policy
 from fluxres.match.situation import Eligible
 from fluxres.model import changes
-from fluxres.model.supply import downward
+from fluxres.model.unrecorded import downward
 from fluxres.syntax import unit
 from fluxres.syntax.jobspec import Request
 

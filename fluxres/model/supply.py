@@ -17,15 +17,14 @@ import numpy as np
 
 from fluxres.allocation import steps
 from fluxres.allocation.drawn import NO_ROWS, Rows
-from fluxres.allocation.records import ELSEWHERE, Records
+from fluxres.allocation.records import Records
 from fluxres.arrays import Int32
 from fluxres.clock import FOREVER
 from fluxres.errors import InfeasibleRequest, InsufficientResources, StillHeld
 from fluxres.graph import edges
-from fluxres.graph.auxiliary import Subsystem
 from fluxres.graph.draws import ONLY_A_WAY, WITH_UNITS
-from fluxres.graph.feeds import Feeds
 from fluxres.graph.structure import Structure
+from fluxres.model.unrecorded import may_draw
 
 if TYPE_CHECKING:
     from fluxres.match import Matcher
@@ -243,78 +242,3 @@ def _account(s: Structure, name: str, src: int, dst: int) -> int:
 def _by(records: Records, account: int) -> str:
     jobs = sorted({records.job_behind(owner) for owner in records.held.get(account, ())})
     return f"{jobs[0]} draws" if len(jobs) == 1 else f"{len(jobs)} jobs draw"
-
-
-def may_draw(records: Records, subsystem: Subsystem, src: int, dst: int, *, goes: bool) -> str | None:
-    """A job that may draw through an edge without a capacity: up from its pools, or along a route to another place.
-
-    Args:
-        goes: the edge is to be removed. In a graph that neither distributes nor limits anything, jobs lose nothing by that.
-    """
-    feeds = next((feeds for feeds in records.structure.feeds if feeds.graph is subsystem), None)
-    if feeds is None or not records.held:
-        return None
-    takes = bool(feeds.counted) or feeds.is_limited or not goes
-    return _supplied(records, feeds, src, dst, takes=takes) or (_routed(records) if takes else None)
-
-
-def _supplied(records: Records, feeds: Feeds, src: int, dst: int, *, takes: bool) -> str | None:
-    """A job that holds units of a supplier on one side of an edge, and a supplied pool on the other.
-
-    The supplier may also be on the supplied side, if its own units come through the edge.
-
-    Args:
-        takes: jobs may lose what they draw: if no supplier on either side has units, holding a supplied pool is enough.
-    """
-    structure = records.structure
-    up: set[int] = set()
-    down: set[int] = set()
-    for above, below in ((src, dst), (dst, src)):
-        if ((feeds.above == above) & (feeds.below == below)).any():
-            up |= _upward(structure, feeds, above)
-            down |= (found := downward(feeds, below))
-            up |= _counted(structure, feeds, found)  # a supplier without units above it draws from here, through the edge
-    if takes and not any(structure.type.item(v) in feeds.counted for v in up):
-        up = set(records.held)
-    for owner in sorted({owner for v in up for owner in records.held.get(v, ()) if owner != ELSEWHERE}):
-        for v in records.pools_of[owner]:
-            if v < structure.n and any(u <= v < structure.end.item(u) or v <= u < structure.end.item(v) for u in down):
-                return records.job_behind(owner)
-    return None
-
-
-def _routed(records: Records) -> str | None:
-    """A job that may draw along a route: it may lead along any edge that has no capacity."""
-    owners = {owner for held in records.held.values() for owner in held} - records.upward - {ELSEWHERE}
-    return records.job_behind(min(owners)) if owners else None
-
-
-def _upward(structure: Structure, feeds: Feeds, v: int) -> set[int]:
-    """A supplier, its own suppliers, and the pools with units attached to them."""
-    found, left = set[int](), [v]
-    while left:
-        u = left.pop()
-        if u < 0 or u in found:
-            continue
-        found.add(u)
-        entry, outside = feeds.onward(u)
-        left += [*feeds.suppliers(u), *feeds.suppliers(entry), outside]
-        found.update(feeds.hung_on(u))
-    inside = [w for u in found for w in structure.children(u).tolist()]
-    return found.union(inside)
-
-
-def _counted(structure: Structure, feeds: Feeds, vertices: set[int]) -> set[int]:
-    """Those of some suppliers, and of the pools attached to them, that have units to give."""
-    found = {w for u in vertices for w in (u, *feeds.hung_on(u), *structure.children(u).tolist())}
-    return {w for w in found if structure.type.item(w) in feeds.counted}
-
-
-def downward(feeds: Feeds, v: int) -> set[int]:
-    """A pool and everything supplied through it."""
-    found, left = {v}, [v]
-    while left:
-        below = feeds.below[feeds.above == left.pop()].tolist()
-        left += [u for u in below if u not in found]
-        found.update(below)
-    return found

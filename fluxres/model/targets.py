@@ -292,15 +292,22 @@ def is_request(wanted: object, graph: ResourceGraph) -> TypeGuard[Wanted]:
 def require_no_number(wanted: object) -> None:
     """Refuse a number alone where an amount could be meant as well as the number of a vertex. Errors: UsageError."""
     if is_whole(wanted):
-        hint = f"such as -N{wanted}, or the path of a pool"
+        hint = f"such as slot={wanted}/node, or the path of a pool"
         raise UsageError(f"expected a request or pools, got the number {wanted}", hint=hint)
 
 
-def resolve(graph: ResourceGraph, targets: Targets | Sequence[Where]) -> list[tuple[int, int | None]]:
+def resolve(
+    graph: ResourceGraph, targets: Targets | Sequence[Where], *, bare_numbers: bool = True
+) -> list[tuple[int, int | None]]:
     """Numbers of pools and edges, and amounts, None if none was given. A text may name several, with brackets.
+
+    Args:
+        bare_numbers: whether the number of a vertex may stand without an amount, where it could be meant as one.
 
     Errors: as :func:`vertex` and :func:`vertices_named`; UsageError for an amount that is not a whole number.
     """
+    if not bare_numbers:
+        require_no_number(targets)
     if isinstance(targets, str | Pool) or is_whole(targets):
         return [(v, None) for v in _accounts(graph, targets)]
     if isinstance(targets, Selection):
@@ -319,6 +326,8 @@ def resolve(graph: ResourceGraph, targets: Targets | Sequence[Where]) -> list[tu
             amount = _amount(item[1])
             found += [(v, amount) for v in _accounts(graph, item[0])]
         else:
+            if not bare_numbers:
+                require_no_number(item)
             found += [(v, None) for v in _accounts(graph, item)]
     return found
 
@@ -338,9 +347,9 @@ def pools(graph: ResourceGraph, targets: Targets | Sequence[Where], what: str) -
 def with_amounts(graph: ResourceGraph, targets: Targets) -> list[tuple[int, int]]:
     """As :func:`resolve`, with the size of the pool if no amount was given, for an allocation.
 
-    Errors: UsageError for a partition.
+    Errors: UsageError for a partition, and for a number without an amount.
     """
-    structure, found = graph.structure, resolve(graph, targets)
+    structure, found = graph.structure, resolve(graph, targets, bare_numbers=False)
     for v, _ in found:
         if structure.tree_end <= v < structure.n and structure.kind_of(v).type == PARTITION:
             name = structure.name(v)

@@ -14,7 +14,7 @@ from fluxres.arrays import Int32
 from fluxres.clock import FOREVER, seconds
 from fluxres.documents.document import listed, plural
 from fluxres.model import ResourceGraph
-from fluxres.model.holdings import Holding, nodes_held, of, overlapping
+from fluxres.model.holdings import Holding, is_held_by, nodes_held, of, overlapping
 from fluxres.model.node_states import nodes_of
 from fluxres.render.folding import hosts
 from fluxres.render.text import PLAIN, Column, Style, seconds_or_none, table, units, when
@@ -125,7 +125,7 @@ def views(
 
     Args:
         window: in ticks.
-        on: only those that hold something of these pools, below or above one of them.
+        on: only those that hold something of these pools, below one of them, or all of a pool above one.
         state: running or planned.
 
     Errors: UnknownJob.
@@ -138,7 +138,7 @@ def views(
         view = JobView(graph, one, nodes, now)
         wanted = not one.is_maintenance if job is None else one.job == job
         wanted = wanted and user in (None, one.facts.user) and state in (None, view.state)
-        if wanted and (not len(own) or overlapping(graph.structure, own, one.vertices).any()):
+        if wanted and (not len(own) or is_held_by(graph.structure, own, one)):
             found.append(view)
     return sorted(found, key=lambda view: (view.state != RUNNING, view.holding.start if view.state != RUNNING else 0))
 

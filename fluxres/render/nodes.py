@@ -152,7 +152,7 @@ def _maintenance(graph: ResourceGraph, v: int, window: tuple[int, int]) -> Reaso
     structure, facts = graph.structure, graph.records.facts
     for name, one in graph.records.reservations.items():
         reserved = one.window_at(*window)
-        near = any(v <= u < structure.end.item(v) or u <= v < structure.end.item(u) for u in one.pools)
+        near = any(v <= u < structure.end.item(v) or u <= v < structure.end.item(u) for u in one.out)
         if reserved is not None and near:
             user = facts[name].user if name in facts else None
             return Reason(f"maintenance '{name}' until {when(seconds(reserved[1]))}", user, seconds(reserved[0]))

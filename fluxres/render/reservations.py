@@ -82,6 +82,7 @@ def documents(graph: ResourceGraph, found: Mapping[str, Reservation]) -> list[di
             "pools": graph.structure.wheres(one.pools),
             "windows": [{"start": seconds(start), "end": seconds(end)} for start, end in one.windows],
             "ignores_jobs": one.ignores_jobs,
+            "affected": graph.structure.wheres(one.out),
         }
         for name, one in found.items()
     ]

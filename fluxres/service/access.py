@@ -172,7 +172,8 @@ class Access:
         try:
             self._digests = self._read()
         except (InputError, OSError) as error:
-            _log.error("the tokens stay as they are: %s", error)
+            for line in str(error).splitlines():  # one for each mistake
+                _log.error("the tokens stay as they are: %s", line)
         else:
             _log.info("the tokens were read again: %d of %s", len(self._digests), self.file)
             if self.on_read is not None:

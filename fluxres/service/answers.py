@@ -420,6 +420,7 @@ class Reservation(_Answer):
     pools: list[str]
     windows: list[Window]
     ignores_jobs: bool
+    affected: list[str]
 
 
 class Reservations(_Answer):

@@ -479,6 +479,11 @@ class ShrinkInstance(InInstance):
 
 
 class CloseInstance(InInstance):
-    """An instance that ends with its jobs; of a child, the job in its parent ends with this status."""
+    """An instance that ends with its jobs; of a child, the job in its parent ends with this status.
+
+    Args:
+        if_idle: refuse (`still-held`) if jobs run or wait, there or below.
+    """
 
     status: WaitStatus = 0
+    if_idle: bool = False

@@ -105,6 +105,7 @@ class _Reserve(_About, kw_only=True, tag_field="event", tag="reserve"):
     windows: Annotated[list[tuple[Tick, Tick]], msgspec.Meta(min_length=1, max_length=limits.RESERVATION_WINDOWS_MAX)]
     ignores_jobs: bool
     held: list[tuple[Tick, Tick | None, Held]]
+    affected: list[str] = []
 
 
 class _Unreserve(msgspec.Struct, tag_field="event", tag="unreserve"):
@@ -195,6 +196,7 @@ def require_reservable(graph: ResourceGraph, event: dict[str, Any]) -> None:
     tops = [structure.vertex(where) for where in event["pools"]]
     if len(set(tops)) < len(tops):
         raise UsageError("a pool is named twice", where=f"reservation '{event['job']}'", hint="name each pool once")
+    tops += [structure.vertex(where) for where in event.get("affected", ())]
     windows = [(start, end) for start, end in event["windows"]]
     for start, end, held in event["held"]:
         if not any(begin <= start and (end is not None and end <= until) for begin, until in windows):

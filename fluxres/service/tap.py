@@ -94,7 +94,7 @@ def _require_within(graph: ResourceGraph, event: Event, caller: Caller) -> None:
         caller.require_paths(_held(graph, event), what)
     elif kind == "unreserve":
         reserved = graph.records.reservations.get(event["job"])
-        held = () if reserved is None else reserved.pools
+        held = () if reserved is None else reserved.out
         caller.require_paths(graph.structure.wheres(held), f"reservation '{event['job']}'")
     elif kind == "expire":
         caller.require_whole("to expire records before their time")
@@ -113,6 +113,8 @@ def require_pools(event: Event, caller: Caller) -> None:
     """Errors: Forbidden for pools outside of the parts that a token is for."""
     for item in event["pools"] or ():
         caller.require_path(item if isinstance(item, str) else item[0])
+    for path in event.get("affected") or ():  # by a reservation
+        caller.require_path(path)
     for _, _, held in event.get("held") or ():  # of a reservation
         for path, _ in held:
             caller.require_path(path)

@@ -628,7 +628,11 @@ def _check(structure: Structure, records: RecordColumns) -> None:
     if not records.slots_of.keys() <= set(records.owners) or min(records.slots_of.values(), default=1) < 1:
         raise StoreError("slots of a job that holds nothing, or none")
     for name, one in records.reservations.items():
-        if not (one.pools and all(0 <= v < count for v in one.pools) and all(start < end for start, end in one.windows)):
+        if not (
+            one.pools
+            and all(0 <= v < count for v in (*one.pools, *one.affected))
+            and all(start < end for start, end in one.windows)
+        ):
             raise StoreError(f"reservation {name!r} is of nothing")
     orders = [*(one.pools for one in records.chosen.values()), tuple(records.returned)]
     if not all(0 <= v < count for pools in orders for v in pools) or len(set(records.returned)) < len(records.returned):

@@ -220,7 +220,8 @@ def _reserve(graph: ResourceGraph, one: Reserved) -> None:
     submitted = None if one.submitted_s is None else ticks(one.submitted_s, "submitted")
     held = None if one.held is None else [(*window(start, end), list(units.items())) for start, end, units in one.held]
     facts = JobFacts(one.user, None, submitted)
-    reserving.restore(graph, one.name, Reservation(pools, windows, one.ignores_jobs), facts, held)
+    affected = reserving.affected(graph.structure, pools) if one.affected is None else one.affected
+    reserving.restore(graph, one.name, Reservation(pools, windows, one.ignores_jobs, affected), facts, held)
 
 
 def _held(allocations: Sequence[Hold]) -> RecordColumns:

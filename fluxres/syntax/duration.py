@@ -1,11 +1,11 @@
 """Durations as text: `30m`, `1.5h`, `inf` (Flux RFC 23), and as people write them: `1:00:00`, `1-12`, `2h30m`.
 
-:func:`parse` is for documents and programs. It behaves like flux-core's C reader, which is `strtod` plus one suffix: exponents,
+:func:`parse` reads the form of Flux. It behaves like flux-core's C reader, which is `strtod` plus one suffix: exponents,
 hexadecimal and `infinity` are numbers, `5 s` and `10h5m` are not durations. Python's `float()` cannot be used instead: it accepts
 `1_0` and refuses `0x10`. The one difference: a suffix without a number is refused; C reads it as 0.
 
-:func:`read` is for options that people type. It accepts everything that `parse` accepts but the empty text, Slurm's forms, and
-units in a row.
+:func:`read` is for what people write, in options and in files. It accepts everything that `parse` accepts but the empty text,
+Slurm's forms, and units in a row.
 """
 
 from __future__ import annotations

@@ -278,7 +278,7 @@ def test_a_child_is_spawned_grows_shrinks_and_ends_with_its_job(keeper: Invoke) 
     assert document(keeper, job)["size"] == 4 * 4  # cores
     assert keeper("instance", "shrink", child, added).stdout.split() == [added]
     assert added not in {pool["path"] for pool in document(keeper, job)["pools"]}
-    keeper("instance", "drop", child)
+    keeper("instance", "drop", child, "--force")
     assert listed_instances(keeper) == {"main": (0, 0)}
 
 
@@ -314,7 +314,7 @@ def test_a_child_has_a_name_and_an_address(keeper: Invoke) -> None:
     told = keeper("instance", "queue", "kid", status=2).stderr
     assert "no instance 'kid' (did you mean main/kid?)" in told
     assert f"(did you mean {child}?)" in keeper("instance", "show", inner, "-i", job, status=2).stderr
-    keeper("instance", "drop", child)
+    keeper("instance", "drop", child, "--force")
     told = keeper("instance", "submit", "slot=1/node", "-i", child, status=2).stderr
     assert told in {
         f"fluxres: ERROR main: job {job} has no instance (the job has ended: completed)\n",  # read from the store again
@@ -436,6 +436,29 @@ def test_a_graph_with_an_instance_is_dropped_by_force_only(keeper: Invoke) -> No
         "  with an instance (main)",
     ]
     assert json.loads(keeper("graphs", "--json").stdout)["graphs"] == []
+
+
+def test_an_instance_with_jobs_is_dropped_only_by_force(keeper: Invoke) -> None:
+    runs, waits = (keeper("instance", "submit", "slot=8/node", "--duration", "1h").stdout.strip() for _ in range(2))
+    refused = keeper("instance", "drop", "main", status=1).stderr
+    said = f"main: it has 1 job that runs ({runs}) and 1 job that waits ({waits})"
+    assert refused == f"fluxres: ERROR {said} (`fluxres instance drop main --force` ends them with it)\n"
+    assert json.loads(keeper("instance", "drop", "main", "--json", status=1).stderr)["jobs"] == [runs, waits]
+    assert listed_instances(keeper) == {"main": (1, 1)}
+    assert keeper("instance", "drop", "main", "--force").stdout == "main has ended\n"
+    assert listed_instances(keeper) == {}
+
+
+def test_an_instance_with_jobs_below_it_is_dropped_only_by_force(keeper: Invoke) -> None:
+    job = keeper("instance", "submit", "slot=2/node").stdout.strip()
+    keeper("instance", "spawn", job, "--name", "kid")
+    inner = keeper("instance", "submit", "slot=1/node", "-i", "main/kid").stdout.strip()
+    assert f"main: it has 2 jobs that run ({job}, {inner}) (" in keeper("instance", "drop", "main", status=1).stderr
+    assert f"main/{job}: it has 1 job that runs ({inner}) (" in keeper("instance", "drop", "main/kid", status=1).stderr
+    keeper("instance", "finish", inner, "-i", "main/kid")
+    keeper("instance", "drop", "main/kid")
+    keeper("instance", "drop", "main")
+    assert listed_instances(keeper) == {}
 
 
 def test_a_graph_without_jobs_is_dropped(keeper: Invoke) -> None:
@@ -666,9 +689,31 @@ def test_a_begin_time_in_the_past_is_noted(keeper: Invoke) -> None:
     assert "--duration: expected a positive duration, got 0" in wrong.stderr
 
 
+def test_a_job_is_named_by_its_id_or_by_its_name_while_it_is_active(keeper: Invoke) -> None:
+    first = keeper("instance", "submit", "slot=1/node", "--name", "first", "--duration", "1h").stdout.strip()  # also an id: F58
+    then = keeper("instance", "submit", "slot=1/node", "--dependency", "afterok:first", "--name", "b").stdout.strip()
+    assert json.loads(keeper("instance", "show", "b", "--json").stdout)["dependencies"] == [f"afterok:{first}"]
+    assert keeper("instance", "show", "f" + first[1:]).stdout == keeper("instance", "show", "first").stdout
+    assert keeper("instance", "update", "b", "--duration", "2h").stdout.startswith(f"{then}: ")
+    child = keeper("instance", "spawn", "first").stdout.strip()
+    assert child == f"main/{first}"
+    assert keeper("instance", "finish", "first").stdout == f"{first}: completed\n"
+    assert "no job first" in keeper("instance", "finish", "first", status=2).stderr
+    assert keeper("instance", "cancel", "b").stdout == f"{then}: canceled\n"
+    assert keeper("instance", "wait", then, status=5).stdout == f"{then}: canceled\n"
+
+
+def test_a_name_of_several_jobs_is_ambiguous(keeper: Invoke) -> None:
+    ids = [keeper("instance", "submit", "slot=1/node", "--name", "a").stdout.strip() for _ in range(2)]
+    for words in (("cancel", "a"), ("submit", "slot=1/node", "--dependency", "afterok:a")):
+        told = keeper("instance", *words, status=2).stderr
+        assert f"main: 2 jobs are named 'a': {', '.join(ids)} (name one by its id)" in told
+
+
 def test_words_that_are_no_job_or_pool_say_what_is_meant(keeper: Invoke) -> None:
     job = keeper("instance", "submit", "slot=1/core", "--name", "solve").stdout.strip()
-    assert "lists the ids of jobs" in keeper("instance", "show", "solve", status=2).stderr
+    told = keeper("instance", "show", "solv", status=2).stderr
+    assert "lists the ids of jobs, in which f may stand for ƒ)" in told
     told = keeper("show", job, status=2).stderr
     assert f"{job}: no pool has this name (`fluxres jobs {job}` or `fluxres instance show {job}` shows a job)" in told
     keeper("allocate", "--job", "j1", "slot=1/core")

@@ -165,6 +165,11 @@ def test_a_time_limit_is_the_duration(tiny: Invoke, time: str) -> None:
     [
         (["when", "-N2", "--mem", "8G"], "no such option: --mem (request memory in a shape"),
         (["when", "--node", "2"], "no such option: --node (did you mean --nodes?)"),
+        (["instance", "submit", "-A", "physics", "-n1"], "no such option: -A (use --account)"),
+        (["instance", "submit", "-J", "solve", "-n1"], "no such option: -J (use --name)"),
+        (["instance", "submit", "-d", "afterok:1", "-n1"], "no such option: -d (use --dependency)"),
+        (["allocate", "-J", "solve", "-n1"], "no such option: -J (use --job for the id of the job, --name for a name in lists)"),
+        (["when", "-A", "physics", "-n1"], "no such option: -A (fluxres when --help)"),
         (["when", "--cores", "5", "-N2"], "--cores: expected cores that 2 nodes share evenly, got 5 (such as 4 or 6)"),
         (["when", "-n1", "-t", "soon"], "-t: expected a duration, got 'soon'"),
         (["when", "-t", "5"], "no request was given"),

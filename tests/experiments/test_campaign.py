@@ -192,6 +192,7 @@ def test_a_policy_that_raises_fails_its_runs_and_no_others(page: Write, tmp_path
     # Failed runs are repeated, the others are not.
     again = campaign.run(found, tmp_path / "a")
     assert (again.made, again.kept, sorted(again.failed)) == (0, 2, sorted(ended.failed))
+    assert len(ResultsFolder(tmp_path / "a").history()) == 1  # of the command that made runs
 
 
 def test_a_policy_that_loops_is_stopped(

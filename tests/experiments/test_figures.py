@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fluxres.errors import InputError
 from fluxres.experiments.comparison import estimate, ratio, student_t
 from fluxres.experiments.figures import FIGURES, columns, number, scale, title
-from fluxres.experiments.gantt import Rectangles, coverage, rectangles
+from fluxres.experiments.gantt import USERS_NAMED_MAX, Rectangles, _by_user, coverage, rectangles
 from fluxres.simulation.metrics import Series
 from fluxres.simulation.results.numbering import laid_out
 from fluxres.simulation.schedule import Finished
@@ -142,3 +142,13 @@ def test_percentiles_are_named_as_such() -> None:
         "90th percentile of wait",
         "99th percentile of bounded slowdown",
     ]
+
+
+@pytest.mark.parametrize(
+    ("count", "named"), [(USERS_NAMED_MAX, None), (USERS_NAMED_MAX + 1, "1 other"), (USERS_NAMED_MAX + 2, "2 others")]
+)
+def test_the_legend_counts_the_users_that_have_no_colour(count: int, named: str | None) -> None:
+    ends = np.arange(count, 0, -1, dtype=float)
+    zeros = np.zeros(count)
+    _, legend = _by_user(Rectangles(zeros, ends, zeros, zeros + 1, np.arange(count), users=[f"u{n}" for n in range(count)]))
+    assert [name for name in legend if not name.startswith("user ")] == ([named] if named else [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import jsonschema
@@ -902,6 +903,12 @@ def members(nodes: str) -> list[str]:
 )
 def test_members_of_a_partition(nodes: str, expected: list[str]) -> None:
     assert members(nodes) == expected
+
+
+@pytest.mark.parametrize("word", ["UNLIMITED", "INFINITE", "inf", ".inf"])
+def test_an_unlimited_time_of_a_partition_is_no_limit(word: str) -> None:
+    found = read_cluster(MEMBERS.replace("NODES", f"nodes: all, max_time: {word}, default_time: {word}")).structure.partitions
+    assert (found["p"].max_time_s, found["p"].default_time_s) == (math.inf, None)
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,24 @@ def test_rule_s1_a_reservation_is_kept_and_is_no_job(name: str) -> None:
     assert again.records.held == {}
 
 
+@pytest.mark.parametrize("name", KEPT)
+def test_rule_s1_what_a_reserved_supplier_affects_is_kept(name: str) -> None:
+    edges = [fluxres.Edge("power:/pdu0", "/lab/node[0-1]")]
+    power = fluxres.AuxiliaryGraph(pools=[Resource("pdu", 2, size=9, unit="W")], edges=edges)
+    graph = fluxres.build(Resource("node", 3), name="lab", graphs={"power": power})
+    graph.reserve("power:/pdu0", name="m", start=10, end=20)
+    written = fluxres.dumps(graph, format=name)
+    assert b"affected" not in written  # it is what only the PDU supplies
+    require_same(graph, fluxres.loads(written))
+    graph.add_edge("power:/pdu1", "/lab/node1", "power")
+    graph.add_edge("power:/pdu0", "/lab/node2", "power")
+    written = fluxres.dumps(graph, format=name)
+    assert b"affected" in written
+    again = fluxres.loads(written)
+    require_same(graph, again)
+    assert fluxres.dumps(again, format=name) == written
+
+
 @pytest.mark.parametrize("exclusive", [False, True], ids=["shared nodes", "exclusive nodes"])
 @pytest.mark.parametrize("name", KEPT)
 @pytest.mark.sampled

@@ -267,7 +267,8 @@ def test_types_come_from_gres_conf_if_the_node_has_none() -> None:
 
 def test_partitions_are_properties_of_nodes_and_pools_of_a_graph() -> None:
     found = registry.read(SITE).structure
-    graph = fluxres.load(SITE)
+    with pytest.warns(fluxres.InputWarning, match="PriorityTier is kept as a property of the partition, and binds no job"):
+        graph = fluxres.load(SITE)
     assert graph.find("property=partition-debug").paths()[-1] == "/tioga/rack1node2"
     assert len(graph.find("property=partition-debug")) == 7
     partitions = found.subsystems["partitions"]
@@ -279,6 +280,19 @@ def test_partitions_are_properties_of_nodes_and_pools_of_a_graph() -> None:
     assert [found.state_name(v) for v in (batch, debug, every)] == ["up", "up", "drain"]
     assert min(found.name(v) for v in partitions.successors(batch).tolist()) == "rack0node0"
     assert len(partitions.successors(every)) == 13
+
+
+def test_keys_of_partitions_that_bind_nothing_are_noted() -> None:
+    found = conf(
+        "NodeName=n[1-4] CPUs=1",
+        "PartitionName=a Nodes=n1 AllowAccounts=physics prioritytier=10 Hidden=YES",
+        "PartitionName=b Nodes=n2 AllowAccounts=ALL PriorityTier=1",
+        "PartitionName=c Nodes=n3 DenyQos=low",
+    )
+    said = "slurm.conf:2: AllowAccounts and PriorityTier are kept as properties of the partition, and bind no job"
+    assert found.notes == (f"{said} (and 2 more like it)",)
+    a = next(v for v in found.structure.of_type("partition").tolist() if found.structure.name(v) == "a")
+    assert dict(found.structure.kind_of(a).properties) == {"allowaccounts": "physics", "prioritytier": "10", "hidden": "YES"}
 
 
 def test_limits_of_partitions_are_read_as_slurm_means_them() -> None:
@@ -529,7 +543,9 @@ def test_ten_thousand_nodes_in_all_shapes(tmp_path: Path) -> None:
     ("lines", "message", "where"),
     [
         (["NodeName=n1 CPUs=x"], "expected a number of at least 0, got 'x'", "slurm.conf:1: cpus"),
-        (["", "NodeName=n1 CPU=4"], r"unknown key 'cpu' \(did you mean 'cpus'", "slurm.conf:2"),
+        (["", "NodeName=n1 CPU=4"], r"unknown key 'CPU' \(did you mean 'CPUs'", "slurm.conf:2"),
+        (["NodeName=n1 corePerSocket=4"], r"unknown key 'corePerSocket' \(did you mean 'CoresPerSocket'", "slurm.conf:1"),
+        (["NodeName=n1", "SwitchName=a Swtches=b"], r"unknown key 'Swtches' \(did you mean 'Switches'", "slurm.conf:2"),
         (["NodeName=n1 CPUs=4 CPUs=5"], "the key 'CPUs' is in this line twice", "slurm.conf:1"),
         (["NodeName=n1 CPUs"], "expected Key=Value, got 'CPUs'", "slurm.conf:1"),
         (["NodeName=n1 Features+=a"], "syntax for changes with scontrol", "slurm.conf:1"),
@@ -542,10 +558,10 @@ def test_ten_thousand_nodes_in_all_shapes(tmp_path: Path) -> None:
         (["NodeName=n1", "PartitionName=p", "PartitionName=p"], "a second partition 'p'", "slurm.conf:3"),
         (["NodeName=n1", "NodeSet=s Nodes=s", "PartitionName=p Nodes=s"], "contains itself", "slurm.conf:2: nodes"),
         (["NodeName=n1", "SwitchName=a Switches=b"], "there is no switch 'b'", "slurm.conf:2"),
-        (["NodeName=n1", "SwitchName=a Node=b"], "unknown key 'node'", "slurm.conf:2"),
+        (["NodeName=n1", "SwitchName=a Node=b"], "unknown key 'Node'", "slurm.conf:2"),
         (["NodeName=n1", "SwitchName=a Nodes=n1", "SwitchName=a"], "a second switch 'a'", "slurm.conf:3"),
         (["NodeName=n1 Gres=gpu:a:b:1"], "expected name:type:count, got 'gpu:a:b:1'", "slurm.conf:1: gres"),
-        (["NodeName=n1", "Name=gpu Cont=2"], "unknown key 'cont'", "slurm.conf:2"),
+        (["NodeName=n1", "Name=gpu Cont=2"], "unknown key 'Cont'", "slurm.conf:2"),
         (["NodeName=n1", "Name=gpu Count=z"], "expected a number, got 'z'", "slurm.conf:2: count"),
         (["NodeName=n1", "include /etc/passwd"], "which is not in the directory", "slurm.conf:2"),
         (["NodeName=n1", "include nodes.conf"], "which is not in the directory", "slurm.conf:2"),
@@ -603,7 +619,7 @@ def test_all_mistakes_of_a_configuration_are_listed_in_its_order(tmp_path: Path)
         "slurm.conf:1: state: expected UP, DOWN, DRAIN or INACTIVE, got 'on'",
         "slurm.conf:2: maxnodes: expected a number of at least 0, got 'few'",
         "slurm.conf:3: cpus: expected a number of at least 0, got 'four'",
-        "slurm.conf:4: unknown key 'boord'",
+        "slurm.conf:4: unknown key 'Boord'",
         "slurm.conf:5: a second node 'n2'",
         "slurm.conf:6: gres: expected name:type:count, got 'gpu:x:y:z'",
         "slurm.conf:6: tmpdisk: expected a number of at least 0, got 'much'",
@@ -611,7 +627,7 @@ def test_all_mistakes_of_a_configuration_are_listed_in_its_order(tmp_path: Path)
         "slurm.conf:8: default: expected YES or NO, got 'perhaps'",
         "slurm.conf:8: a second partition 'batch'",
         "slurm.conf:9: there is no switch 't'",
-        "gres.conf:1: unknown key 'fil'",
+        "gres.conf:1: unknown key 'Fil'",
         "gres.conf:1: count: expected a number, got 'x'",
     ]
 

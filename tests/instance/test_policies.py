@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from importlib.metadata import EntryPoint
 from math import exp, log
 from pathlib import Path
@@ -25,9 +26,10 @@ from fluxres.instance.runner import Unattended
 from fluxres.model import changes
 from fluxres.simulation.simulator import simulate
 from fluxres.simulation.workload.workload import Submission
-from fluxres.syntax import registry
+from fluxres.syntax import parameters, registry
 from tests.instance.machines import ManualClock, nodes, of_number, of_shape, on_nodes
 from tests.simulation.invariants import Watched, violations
+from tests.traceability import ROOT
 
 S = 1_000_000
 SIZE = 5
@@ -93,6 +95,17 @@ def test_depths() -> None:
     assert queue_of("hybrid", jobs).queue.reserved == 3
     assert queue_of("easy:depth=0", jobs).queue.reserved == 0
     assert started(queue_of("easy:queue-depth=2", [(3, 100.0), (4, 10.0), (4, 1.0), (1, 10.0)])) == [0]
+
+
+def test_the_table_of_policies_lists_the_parameters_of_each() -> None:
+    rows = [line for line in (ROOT / "specs" / "instances.md").read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    listed = {line.split("`")[1]: set(re.findall("`([a-z-]+)`", line)) for line in rows if line.count("|") == 3}
+    for name in ("fcfs", "easy", "easy-count", "easy-sjbf", "hybrid", "conservative", "priority", "hyperqueue", "canary"):
+        known = {one.replace("_", "-") for one in parameters.of(type(policy(name)))}
+        assert known <= listed[name], name
+        assert not {"depth", "queue-depth"} & (listed[name] - known), name
+    for name in ("jqm-poller", "jqm-tours"):
+        assert {one.replace("_", "-") for one in parameters.of(type(policy(name))) if one != "claim"} <= listed[name]
 
 
 def test_names_with_parameters() -> None:

@@ -302,7 +302,10 @@ def test_an_earlier_end_that_is_taken_back_ends_nothing(workstation: Workstation
 
 def test_free_says_that_the_program_runs_on(workstation: Workstation) -> None:
     process, _ = workstation.program("-g1")
-    assert f"is still running, without what was freed (`kill {process.pid}` ends it)" in workstation.command("free", "r1")
+    told = workstation.command("free", "r1")
+    assert "is still running, without what was freed (`fluxres cancel r1` ends it)" in told
+    assert "r1" in workstation.command("cancel", "r1")
+    assert process.wait(runs.PATIENCE_S) == 143
 
 
 def test_undo_says_which_programs_run_on(workstation: Workstation) -> None:

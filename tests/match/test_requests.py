@@ -229,6 +229,11 @@ def test_unknown_type_is_refused_with_the_known_ones(two: Matcher) -> None:
         two.match(request("slot/[core;tpu]"), 0, 10)
 
 
+def test_an_unknown_type_is_refused_with_the_nearest_one(two: Matcher) -> None:
+    with pytest.raises(InfeasibleRequest, match=r"no pool of type 'gup' .*\(did you mean gpu\?\)"):
+        two.match(request("slot/[core;gup]"), 0, 10)
+
+
 def test_parts_that_compete_too_long_are_undecided(two: Matcher, monkeypatch: pytest.MonkeyPatch) -> None:
     """`MATCH_STEPS_MAX`: the search ends, whatever its result would be."""
     monkeypatch.setattr(limits, "MATCH_STEPS_MAX", -8 * two.structure.n)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -190,3 +191,41 @@ def test_a_unit_of_edges_in_other_letters_is_a_problem() -> None:
     text = SITE.replace("DRAW", "power: 1").replace("capacity: 900", "capacity: 900, unit: w").replace("unit: W", "unit: w")
     messages = [problem.message for problem in fluxres.loads(text).check()]
     assert messages == ["is counted in 'w', which converts to no other unit (did you mean W?)"]
+
+
+def units_noted(**pool: Any) -> list[tuple[str, str]]:
+    node = {"type": "node", "count": 2, "with": [pool]}
+    found = fluxres.load({"fluxres": 1, "name": "m", "resources": [node]}).check()
+    return [(one.severity, one.message) for one in found]
+
+
+@pytest.mark.parametrize(
+    ("type_name", "unit", "such_as"),
+    [
+        ("memory", "gigs", "GiB"),
+        ("storage", "teras", "GiB"),
+        ("power", "Watts", "W"),
+        ("bandwidth", "gigabit", "Gb/s"),
+    ],
+)
+def test_a_unit_of_a_size_that_converts_to_none_is_noted(type_name: str, unit: str, such_as: str) -> None:
+    said = f"is counted in '{unit}', which converts to no other unit (write one such as {such_as}: sizes in requests never match)"
+    assert units_noted(type=type_name, size=8, unit=unit) == [("warning", said)]
+
+
+@pytest.mark.parametrize("pool", [{"type": "memory", "unit": "GB"}, {"type": "memory"}, {"type": "licence", "unit": "seats"}])
+def test_other_units_are_not_noted(pool: dict[str, Any]) -> None:
+    assert units_noted(**pool, size=8) == []
+
+
+def test_a_unit_is_noted_once_for_each_type() -> None:
+    pools = [{"type": "licence", "size": 4, "unit": "gigs"}, {"type": "memory", "size": 4, "unit": "gigs"}]
+    found = fluxres.load({"fluxres": 1, "name": "m", "resources": [{"type": "node", "count": 3, "with": pools}]}).check()
+    assert [one.where for one in found] == ["/m/node0/memory"]
+
+
+def test_a_misspelt_supplier_of_a_draw_in_text_is_named() -> None:
+    with pytest.raises(InputError, match=r"draw\.powr: 'powr' is counted in no unit .* \(did you mean 'power'\?\)"):
+        made("powr: 2.5 kW")
+    with pytest.raises(InputError, match=r"'licence' is counted in no unit .* \(write a number, in the units of the suppliers\)"):
+        made("licence: 2.5 kW")

@@ -506,3 +506,78 @@ def test_fraction_parallel_to_an_unlimited_cable_causes_no_warning() -> None:
     network = fluxres.AuxiliaryGraph(pools=[fluxres.Resource("switch", 1)], edges=edges)
     g = fluxres.build(fluxres.Resource("node", 1), name="lab", graphs={"network": network})
     assert g.check() == []
+
+
+# -- jobs that drew nothing ----------------------------------------------------------------------------------------------
+
+RACK1_N3 = ("/lab/rack1", "/lab/rack1/node3", "power")
+
+
+def two_racks(*, of_node3: int = 1) -> dict[str, Any]:
+    """Two racks, each with a PDU, and edges without a capacity down to the nodes."""
+    in_rack = {0: [0, 1], 1: [2]}
+    in_rack[of_node3].append(3)
+    racks = [
+        {"type": "rack", "id": i, "with": [{"type": "node", "id": n, "with": [{"type": "core", "count": 2}]} for n in nodes]}
+        for i, nodes in in_rack.items()
+    ]
+    edges = [{"from": f"power:/pdu{i}", "to": f"/lab/rack{i}"} for i in range(2)]
+    edges += [{"from": f"/lab/rack{i}", "to": f"/lab/rack{i}/node*"} for i in range(2)]
+    pools = [{"type": "pdu", "count": 2, "size": 1000, "unit": "W"}]
+    return {
+        "fluxres": 1,
+        "name": "lab",
+        "resources": racks,
+        "graphs": {"power": {"hierarchy": True, "pools": pools, "edges": edges}},
+    }
+
+
+def reread(g: ResourceGraph) -> ResourceGraph:
+    """The same graph from a file, which does not record routes."""
+    return fluxres.loads(fluxres.dumps(g))
+
+
+def test_rule_f1_job_elsewhere_that_drew_nothing_prevents_no_change_of_an_edge() -> None:
+    g = fluxres.load(two_racks())
+    g.allocate("/lab/rack0/node1/core0", job="c")
+    g = reread(g)
+    g.set_edge(*RACK1_N3, capacity=5)
+    g.set_edge(*RACK1_N3, capacity=math.inf)
+    g.set_edge("power:/pdu0", "/lab/rack0", "power", capacity=5)  # whatever is drawn through it is held of the PDU
+    moved = reread(g)
+    g.remove_edge(*RACK1_N3)
+    moved.apply(fluxres.load(two_racks(of_node3=0)))
+    assert moved.pool("/lab/rack0/node3").uris[-1] == "power:/pdu0/rack0/node3"
+    assert g.check() == moved.check() == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "edge"),
+    [
+        (["/lab/rack1/node3/core0"], RACK1_N3),  # at its target
+        (["/lab/rack1/node2/core0"], RACK1_N3),  # beside it: a route between nodes may lead along the edge
+        ([("power:/pdu1", 5)], RACK1_N3),
+        ([("power:/pdu0", 5), "/lab/rack0/node1/core0"], RACK1_N3),  # of another supplier: where its route leads is unknown
+    ],
+)
+def test_rule_f1_job_of_a_file_that_may_have_drawn_keeps_the_edge(wanted: list[Any], edge: tuple[str, str, str]) -> None:
+    g = fluxres.load(two_racks())
+    g.allocate(wanted, job="c")
+    g = reread(g)
+    for refused in (partial(g.set_edge, *edge, capacity=5), partial(g.remove_edge, *edge)):
+        with pytest.raises(StillHeld, match="c may draw through it"):
+            refused()
+    for drain in (False, True):
+        with pytest.raises(StillHeld) as error:
+            g.apply(fluxres.load(two_racks(of_node3=0)), drain=drain)
+        assert error.value.hint == "free it, or wait until it ends"
+
+
+def test_rule_f1_single_unit_that_no_record_names_may_have_been_drawn() -> None:
+    spec = two_racks()
+    spec["graphs"]["power"]["pools"] = [{"type": "pdu", "id": 0, "size": 1}, {"type": "pdu", "id": 1, "size": 8}]
+    g = fluxres.load(spec)
+    g.allocate("slot/[node{id:'1'};pdu{-x}]", job="c")
+    assert [span.pool for span in g.allocation("c").spans] == ["/lab/rack0/node1"]
+    with pytest.raises(StillHeld, match="c may draw through it"):
+        reread(g).set_edge("power:/pdu0", "/lab/rack0", "power", capacity=5)

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 import fluxres
+from fluxres.clock import FOREVER
 from fluxres.errors import InsufficientResources
 from fluxres.graph.kinds import is_state
 from fluxres.instance import Instance
 from fluxres.model import ResourceGraph
+from fluxres.render.jobs import views
 from tests import sites
 from tests.instance.machines import ManualClock
 
@@ -341,3 +343,75 @@ graphs:
     (feeds,) = graph.structure.feeds
     core = graph.vertex("/site/node/socket/core")
     assert [graph.structure.where(v) for v in feeds.entries(core)] == ["/site/node/socket/nic"]
+
+
+# -- what an outage would affect -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("named", "down", "affected"),
+    [
+        (["power:feed0/pdu0"], [], ["power:feed0/pdu0"]),  # rack0 has another supplier
+        (["power:feed0/pdu1"], [], ["/site/rack1", "power:feed0/pdu1"]),
+        (["power:feed0"], [], ["/site/rack1", "power:feed0"]),
+        (["power:feed0", "power:feed1"], [], ["/site/rack0", "/site/rack1", "power:feed0", "power:feed1"]),
+        (["/site/rack0/node1", "/site/rack0"], [], ["/site/rack0"]),
+        (["power:feed0/pdu0"], ["power:feed1"], ["/site/rack0", "power:feed0/pdu0"]),  # the other supplier is down now
+        (["power:feed0/pdu0"], ["power:feed0/pdu0"], ["power:feed0/pdu0"]),
+        (["power:feed0/pdu1"], ["power:feed0/pdu1", "/site/rack1"], ["/site/rack1", "power:feed0/pdu1"]),
+        (["power:feed0/pdu0"], ["/site/rack1"], ["power:feed0/pdu0"]),
+    ],
+)
+def test_rule_f3_an_outage_affects_what_has_no_other_supplier(named: list[str], down: list[str], affected: list[str]) -> None:
+    graph = made()
+    for path in down:
+        graph.set_state(path, "down")
+    found = graph.structure.affected([graph.vertex(path) for path in named]).tolist()
+    assert graph.structure.wheres(found) == affected
+
+
+UPS = """
+fluxres: 1
+name: site
+resources:
+  - {type: node, count: 4, properties: {draw.power: 100}, with: [{type: core, count: 2}]}
+graphs:
+  power:
+    hierarchy: true
+    pools:
+      - {type: power, basename: ups, size: 1000, unit: W, with: [{type: power, basename: pdu, count: 2, size: 500, unit: W}]}
+    edges:
+      - {from: "power:/ups/pdu0", to: "/site/node[0-1]"}
+      - {from: "power:/ups/pdu1", to: "/site/node[2-3]"}
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "jobs"),
+    [
+        ("power:/ups/pdu0", {"whole", "watts", "core", "later"}),
+        ("power:/ups/pdu1", {"other"}),
+        ("power:/ups", {"whole", "watts", "core", "later", "other", "feed"}),
+        ("/site/node0", {"whole"}),
+    ],
+)
+def test_jobs_are_on_what_an_outage_affects(path: str, jobs: set[str]) -> None:
+    graph = sites.graph(UPS)
+    graph.allocate("/site/node0", job="whole")
+    graph.allocate("/site/node1/core0", job="core")
+    graph.allocate("/site/node1/core1", job="later", start=50, end=60)
+    graph.allocate("/site/node2", job="other")
+    graph.allocate([("power:/ups/pdu0", 5)], job="watts")
+    graph.allocate([("power:/ups", 5)], job="feed")
+    affected = graph.structure.affected([graph.vertex(path)]).tolist()
+    assert {view.holding.job for view in views(graph, (0, FOREVER), on=affected)} == jobs
+
+
+def test_jobs_that_draw_from_a_supplier_above_a_pool_are_not_on_it() -> None:
+    graph = sites.graph(UPS)
+    graph.allocate("/site/node0", job="j")
+    pdus = [graph.vertex(f"power:/ups/pdu{i}") for i in range(2)]
+    assert [[view.holding.job for view in views(graph, (0, FOREVER), on=[v])] for v in pdus] == [["j"], []]
+    graph.free("j")
+    graph.allocate("power:/ups", job="all")
+    assert [[view.holding.job for view in views(graph, (0, FOREVER), on=[v])] for v in pdus] == [["all"], ["all"]]

@@ -266,3 +266,115 @@ def test_what_a_reservation_holds_is_no_job_to_copy() -> None:
     graph.reserve("/lab/rack0", name="m", start=0, end=END)
     with pytest.raises(UsageError, match="maintenance reservation, not a job"):
         graph.copy(job="m")
+
+
+# -- suppliers -----------------------------------------------------------------------------------------------------------
+
+
+def supplied(*, draw: bool = False) -> ResourceGraph:
+    """Four racks of two nodes: the first two on a PDU of their own, the third on both, the last on none."""
+    properties = {"draw.power": 100} if draw else {}
+    node = fluxres.Resource("node", 2, properties=properties, children=[Resource("core", 2)])
+    edges = [
+        *(fluxres.Edge(f"power:/pdu{i}", f"/lab/rack{i}") for i in range(2)),
+        *(fluxres.Edge(f"power:/pdu{i}", "/lab/rack2", attributes={"supply": "any"}) for i in range(2)),
+    ]
+    power = fluxres.AuxiliaryGraph(pools=[Resource("power", 2, basename="pdu", size=1000, unit="W")], edges=edges)
+    return fluxres.build(Resource("rack", 3 if draw else 4, children=[node]), name="lab", graphs={"power": power})
+
+
+def idle(graph: ResourceGraph, at: int) -> list[str]:
+    states = graph.node_states(at=at)
+    each = zip(states.vertices.tolist(), states.states, strict=True)
+    return [graph.structure.path(v).removeprefix("/lab/") for v, state in each if state == "idle"]
+
+
+def nodes(*racks: int) -> list[str]:
+    return [f"rack{rack}/node{number}" for rack in racks for number in range(2)]
+
+
+def test_rule_f3_what_only_a_reserved_supplier_supplies_is_reserved() -> None:
+    graph = supplied()
+    events: list[dict[str, object]] = []
+    graph.sink = events.append
+    made = graph.reserve("power:/pdu0", name="m", start=START, end=END)
+    assert [graph.structure.wheres(of) for of in (made.pools, made.out)] == [["power:pdu0"], ["/lab/rack0", "power:pdu0"]]
+    for wanted in ("/lab/rack0/node0", "/lab/rack0/node1/core0", "/lab/rack0"):
+        with pytest.raises(InsufficientResources, match="maintenance 'm'"):
+            graph.allocate(wanted, job="j", start=START, end=START + 1)
+    assert graph.earliest("slot=8/node", after=0, duration_s=START + 1) == END
+    assert [idle(graph, at) for at in (START - 1, START, END)] == [nodes(0, 1, 2, 3), nodes(1, 2, 3), nodes(0, 1, 2, 3)]
+    graph.allocate("/lab/rack2", job="has another supplier", start=START, end=END)
+    graph.allocate("/lab/rack0", job="before", start=0, end=START)
+    graph.allocate("/lab/rack0", job="after", start=END, end=END + 1)
+    replica = supplied()
+    for event in events:
+        replica.apply(event)
+    assert replica.reservations() == graph.reservations()
+    assert _held(replica) == _held(graph)
+    graph.unreserve("m")
+    graph.allocate("/lab/rack0", job="j", start=START, end=END)
+    assert graph.check() == replica.check() == []
+
+
+def test_rule_f3_two_reserved_suppliers_reserve_what_both_supply() -> None:
+    graph = supplied()
+    graph.reserve(["power:/pdu0", "power:/pdu1"], name="m", start=START, end=END)
+    assert idle(graph, START) == nodes(3)
+    graph.unreserve("m")
+    graph.set_state("power:/pdu1", "down")
+    graph.reserve("power:/pdu0", name="m", start=START, end=END)
+    graph.set_state("power:/pdu1", "up")
+    assert idle(graph, START) == nodes(1, 3)
+
+
+def test_no_node_draws_in_the_window_of_its_only_supplier() -> None:
+    graph = supplied(draw=True)
+    graph.reserve("power:/pdu0", name="m", start=START, end=END)
+    for wanted in ("slot=3/node", "slot=9/core"):  # the nodes of rack2 draw from the first of its suppliers, which is reserved
+        with pytest.raises(InsufficientResources, match="maintenance 'm'"):
+            graph.allocate(wanted, job="j", at=START, duration_s=1)
+    graph.allocate("slot=2/node", job="j", at=START, duration_s=1)
+    assert idle(graph, START) == nodes(2)
+    assert graph.check() == []
+
+
+def test_a_job_that_only_a_reserved_supplier_supplies_is_a_reason_to_refuse() -> None:
+    graph = supplied()
+    graph.allocate("/lab/rack0/node1/core0", job="j", start=0, end=150)
+    with pytest.raises(InsufficientResources, match="j holds something there between 100 s and 200 s"):
+        graph.reserve("power:/pdu0", name="m", start=START, end=END)
+    assert (graph.reservations(), graph.jobs()) == ({}, ["j"])
+    graph.reserve("power:/pdu0", name="m", start=START, end=END, ignore_jobs=True)
+    with pytest.raises(InsufficientResources):
+        graph.allocate("/lab/rack0/node1/core1", job="late", start=START, end=END)
+    graph.free("j", start=120)
+    with pytest.raises(InsufficientResources):
+        graph.allocate("/lab/rack0/node1/core0", job="late", start=120, end=130)
+    assert graph.check() == []
+
+
+def test_a_later_change_of_the_suppliers_leaves_what_is_reserved() -> None:
+    graph = supplied()
+    graph.reserve("power:/pdu0", name="m", start=START, end=END)
+    before = graph.reservations()["m"].out
+    graph.add_edge("power:/pdu1", "/lab/rack0", "power")
+    graph.remove_edge("power:/pdu1", "/lab/rack2", "power")
+    assert graph.reservations()["m"].out == before
+    assert idle(graph, START) == nodes(1, 2, 3)
+    again = fluxres.loads(fluxres.dumps(graph))
+    assert again.reservations() == graph.reservations()
+    assert _held(again) == _held(graph)
+    graph.unreserve("m")
+    made = graph.reserve("power:/pdu0", name="m", start=START, end=END)
+    assert graph.structure.wheres(made.out) == ["/lab/rack2", "power:pdu0"]
+
+
+def test_the_copy_of_a_part_has_the_reservation_of_its_supplier() -> None:
+    graph = supplied()
+    graph.reserve("power:/pdu0", name="m", start=START, end=END)
+    for where in ("/lab/rack0", "/lab/rack0/node1"):
+        part = graph.duplicate(where)
+        assert idle(part, START) == []
+        assert len(idle(part, END)) == len(part.find("type=node"))
+        assert part.check() == []

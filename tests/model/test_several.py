@@ -319,7 +319,7 @@ def test_every_joint_assignment_is_found(data: st.DataObject) -> None:
     nodes, gpus = data.draw(integers(2, 5)), data.draw(integers(1, 3))
     g = rack(max(nodes, gpus), gpus=gpus)
     for v in data.draw(st.sets(st.sampled_from(g.find("type=node").vertices.tolist()), max_size=2)):
-        g.allocate(v, job=f"h{v}")
+        g.allocate([(v, 1)], job=f"h{v}")
     pairs = st.tuples(st.integers(0, 2), st.integers(0, 2)).filter(any)
     wanted = data.draw(st.lists(pairs, min_size=1, max_size=3))
     slots = [[f"slot={a}{{any}}/node"] * bool(a) + [f"slot={b}{{gpu}}/node/gpu"] * bool(b) for a, b in wanted]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 import pytest
 
 import fluxres
 from fluxres import limits
-from fluxres.errors import InputError, LimitExceeded, UnknownPool
+from fluxres.errors import InputError, LimitExceeded, UnknownPool, UsageError
 from fluxres.model import ResourceGraph
 
 
@@ -63,3 +67,25 @@ def test_wrong_brackets_are_refused(site: ResourceGraph) -> None:
 def test_brackets_are_refused_with_a_hint_where_one_pool_is_named(site: ResourceGraph) -> None:
     with pytest.raises(UnknownPool, match=r"no pool 'node\[0-1\]'.*find\('path=…'\) takes both"):
         site.pool("/m/rack0/node[0-1]")
+
+
+@pytest.mark.parametrize("how", ["allocate", "grow", "allocate_all", "stage"])
+@pytest.mark.parametrize("wanted", [3, [3, 6], np.int64(3), np.array([3, 6]), ["/m/rack0", 3]], ids=repr)
+def test_a_number_alone_is_no_pool(site: ResourceGraph, how: str, wanted: Any) -> None:
+    site.allocate("/m/rack0", job="held")
+    asks: dict[str, Callable[[], object]] = {
+        "allocate": lambda: site.allocate(wanted, job="x"),
+        "grow": lambda: site.grow("held", wanted),
+        "allocate_all": lambda: site.allocate_all([(wanted, "x")]),
+        "stage": lambda: site.stage(wanted, job="x", duration_s=5),
+    }
+    with pytest.raises(UsageError, match=r"expected a request or pools, got the number 3 \(such as slot=3/node, or"):
+        asks[how]()
+    assert site.allocation("held").spans[0].pool == "/m/rack0"
+    assert site.jobs() == ["held"]
+
+
+def test_pairs_and_mappings_name_pools_by_vertex_number(site: ResourceGraph) -> None:
+    v = site.vertex("/m/rack1/node4/memory")
+    assert [span.amount for span in site.allocate([(v, 2)], job="a").spans] == [2]
+    assert [span.amount for span in site.allocate({v: 3}, job="b").spans] == [3]

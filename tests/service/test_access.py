@@ -323,6 +323,27 @@ def test_a_part_reserves_and_gives_up_its_own_pools_only(ask: Send) -> None:
         ask("ops", "unreserve", {"name": "pump"})
 
 
+def test_a_part_reserves_no_supplier_of_other_parts(ask: Send) -> None:
+    edge = {"source": "/demo/rack0/node0", "target": "/demo/rack1/node3", "subsystem": "cooling"}
+    assert ask("ops", "add_edge", {**edge, "hierarchy": True})[0] == 200
+    wanted = {"wanted": "/demo/rack0/node0", "start": "+1d", "duration_s": 60}
+    made = ask("ops", "reserve", {**wanted, "name": "pump"})[1]
+    try:
+        assert made["affected"] == ["/demo/rack0/node0", "/demo/rack1/node3"]
+        assert ask("rack0", "reservations")[1] == {"reservations": []}
+        event = {"event": "reserve", "job": "fan", "windows": [[10**18, 10**18 + 1]], "ignores_jobs": True, "held": []}
+        sent = {"events": [{**event, "pools": ["/demo/rack0/node0"], "affected": made["affected"]}]}
+        tried = (("reserve", {**wanted, "name": "fan", "start": "+2d"}), ("unreserve", {"name": "pump"}), ("events", sent))
+        for operation, body in tried:
+            status, document = ask("rack0", operation, body)
+            assert (status, document["error"]) == (403, "forbidden"), operation
+        assert ask("ops", "events", sent)[0] == 200
+        assert ask("ops", "unreserve", {"name": "fan"})[0] == 200
+    finally:
+        ask("ops", "unreserve", {"name": "pump"})
+        ask("ops", "remove_edge", edge)
+
+
 def test_an_expired_stage_of_others_does_not_stop_a_part(ask: Send) -> None:
     _, staged = ask("ops", "stage", {"wanted": "/demo/rack1/node3", "job": "theirs", "ttl_s": 0.001})
     while time.time() <= float(str(staged["expires"])):
@@ -511,3 +532,16 @@ def test_a_scope_that_is_not_there_is_said_when_the_tokens_are_read_again(tmp_pa
         kept = server.says("stay as they are")
     assert warned == "fluxres: WARNING token 'new' is for graph 'nowhere', which is not in the store (choose from demo)\n"
     assert "fluxres: ERROR the tokens stay as they are" in kept
+
+
+def test_each_mistake_in_tokens_that_are_read_again_is_a_line_of_the_log(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.toml"
+    file.write_text('[tokens.new]\nrole = "admin"\ntoken = "another-0123456789abcdef"\n')
+    with running(demo_store(tmp_path), "--tokens", str(file)) as server:
+        file.write_text('[tokens.new]\nrole = "boss"\nrol = 1\ntoken = "another-0123456789abcdef"\n')
+        os.kill(server.process.pid, signal.SIGHUP)
+        first = server.says("stay as they are")
+        said = server.stop()[1]
+    about = [line for line in [first, *said.splitlines()] if "tokens.new.rol" in line]
+    assert len(about) == 2
+    assert all(line.startswith("fluxres: ERROR the tokens stay as they are: ") for line in about), about

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -251,6 +252,21 @@ def test_wrong_rules_are_named_with_their_line(text: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
         load(text.encode())
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("2h30m", 9000.0), ("1:30:00", 5400.0), ("1-0", 86400.0), ("1w", 604800.0), ("24 hrs", 86400.0), ("90min", 5400.0)],
+)
+def test_durations_are_read_as_in_commands(text: str, seconds: float) -> None:
+    rules = load(f"partitions: {{a: {{max_time: '{text}'}}}}\nqos: {{b: {{max_wall: '{text}', grace_time: '{text}'}}}}".encode())
+    assert rules.partitions["a"].max_time_s == rules.qos["b"].max_wall_s == rules.qos["b"].grace_time_s == seconds
+
+
+@pytest.mark.parametrize("word", ["UNLIMITED", "INFINITE", "inf"])
+def test_an_unlimited_time_is_no_limit(word: str) -> None:
+    rules = load(f"partitions: {{a: {{max_time: {word}, default_time: 1h}}}}".encode())
+    assert rules.partitions["a"].max_time_s == math.inf
 
 
 MISTAKEN = b"""\

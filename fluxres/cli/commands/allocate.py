@@ -203,11 +203,12 @@ def free_command(
         if job is None:
             dropped = graph.expire()
         else:
-            launcher = _launcher(graph, job)
+            has_program = _has_program(graph, job)
             graph.free(job, _of_one_job(graph, job, pools) if pools else None, start=start, end=end)
     if job is not None:
-        if launcher is not None:
-            note(f"the program of job {printable(job)} is still running, without what was freed (`kill {launcher}` ends it)")
+        if has_program:
+            named = printable(job)
+            note(f"the program of job {named} is still running, without what was freed (`fluxres cancel {named}` ends it)")
         _note_copies(settings, graph, job)
         answer_left(settings, graph, job)
         return
@@ -226,10 +227,9 @@ def _note_copies(settings: Settings, graph: ResourceGraph, job: str) -> None:
             note(f"{said}: {', '.join(map(printable, jobs[:8]))}{' …' * (len(jobs) > 8)}")
 
 
-def _launcher(graph: ResourceGraph, job: str) -> int | None:
-    """The process that runs the program of a job; None without one."""
+def _has_program(graph: ResourceGraph, job: str) -> bool:
     facts = graph.records.facts.get(job)
-    return None if facts is None or facts.launch is None else facts.launch.processes[0][0]
+    return facts is not None and facts.launch is not None
 
 
 def _of_one_job(graph: ResourceGraph, job: str, pools: Sequence[str]) -> list[tuple[int, int | None]]:
@@ -303,8 +303,8 @@ def extend_command(settings: Settings, job: str, change: str | None, end: float 
         end, duration_s = wanted.of(graph, job)
         before = graph.allocation(job).end
         graph.set_end(job, end, duration_s=duration_s)
-        is_earlier, launcher = graph.allocation(job).end < before, _launcher(graph, job)
-    if is_earlier and launcher is not None:
+        is_earlier, has_program = graph.allocation(job).end < before, _has_program(graph, job)
+    if is_earlier and has_program:
         note(f"the program of job {printable(job)} ends by then (`fluxres cancel {printable(job)}` ends it now)")
     answer_held(settings, graph, job)
 

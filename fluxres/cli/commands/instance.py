@@ -11,7 +11,7 @@ import click
 from fluxres import limits
 from fluxres.cli import completing
 from fluxres.cli.arguments import Asked, Moment, RequestCommand, named, targets
-from fluxres.cli.kept import keeper, one_of
+from fluxres.cli.kept import ids_of, keeper, one_of, with_ids
 from fluxres.cli.new_end import NewLength
 from fluxres.cli.output import answer, note
 from fluxres.cli.policy_options import inventory_option, match_policy_option, queue_policy_option
@@ -151,7 +151,7 @@ def submit(
         _require_no_instance(kept, asked)
         if asked.on(graph).request is None:
             raise _no_request(graph, asked.pools)
-        about = {**given, "dependencies": list(given["dependencies"]), "name": job_name}
+        about = {**given, "dependencies": with_ids(kept, address, given["dependencies"]), "name": job_name}
         made = kept.submit(address, asked.document(graph), {**about, "duration_s": duration})
         unused = [f"--{word}" for word in ("account", "qos") if given[word] is not None]
         if unused and not kept.instance(address).get("has_accounting", True):
@@ -294,7 +294,9 @@ def _dependency(text: str) -> str:
 def show(settings: Settings, job: str, name: str | None) -> None:
     """Show everything about a job of an instance."""
     with keeper(settings) as kept:
-        found = kept.job(one_of(kept, name), job)
+        address = one_of(kept, name)
+        (job,) = ids_of(kept, address, [job])
+        found = kept.job(address, job)
 
     def lines(style: Style) -> list[str]:
         waits_for = _waits_for(found) if found["state"] in ("DEPEND", "SCHED") else None
@@ -335,6 +337,7 @@ def update(settings: Settings, job: str, name: str | None, duration: str | None,
     length = None if duration is None else NewLength(duration)
     with keeper(settings) as kept:
         address = one_of(kept, name)
+        (job,) = ids_of(kept, address, [job])
         found = kept.job(address, job)
         if length is not None and urgency is not None and found["state"] not in ("DEPEND", "SCHED"):
             raise UsageError(f"job {found['id']} does not wait, it is {found['state']}", hint="leave out --urgency")
@@ -382,7 +385,7 @@ def cancel(settings: Settings, jobs: tuple[str, ...], name: str | None, why: str
 
 def _active_ids(kept: Keeper, address: str, jobs: Iterable[str]) -> list[str]:
     """The ids of jobs, each once. Errors: UnknownJob; UsageError for one that has ended: before the first one is changed."""
-    found = [kept.job(address, job) for job in jobs]
+    found = [kept.job(address, job) for job in ids_of(kept, address, jobs)]
     for one in found:
         if one["result"]:
             raise UsageError(f"job {one['id']} has ended: {one['result']}", where=address)
@@ -404,7 +407,8 @@ def _active_ids(kept: Keeper, address: str, jobs: Iterable[str]) -> list[str]:
 def finish(settings: Settings, job: str, name: str | None, status: int) -> None:
     """Report the end of a running job, which frees what it holds."""
     with keeper(settings) as kept:
-        found = [kept.finish(one_of(kept, name), job, status)]
+        address = one_of(kept, name)
+        found = [kept.finish(address, each, status) for each in ids_of(kept, address, [job])]
     _answer_jobs(settings, found)
 
 
@@ -416,7 +420,7 @@ def wait(settings: Settings, jobs: tuple[str, ...], name: str | None) -> None:
     """Wait until jobs have ended. Ends with status 5 if one did not complete."""
     with keeper(settings) as kept:
         address = one_of(kept, name)
-        found = [kept.wait(address, job) for job in jobs]
+        found = [kept.wait(address, job) for job in ids_of(kept, address, jobs)]
     _answer_jobs(settings, found)
     bad = [one["id"] for one in found if one["result"] != "completed"]
     if bad:
@@ -439,7 +443,9 @@ def spawn(
     """
     with keeper(settings) as kept:
         given = {"name": child_name, "queue_policy": queue_policy, "match_policy": match_policy}
-        made = kept.spawn(one_of(kept, name), job, given)
+        address = one_of(kept, name)
+        (job,) = ids_of(kept, address, [job])
+        made = kept.spawn(address, job, given)
     address = f"{made['address'].rpartition('/')[0]}/{made['name']}"
     answer(settings, document=lambda: made, lines=lambda _style: [address])
 
@@ -473,14 +479,15 @@ def _answer_paths(settings: Settings, address: str, paths: list[str]) -> None:
 
 @instance_command.command("drop", outputs=PLAIN_OUTPUTS)
 @click.argument("name")
+@click.option("--force", is_flag=True, help="Also if jobs run or wait there or below: they are canceled.")
 @click.pass_obj
-def drop(settings: Settings, name: str) -> None:
-    """End an instance: its jobs are canceled, and what they hold is freed.
+def drop(settings: Settings, name: str, force: bool) -> None:
+    """End an instance. One with jobs that run or wait is refused; nothing brings it back.
 
     NAME may be main/JOB for one below; its JOB in the parent ends with it, as completed.
     """
     with keeper(settings) as kept:
-        kept.close(name)
+        kept.close(name, if_idle=not force)
     answer(settings, document=lambda: {"closed": name}, lines=lambda _style: [f"{name} has ended"])
 
 

@@ -78,7 +78,8 @@ def state_command(
 ) -> None:
     """Set the state of pools: up, down, drain, degraded, failing, unknown or null.
 
-    Pools that are down, drain, failing or unknown, and everything below them, take no new work; jobs keep what they hold there.
+    Pools that are down, drain, failing or unknown, everything below them, and what only they supply, take no new work; jobs keep
+    what they hold there.
     """
     from fluxres.graph.kinds import UNAVAILABLE_STATES
     from fluxres.render import jobs
@@ -88,7 +89,8 @@ def state_command(
         vertices = chosen(graph, pools, criteria, before=f"the state {state!r:.80}")
         who = None if state == "up" and reason is None and user is None else user or os_user()
         graph.set_state(vertices, state, reason=reason, user=who)
-    there = jobs.views(graph, (graph.now(), FOREVER), on=vertices) if state in UNAVAILABLE_STATES else []
+        affected = graph.structure.affected(vertices).tolist() if state in UNAVAILABLE_STATES else []
+    there = jobs.views(graph, (graph.now(), FOREVER), on=affected) if affected else []
     said = "" if reason is None else f" ({printable(reason)})"
 
     def lines(style: Style) -> list[str]:
@@ -141,7 +143,8 @@ def reserve_command(
 ) -> None:
     """Reserve pools for maintenance: no job gets any of them in that time. Without pools, list the reservations.
 
-    This is refused if jobs there end after its start, unless --ignore-running is given.
+    What only they supply (the rack of a PDU) is reserved, too. This is refused if jobs there end after its start, unless
+    --ignore-running is given.
     """
     from fluxres.render import reservations
 

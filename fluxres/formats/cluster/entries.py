@@ -339,9 +339,9 @@ class Entries:
             if len(units) != 1:
                 unit.parse(drawn)  # an unknown unit comes first
                 counted = f"is counted in {' and '.join(units)}" if units else "is counted in no unit by any graph of this file"
-                raise InputError(
-                    f"{name!r} {counted}, got {excerpt(drawn)}", hint="write a number, in the units of the suppliers"
-                )
+                hint = suggestion.nearest(name, sorted(self._units), "") if not units else ""
+                hint = hint or "write a number, in the units of the suppliers"
+                raise InputError(f"{name!r} {counted}, got {excerpt(drawn)}", hint=hint)
             smaller = f"write the sizes of the suppliers in a smaller unit than {units[0]}"
             found = unit.exactly(drawn, units[0], or_else=smaller)
             if not 1 <= found <= limits.SIZE_MAX:

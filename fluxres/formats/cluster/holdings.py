@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ def texts(entry: Held | ReservationEntry) -> list[str]:
     """The selectors in an entry."""
     if isinstance(entry, ReservationEntry):
         parts = [] if entry.held is UNSET else entry.held
-        return [*entry.pools, *(text for part in parts for text in part.pools)]
+        return [*entry.pools, *(entry.affected or ()), *(text for part in parts for text in part.pools)]
     drawn = {} if entry.drawn is UNSET else entry.drawn
     return [*(entry.pools or ()), *drawn, *(name for parts in drawn.values() for name in parts)]
 
@@ -56,9 +57,13 @@ def reserved(document: Document, selectors: Selectors, entry: ReservationEntry, 
     windows.require_text(user, "user", fail)
     spans = tuple((window.start, window.end) for window in entry.windows)
     windows.require_in_order(spans, fail)
-    pools: set[int] = set()
-    for i, text in enumerate(entry.pools):
-        pools |= set(_pools(document, selectors, text, (*path, "pools", i)))
+
+    def chosen(texts: Sequence[str], key: str) -> tuple[int, ...]:
+        found = (_pools(document, selectors, text, (*path, key, i)) for i, text in enumerate(texts))
+        return tuple(sorted(set(chain.from_iterable(found))))
+
+    pools = chosen(entry.pools, "pools")
+    affected = None if entry.affected is UNSET else chosen(entry.affected, "affected")
     held = None
     if entry.held is not UNSET:
         for j, part in enumerate(entry.held):
@@ -68,7 +73,7 @@ def reserved(document: Document, selectors: Selectors, entry: ReservationEntry, 
             for j, part in enumerate(entry.held)
         )
     submitted = None if entry.submitted is UNSET else entry.submitted
-    return Reserved(entry.name, tuple(sorted(pools)), spans, entry.ignores_jobs, user, submitted, held)
+    return Reserved(entry.name, pools, spans, entry.ignores_jobs, user, submitted, held, affected)
 
 
 def _failing(document: Document, path: Path) -> windows.Fail:
@@ -170,6 +175,8 @@ def reserved_entry(selectors: Selectors, one: Reserved) -> Values:
             {"start": _seconds(start), "end": _seconds(end), "pools": _texts_of(selectors, pools)}
             for start, end, pools in one.held
         ]
+    if one.affected is not None:
+        entry["affected"] = selectors.texts(one.affected)
     return entry
 
 

@@ -87,7 +87,7 @@ def _recipe(document: Document, name: str, entry: PartitionEntry) -> Recipe:
                 f"{key!r} is a key of the partition", where=document.where((*path, "properties")), hint="write it there"
             )
         value = getattr(entry, key)
-        if value is not UNSET and value is not False:
+        if value is not UNSET and value is not False and seconds.get(key) != np.inf:
             properties[key] = value
     return Recipe(
         PARTITION,
@@ -111,7 +111,7 @@ def _seconds(document: Document, given: Any, path: tuple[Key, ...]) -> float:
         found = duration.read(given) if isinstance(given, str) else float(given)
     except InputError as error:
         raise InputError(error.message, where=document.where(path), hint="such as 30m, 24h or 7d") from None
-    if not 0 < found <= limits.TIME_MAX_S:
+    if not 0 < found <= limits.TIME_MAX_S and found != np.inf:
         raise InputError(f"expected a duration above 0, got {shown(given)}", where=document.where(path), hint="such as 24h")
     return found
 

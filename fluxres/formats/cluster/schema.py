@@ -295,6 +295,10 @@ class ReservationEntry(Struct, forbid_unknown_fields=True):
         list[ReservedPart] | UnsetType,
         Meta(description="What it holds. Default: all that jobs leave of its pools in its windows. Written by save."),
     ] = UNSET
+    affected: Annotated[
+        list[str] | UnsetType,
+        Meta(description="What takes no work meanwhile. Default: its pools and what only they supply. Written by save."),
+    ] = UNSET
 
 
 class Cluster(Struct, forbid_unknown_fields=True):

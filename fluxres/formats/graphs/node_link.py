@@ -104,7 +104,7 @@ class ReservedPart(Window, forbid_unknown_fields=True):
 
 
 class Reservation(Struct, forbid_unknown_fields=True):
-    """A maintenance reservation: keys of nodes, windows, and what it holds, if jobs hold some of it."""
+    """A maintenance reservation: keys of nodes, windows, what it holds, if jobs hold some of it, and what takes no work."""
 
     name: Annotated[str, Meta(min_length=1, max_length=limits.JOB_ID_LENGTH_MAX)]
     pools: Annotated[list[NodeKey], Meta(min_length=1)]
@@ -113,6 +113,7 @@ class Reservation(Struct, forbid_unknown_fields=True):
     user: Word | None = None
     submitted: Second | None = None
     held: list[ReservedPart] | None = None
+    affected: list[NodeKey] | None = None
 
 
 class About(Struct, forbid_unknown_fields=True):
@@ -309,12 +310,16 @@ class _NodeLinkReading:
             windows.require_text(one.user, "user", fail)
             spans = tuple((window.start, window.end) for window in one.windows)
             windows.require_in_order(spans, fail)
-            pools = {self._pool(vertex, key, [*where, "pools", j]) for j, key in enumerate(one.pools)}
+            pools = self._chosen(vertex, one.pools, [*where, "pools"])
+            affected = None if one.affected is None else self._chosen(vertex, one.affected, [*where, "affected"])
             held = None
             if one.held is not None:
                 held = tuple(self._part_held(vertex, part, [*where, "held", j]) for j, part in enumerate(one.held))
-            found.append(Reserved(one.name, tuple(sorted(pools)), spans, one.ignores_jobs, one.user, one.submitted, held))
+            found.append(Reserved(one.name, pools, spans, one.ignores_jobs, one.user, one.submitted, held, affected))
         return found
+
+    def _chosen(self, vertex: Int32, keys: Sequence[NodeKey], where: list[Key]) -> tuple[int, ...]:
+        return tuple(sorted({self._pool(vertex, key, [*where, i]) for i, key in enumerate(keys)}))
 
     def _part_held(self, vertex: Int32, part: ReservedPart, where: list[Key]) -> tuple[float, float, dict[int, int]]:
         windows.require_window(part.start, part.end, self._failing(where))
@@ -379,6 +384,8 @@ def _reserved(one: Reserved) -> dict[str, Any]:
     made |= {} if one.submitted_s is None else {"submitted": one.submitted_s}
     if one.held is not None:
         made["held"] = [{"start": start, "end": end, "pools": list(pools.items())} for start, end, pools in one.held]
+    if one.affected is not None:
+        made["affected"] = one.affected
     return made
 
 

@@ -211,7 +211,7 @@ def _submitted(line: str) -> Variant:
                 raise InputError(f"expected a number, got {value!r:.60}", where="--nodes")
             nodes = int(value)
         elif option == "--time-request":
-            min_time_s = duration.parse(value)
+            min_time_s = duration.read(value)
         elif option == "--weight":
             weight = _number(value, "--weight")
         elif option == "--priority":

@@ -18,7 +18,7 @@ from fluxres.documents import source_text
 from fluxres.documents.document import shown
 from fluxres.documents.mistakes import Mistakes
 from fluxres.documents.source import Source
-from fluxres.documents.suggestion import nearest
+from fluxres.documents.suggestion import did_you_mean, near
 from fluxres.errors import ErrorPlace, InputError, LimitExceeded
 from fluxres.syntax import hostlist
 
@@ -32,6 +32,26 @@ _HEADS: Final = frozenset(
         *("autodetect", "topologyplugin"),
     }
 )
+#: how Slurm spells the keys of lines that may have no others
+_SPELLINGS: Final = (
+    *(
+        "NodeName",
+        "NodeHostname",
+        "NodeAddr",
+        "BcastAddr",
+        "Boards",
+        "CoreSpecCount",
+        "CoresPerSocket",
+        "CpuBind",
+        "CPUs",
+        "Procs",
+    ),
+    *("CPUSpecList", "Features", "Feature", "Gres", "MemSpecLimit", "Parameters", "Port", "RealMemory", "Reason", "Sockets"),
+    *("RestrictedCoresPerGPU", "SocketsPerBoard", "State", "ThreadsPerCore", "TmpDisk", "Topology", "Weight", "Extra"),
+    *("InstanceId", "InstanceType", "Arch", "Comment", "Owner", "Name", "Type", "File", "Cores", "Count", "Links", "Flags"),
+    *("AutoDetect", "MultipleFiles", "SwitchName", "Nodes", "Switches", "LinkSpeed", "BlockName", "RingName"),
+)
+_SPELLED: Final = {key.lower(): key for key in _SPELLINGS}
 _BRACKETS_MAX: Final = 8
 #: maximal number of keys in one line: Slurm has some sixty for partitions
 _KEYS_MAX: Final = 256
@@ -54,11 +74,13 @@ class Line:
     Args:
         where: ``file:line`` of its beginning.
         pairs: values by lower case key, in the order written.
+        written: by lower case key, the key as it is written, if that is not in lower case.
     """
 
     where: str
     pairs: dict[str, str]
     room: Room = field(default_factory=Room)
+    written: dict[str, str] = field(default_factory=dict)
 
     @property
     def head(self) -> str:
@@ -120,8 +142,12 @@ class Line:
         """Note keys that Slurm does not have, which are most often misspelt."""
         for key in self.pairs:
             if key not in known:
+                spelled = {each: _SPELLED[each] for each in sorted(known)}
+                hint = (
+                    did_you_mean([repr(spelled[each]) for each in near(key, spelled)]) or f"known: {', '.join(spelled.values())}"
+                )
                 with mistakes:
-                    raise InputError(f"unknown key {shown(key)}", where=self.where, hint=nearest(key, sorted(known)))
+                    raise InputError(f"unknown key {shown(self.written.get(key, key))}", where=self.where, hint=hint)
 
     def right(self, check: Callable[[Line, str], object], mistakes: Mistakes) -> Line:
         """This line without the keys whose values are wrong, which are noted.
@@ -173,7 +199,7 @@ def _lines(source: Source, depth: int, room: Room, mistakes: Mistakes) -> Iterat
         where = source.where(number)
         include = _INCLUDE.match(text)
         if not is_begun and include is None and _KEY.match(text) is None:
-            _pairs(text, where)  # refuses it: this is another kind of file
+            _pairs(text, where, {})  # refuses it: this is another kind of file
         is_begun = True
         if include is not None:
             inner: Source | None = None
@@ -183,10 +209,11 @@ def _lines(source: Source, depth: int, room: Room, mistakes: Mistakes) -> Iterat
                 yield from _lines(inner, depth + 1, room, mistakes)
             continue
         pairs: dict[str, str] = {}
+        written: dict[str, str] = {}
         with mistakes:
-            pairs = _pairs(text, where)
+            pairs = _pairs(text, where, written)
         if pairs:
-            yield Line(where, pairs, room)
+            yield Line(where, pairs, room, written)
 
 
 def _joined(text: str) -> Iterator[tuple[int, str]]:
@@ -206,7 +233,12 @@ def _joined(text: str) -> Iterator[tuple[int, str]]:
         yield open_at, " ".join(parts)
 
 
-def _pairs(text: str, where: str) -> dict[str, str]:
+def _pairs(text: str, where: str, written: dict[str, str]) -> dict[str, str]:
+    """The values by lower case key.
+
+    Args:
+        written: gets the keys as they are written.
+    """
     pairs: dict[str, str] = {}
     head = _KEY.match(text)
     if head is not None and head[1].lower() not in _HEADS:
@@ -228,6 +260,8 @@ def _pairs(text: str, where: str) -> dict[str, str]:
             raise InputError(f"the key {match[1]!r} is in this line twice", where=where, hint="remove one")
         if len(pairs) >= _KEYS_MAX:
             raise LimitExceeded(f"more than {_KEYS_MAX} keys in one line", where=where)
+        if key != match[1]:
+            written[key] = match[1]
         pairs[key] = match[3] if match[3] is not None else match[4]
         at = match.end()
     return pairs

@@ -152,6 +152,14 @@ _UNLIMITED: Final = frozenset({"unlimited", "infinite", "-1", "none"})
 #: by key of Slurm, the setting of a partition (`graph.partitions.SETTINGS`)
 _TIMES: Final = {"defaulttime": "default_time", "maxtime": "max_time"}
 _NUMBERS: Final = {"minnodes": "min_nodes", "maxnodes": "max_nodes"}
+#: keys by which Slurm decides which jobs may run in a partition, or which come first
+_BINDING: Final = {
+    key.lower(): key
+    for key in (
+        *("AllowAccounts", "AllowGroups", "AllowQos", "AllocNodes", "DenyAccounts", "DenyQos", "PriorityTier"),
+        *("PriorityJobFactor", "QOS", "RootOnly", "ReqResv", "MaxCPUsPerNode", "MaxMemPerNode", "MaxMemPerCPU", "PreemptMode"),
+    )
+}
 #: by the first key of a line of topology.conf: the type of its pool and the allowed keys
 _SWITCHES: Final = {
     "switchname": ("switch", frozenset({"switchname", "nodes", "switches", "linkspeed"})),
@@ -336,6 +344,10 @@ class _Reading:
     def _settle_partition(self, line: Line) -> None:
         state = _PARTITION_STATES[line.pairs.get("state", "UP").lower()]
         settings = {name: value for key in line.pairs for name, value in _setting(line, key).items()}
+        if idle := [_BINDING[key] for key in line.pairs if key in _BINDING]:
+            are = "are kept as properties" if len(idle) > 1 else "is kept as a property"
+            message = f"{' and '.join(idle)} {are} of the partition, and bind{'s' * (len(idle) == 1)} no job"
+            self._site.notes.add("binding", line.where, message)
         names, members = line.hosts("partitionname"), self._members(line, ())
         line.take("partitionname", len(names) * (len(members) + len(settings)))
         self._site.partitions += [Partition(name, members, state, dict(settings), line.where) for name in names]

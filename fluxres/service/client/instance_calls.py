@@ -219,9 +219,9 @@ class InstanceCalls:
         """End a child and its job in the parent as failed."""
         yield from self._post("fail", {"note": note}, idempotency_key)
 
-    def close(self, status: int = 0, *, idempotency_key: str | None = None) -> Call[None]:
-        """End the instance with its jobs."""
-        yield from self._post("close", {"status": status}, idempotency_key)
+    def close(self, status: int = 0, *, if_idle: bool = False, idempotency_key: str | None = None) -> Call[None]:
+        """End the instance with its jobs; if only idle, refuse with StillHeld if some run or wait."""
+        yield from self._post("close", {"status": status, "if_idle": if_idle}, idempotency_key)
 
     def _place(self, operation: str) -> str:
         return of_graph(self.graph, f"instance/{operation}")

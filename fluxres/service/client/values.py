@@ -318,6 +318,11 @@ class RemoteReservation:
     def ignores_jobs(self) -> bool:
         return bool(self.document["ignores_jobs"])
 
+    @property
+    def out(self) -> tuple[RemotePool, ...]:
+        """The topmost pools that take no work while it lasts, as of a local reservation."""
+        return tuple(RemotePool(path, self._fetch) for path in self.document["affected"])
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RemoteReservation) and other.document == self.document
 

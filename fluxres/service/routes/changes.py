@@ -197,7 +197,7 @@ async def reserve(request: Asked, graph: OfGraph, data: JSONBody[requests.Reserv
         repeated: dict[str, Any] = {"every_s": data.every_s, "until": data.until}
         who = caller.name if data.user is None else data.user
         named = targets.pools(g, data.wanted, "reservation")
-        caller.require_paths(g.structure.wheres(named), f"reservation '{data.name}'")
+        caller.require_paths(g.structure.wheres(g.structure.affected(named).tolist()), f"reservation '{data.name}'")
         made = g.reserve(named, name=data.name, **window, **repeated, ignore_jobs=data.ignore_jobs, user=who)
         return reservations.documents(g, {data.name: made})[0]
 

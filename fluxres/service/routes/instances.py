@@ -308,7 +308,7 @@ async def close(request: Asked, graph: OfGraph, data: JSONBody[requests.CloseIns
 
     def operation(one: Instance) -> dict[str, Any]:
         address = one.address
-        one.close(data.status)
+        one.close(data.status, if_idle=data.if_idle)
         return {"closed": address}
 
     return await _change(request, graph, answers.Closed, data, operation)

@@ -311,7 +311,7 @@ async def list_reservations(request: Asked, graph: OfGraph) -> Response[answers.
 
     def question(g: ResourceGraph) -> dict[str, Any]:
         found = reservations.documents(g, g.reservations())
-        return {"reservations": [one for one in found if all(map(caller.covers, one["pools"]))]}
+        return {"reservations": [one for one in found if all(map(caller.covers, one["affected"]))]}
 
     return json(answers.Reservations, *await site_of(request).ask(graph, question))
 

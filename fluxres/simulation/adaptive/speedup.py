@@ -260,7 +260,7 @@ def _seconds(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        return durations.parse(value)
+        return durations.read(value)
     except InputError as error:
         raise UsageError(error.message, where="times", hint=error.hint) from None
 

@@ -279,6 +279,6 @@ def _booking(given: Mapping[str, Any], place: Place) -> AdvanceReservation:
 
 def _time(given: object, place: Place) -> int:
     try:
-        return ticks(durations.parse(given) if isinstance(given, str) else place.seconds(given, "such as 90, or 30m"))
+        return ticks(durations.read(given) if isinstance(given, str) else place.seconds(given, "such as 90, or 30m"))
     except FluxresError as error:
         raise InputError(error.message, where=str(place), hint=error.hint) from None

@@ -4,14 +4,14 @@ A YAML or JSON list, or a mapping with the list under `jobs`:
 
     - id: prepare
       request: slot=4/[core=2;gpu=1]     # a shape, short options, or a jobspec as a mapping
-      submit: 0                          # seconds, or a Flux standard duration such as 30m; 0 by default
+      submit: 0                          # seconds, or a duration such as 30m or 1:00:00; 0 by default
       run: 90                            # run time; by default the limit
       duration: 120                      # limit; by default that of the jobspec, else none
       user: ann
       name: prep
       urgency: 16
 
-      dependencies: [afterok:other]      # ids of this list
+      dependencies: [afterok:other]      # ids of this list; that of an entry with a count means all of its jobs
       status: 0                          # wait status at its end
       count: 10                          # ten equal jobs, with ids prepare.0 to prepare.9
       level: 0                           # of the instance that runs it, 0 for the outermost; by default an innermost one
@@ -33,13 +33,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from fluxres import limits
 from fluxres.clock import FOREVER, ticks
 from fluxres.documents.document import Place
 from fluxres.documents.mistakes import Mistakes
 from fluxres.documents.source import Source
+from fluxres.documents.suggestion import near
 from fluxres.errors import FluxresError, InputError, LimitExceeded
 from fluxres.instance.dependencies import require_one
 from fluxres.instance.job import BEGIN, SCHEMES, SINGLETON, URGENCY_DEFAULT
@@ -106,6 +107,7 @@ def _listed(values: object, place: Place, spots: dict[str, Place], mistakes: Mis
         mistakes: what is wrong so far; jobs in which there is something are left out.
     """
     found: list[Submission] = []
+    counted: dict[str, list[str]] = {}  # by the id of an entry with a count
     for number, entry in enumerate(place.sequence(values, "a list of jobs")):
         with mistakes:
             for job in _jobs(entry, place.at(number), number, spots, mistakes):
@@ -113,10 +115,12 @@ def _listed(values: object, place: Place, spots: dict[str, Place], mistakes: Mis
                     raise place.at(number).error(f"the id {job.id!r} occurs twice")
                 spots[str(job.id)] = place.at(number)
                 found.append(job)
+                if "count" in cast("Mapping[str, Any]", entry):
+                    counted.setdefault(str(job.id).rpartition(".")[0], []).append(str(job.id))
         if len(spots) > limits.JOBS_LISTED_MAX:
             raise LimitExceeded(f"more than {limits.JOBS_LISTED_MAX} jobs", where=str(place), hint="use a generator")
     if not mistakes and any(job.dependencies for job in found):  # those on a job with a mistake would follow from it
-        return _in_order(found, spots, mistakes)
+        return _in_order(_on_each(found, counted, spots), spots, mistakes)
     return sorted(found, key=lambda job: job.submit)
 
 
@@ -158,8 +162,9 @@ class _Fields:
             if key not in KEYS:
                 with self.mistakes:
                     self.place.mapping({key: None}, KEYS)
-        with self.mistakes:
-            self.place.mapping(self.given, required=("request",))
+        if not any(key not in KEYS and near(str(key), KEYS) == ["request"] for key in self.given):
+            with self.mistakes:
+                self.place.mapping(self.given, required=("request",))
 
 
 def _jobs(entry: object, place: Place, number: int, spots: dict[str, Place], mistakes: Mistakes) -> Iterator[Submission]:
@@ -282,7 +287,7 @@ def _request(given: object, place: Place) -> Request:
 
 def _time(given: object, place: Place) -> int:
     try:
-        seconds = durations.parse(given) if isinstance(given, str) else place.seconds(given, "such as 90, or 30m")
+        seconds = durations.read(given) if isinstance(given, str) else place.seconds(given, "such as 90, or 30m")
         return ticks(seconds)
     except FluxresError as error:
         raise InputError(error.message, where=str(place), hint=error.hint) from None
@@ -317,6 +322,33 @@ def _unknown(dependency: str, place: Place) -> InputError:
     except InputError as error:
         return place.error(error.message, hint=error.hint)
     return place.error(f"{dependency}: there is no job {dependency.partition(':')[2]}")
+
+
+def _on_each(jobs: list[Submission], counted: Mapping[str, list[str]], spots: Mapping[str, Place]) -> list[Submission]:
+    """The jobs, with a dependency on an entry with a count spelled out as one on each of its jobs.
+
+    Args:
+        counted: by the id of such an entry, those of its jobs.
+        spots: by id, the places of the jobs.
+
+    Errors: LimitExceeded beyond `limits.JOBS_LISTED_MAX` dependencies, since two counts multiply.
+    """
+    ids, total, found = {str(job.id) for job in jobs}, 0, []
+    for job in jobs:
+        each: list[str] = []
+        for dependency in job.dependencies:
+            scheme, _, value = dependency.partition(":")
+            if scheme in (SINGLETON, BEGIN) or value in ids or value not in counted:
+                each.append(dependency)
+            else:
+                each += [f"{scheme}:{job_id}" for job_id in counted[value]]
+            if total + len(each) > limits.JOBS_LISTED_MAX:
+                message = f"more than {limits.JOBS_LISTED_MAX} dependencies"
+                hint = "let one job depend on all of an entry, and the others on that job"
+                raise LimitExceeded(message, where=str(spots[str(job.id)].at("dependencies")), hint=hint)
+        total += len(each)
+        found.append(job._replace(dependencies=tuple(each)))
+    return found
 
 
 def _in_order(jobs: Sequence[Submission], spots: Mapping[str, Place], mistakes: Mistakes) -> list[Submission]:

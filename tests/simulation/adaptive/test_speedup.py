@@ -119,6 +119,7 @@ def test_every_model_is_read_as_it_is_written() -> None:
     for text in ("linear", "amdahl:serial=0.05", "downey:A=12.5,sigma=2", "table:1=1,8=6.6", "times:4=100,8=60.5"):
         assert str(parse(text)) == text
     assert parse({"downey": {"A": 12.5, "sigma": 2}}) == parse("downey:A=12.5,sigma=2")
+    assert parse({"times": {4: "2m30s", 8: "1:00"}}) == parse("times:4=150,8=60")
     assert parse({"times": {4: "100s", 8: 60.5}}) == parse("times:4=100,8=60.5")
     assert parse({"linear": None}) == Linear()
 

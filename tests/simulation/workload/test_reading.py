@@ -245,6 +245,21 @@ def test_lists_of_jobs() -> None:
     assert (first.limit, third.run, third.limit, third.status) == (FOREVER, 30 * S, 30 * S, 1)
 
 
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("2h30m", 9000), ("1:30:00", 5400), ("1-0", 86400), ("1w", 604800), ("24 hrs", 86400), ("90min", 5400), ("90", 90)],
+)
+def test_times_in_lists_of_jobs_are_read_as_in_commands(text: str, seconds: int) -> None:
+    (job,) = jobs_of(f"- {{request: slot=1/core, run: '{text}', submit: '{text}', duration: '{text}'}}")
+    assert (job.run, job.submit, job.limit) == (seconds * S,) * 3
+
+
+@pytest.mark.parametrize("word", ["UNLIMITED", "INFINITE", "inf"])
+def test_an_unlimited_duration_in_a_list_of_jobs_is_no_limit(word: str) -> None:
+    (job,) = jobs_of(f"- {{request: slot=1/core, run: 5, duration: {word}}}")
+    assert job.limit == FOREVER
+
+
 @pytest.mark.parametrize("key", ["run", "submit", "duration"])
 def test_negative_times_are_refused_with_the_valid_range(key: str) -> None:
     with pytest.raises(InputError) as found:
@@ -263,6 +278,31 @@ def test_jobs_come_after_their_dependencies() -> None:
     )
     assert [job.id for job in found] == ["a", "b", "c"]
     assert found.has_dependencies
+
+
+def test_a_dependency_on_an_entry_with_a_count_is_on_all_of_its_jobs() -> None:
+    found = list(
+        jobs_of(
+            """
+        - {id: b, request: slot=1/core, run: 1, count: 2, dependencies: ["afterok:a", "after:c"]}
+        - {id: a, request: slot=1/core, run: 1, count: 3}
+        - {id: c, request: slot=1/core, run: 1}
+        """
+        )
+    )
+    assert [job.id for job in found] == ["a.0", "a.1", "a.2", "c", "b.0", "b.1"]
+    assert found[4].dependencies == found[5].dependencies == ("afterok:a.0", "afterok:a.1", "afterok:a.2", "after:c")
+
+
+def test_dependencies_on_entries_with_a_count_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "JOBS_LISTED_MAX", 40)
+    with pytest.raises(LimitExceeded, match="more than 40 dependencies"):
+        jobs_of(
+            """
+            - {id: a, request: slot=1/core, run: 1, count: 7}
+            - {id: b, request: slot=1/core, run: 1, count: 7, dependencies: ["afterok:a"]}
+            """
+        )
 
 
 @pytest.mark.parametrize(
@@ -308,6 +348,13 @@ def test_errors_in_lists_name_their_place(text: str, words: str) -> None:
     assert words in str(found.value)
 
 
+def test_a_misspelt_key_is_shown_where_it_is_with_the_one_that_is_meant() -> None:
+    with pytest.raises(InputError) as found:
+        jobs_of("- {run: 5, reqest: slot=1/node}")
+    (only,) = found.value.mistakes
+    assert str(only) == "jobs.yaml:1:12: [0].reqest: unknown key 'reqest' (did you mean 'request'?)"
+
+
 def test_all_mistakes_of_a_list_are_listed_at_once() -> None:
     with pytest.raises(InputError) as found:
         jobs_of(
@@ -327,7 +374,7 @@ def test_all_mistakes_of_a_list_are_listed_at_once() -> None:
         )
     places = [mistake.where.partition(": ")[2] or mistake.where for mistake in found.value.mistakes]
     assert places == [
-        *("[0]", "[0]", "[0].run", "[0].urgency"),
+        *("[0].run", "[0].urgency", "[0].foo", "[0].bar"),
         *("[1].request", "[1].duration", "[1].count", *(f"[1].dependencies[{n}]" for n in range(3))),
         *("[2]", "[3]", "[4]", "[4].jobs[0].run", "[4].jobs[1]"),
     ]  # not that job d waits for one that cannot be read

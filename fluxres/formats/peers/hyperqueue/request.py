@@ -200,7 +200,7 @@ def of_plain(values: Mapping[str, Any]) -> Variant:
         asks.append(_imported(entry["resource"], entry.get("request"), where))
     nodes, least = values.get("n_nodes", 0), values.get("min_time", 0.0)
     if isinstance(stated := values.get("time_request"), str):  # as in a job file
-        least = duration.parse(stated)
+        least = duration.read(stated)
     if isinstance(nodes, bool) or not isinstance(nodes, int):
         raise InputError(f"expected a whole number, got {nodes!r:.40}", where="n_nodes")
     if isinstance(least, bool) or not isinstance(least, int | float):
