@@ -97,7 +97,7 @@ VERTEX = "resources.0.with.0"
             "attributes.system.constraints",
             {"and": [{"ranks": ["2-1"]}]},
             "attributes.system.constraints.and[0].ranks[0]",
-            "lo < hi",
+            "from a lower id to a higher one",
         ),
         ("attributes.system.shell", {"options": 1}, "attributes.system.shell.options", "mapping"),
         ("attributes.system.other", {"a": [b"x"]}, "attributes.system.other.a[0]", "bytes"),

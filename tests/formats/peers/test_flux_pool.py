@@ -199,7 +199,7 @@ def test_topologies_of_the_parent_instance_go_to_ranks_in_order() -> None:
         ([], "at least one"),
         ([{"ranks": "0"}], "'topo'"),
         ([{"ranks": "0", "topo": {}, "more": 1}], "unknown key"),
-        ([{"ranks": "1-0", "topo": {}}], "lo < hi"),
+        ([{"ranks": "1-0", "topo": {}}], "from a lower id to a higher one"),
         ([{"ranks": "0", "topo": {}}], "the topologies do not cover the 2"),
         ([{"ranks": "0-9999999", "topo": {}}], "the topologies do not cover the 2"),
         ([{"ranks": "0-1", "topo": {}}, {"ranks": "1", "topo": {}}], "rank 1 has two topologies"),
