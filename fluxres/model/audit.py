@@ -17,6 +17,7 @@ from fluxres.graph.audit import check_hosts, check_structure
 from fluxres.graph.draws import ONLY_A_WAY, WITH_UNITS, Draws
 from fluxres.graph.structure import Problem, Structure
 from fluxres.syntax.unit import dimension, readable, same_but_case
+from fluxres.syntax.variants import FRACTION_UNIT
 
 if TYPE_CHECKING:
     from fluxres.match.typology import Typology
@@ -150,7 +151,7 @@ def _check_units(structure: Structure) -> Iterator[Problem]:
         hint = did_you_mean(same_but_case(unit)) if unit and unit not in noted else ""
         if hint:
             noted.add(unit)
-        elif unit and sized and unit not in noted and dimension(unit) is None:
+        elif unit and sized and unit not in {*noted, FRACTION_UNIT} and dimension(unit) is None:
             hint = f"write one such as {_SIZED[sized]}: sizes in requests never match"
         if hint:
             message = f"is counted in '{unit}', which converts to no other unit ({hint})"

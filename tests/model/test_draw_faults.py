@@ -213,7 +213,15 @@ def test_a_unit_of_a_size_that_converts_to_none_is_noted(type_name: str, unit: s
     assert units_noted(type=type_name, size=8, unit=unit) == [("warning", said)]
 
 
-@pytest.mark.parametrize("pool", [{"type": "memory", "unit": "GB"}, {"type": "memory"}, {"type": "licence", "unit": "seats"}])
+@pytest.mark.parametrize(
+    "pool",
+    [
+        {"type": "memory", "unit": "GB"},
+        {"type": "memory"},
+        {"type": "licence", "unit": "seats"},
+        {"type": "memory", "unit": "0.0001"},  # of a pool of HyperQueue, which is divided
+    ],
+)
 def test_other_units_are_not_noted(pool: dict[str, Any]) -> None:
     assert units_noted(**pool, size=8) == []
 
