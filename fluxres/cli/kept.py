@@ -14,7 +14,8 @@ from fluxres import clock
 from fluxres.cli.settings import Settings
 from fluxres.cli.stores import os_user, server, store
 from fluxres.documents.document import excerpt, listed
-from fluxres.errors import InputError, UsageError
+from fluxres.documents.suggestion import nearest
+from fluxres.errors import InputError, UnknownJob, UsageError
 from fluxres.syntax import fluid
 
 if TYPE_CHECKING:
@@ -104,10 +105,17 @@ def one_of(kept: Keeper, name: str | None) -> str:
     return str(names[0])
 
 
-def ids_of(kept: Keeper, address: str, words: Iterable[str]) -> list[str]:
-    """The ids of jobs, each given by id or by the name of an active job; other words remain, for the instance to refuse.
+_IDS: Final = "`fluxres instance queue -a` lists the ids of jobs, in which f may stand for ƒ, also of those that have ended"
 
-    Errors: UsageError for a name that several jobs have.
+
+_NOT_ONE: Final = frozenset("+?,:")
+"""In what is no dependency on one job; the instance says what is wrong."""
+
+
+def ids_of(kept: Keeper, address: str, words: Iterable[str]) -> list[str]:
+    """The ids of jobs, each given by id or by the name of an active job.
+
+    Errors: UsageError for a name that several jobs have; UnknownJob for any other text that is no id.
     """
     given = list(words)
     if all(map(fluid.is_name, given)):
@@ -117,14 +125,18 @@ def ids_of(kept: Keeper, address: str, words: Iterable[str]) -> list[str]:
 
 
 def _id_of(active: Sequence[Document], word: str, address: str) -> str:
+    is_id = False
     with suppress(InputError):
-        named = fluid.encode(fluid.decode(word))
+        named, is_id = fluid.encode(fluid.decode(word)), True
         if any(one["id"] == named for one in active):
             return named
     ids = [str(one["id"]) for one in active if one["name"] == word]
     if len(ids) > 1:
         message = f"{len(ids)} jobs are named {excerpt(word)}: {listed(ids)}"
         raise UsageError(message, where=address, hint="name one by its id")
+    if not ids and not is_id:
+        hint = nearest(word, [str(one["name"]) for one in active if one["name"]], _IDS)
+        raise UnknownJob(f"no job named {excerpt(word)} runs or waits", where=address, hint=hint)
     return ids[0] if ids else word
 
 
@@ -133,7 +145,7 @@ def with_ids(kept: Keeper, address: str, dependencies: Iterable[str]) -> list[st
     found = []
     for one in dependencies:
         scheme, _, value = one.partition(":")
-        is_on_job = value and scheme != "begin-time"
+        is_on_job = value and scheme != "begin-time" and _NOT_ONE.isdisjoint(value)
         found.append(f"{scheme}:{ids_of(kept, address, [value])[0]}" if is_on_job else one)
     return found
 

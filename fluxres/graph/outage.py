@@ -71,25 +71,26 @@ class Outage:
         mask = in_slices(self.stated, pools.end[self.stated], pools.n)
         for feeds, cut in self._cut:
             mask |= _cut_off(pools, feeds, cut)
-        before = np.concatenate([[0], np.cumsum(mask)])
-        # A cut-off pool with a descendant that has a supply of its own is not a root.
-        full = before[pools.end] - before[:-1] == pools.end - np.arange(pools.n)
-        roots: Int32 = np.flatnonzero(full & ~(full[pools.parent] & (pools.parent >= 0))).astype(np.int32)
-        return roots
+        return _tops_of(pools, mask)
 
     def affected(self, vertices: Int32, feeds: Callable[[], Sequence[Feeds]]) -> Int32:
         """The topmost pools that take no new work while some pools are out of service, ascending.
 
         That is these pools, those that only they supply, and those whose other suppliers are out of service now.
         """
-        tops = topmost(self._pools.end, np.unique(vertices).astype(np.int32))
-        alone = Outage(self._pools, feeds, tops)
+        pools = self._pools
+        tops = topmost(pools.end, np.unique(vertices).astype(np.int32))
+        alone = Outage(pools, feeds, tops)
         if not len(self.stated):
             return alone.roots
-        both = Outage(self._pools, feeds, topmost(self._pools.end, np.union1d(self.stated, tops)))
-        named, cut = set(tops.tolist()), both.roots[both.is_cut_off(both.roots)]
-        more = [v for v in cut.tolist() if not (alone.is_out(v) or named.isdisjoint(both.culprits(v)))]
-        return topmost(self._pools.end, np.union1d(alone.roots, np.array(more, np.int32)))
+        others = self.stated[~are_in(pools.end, tops, self.stated)]
+        without, both = (Outage(pools, feeds, topmost(pools.end, out)) for out in (others, np.union1d(others, tops)))
+        # Pool by pool: a rack may be out as a whole, of which a part is out anyway.
+        return _tops_of(pools, alone._mask() | both._mask() & ~without._mask())
+
+    def _mask(self) -> Mask:
+        """Whether each pool takes no new work."""
+        return in_slices(self.roots, self._pools.end[self.roots], self._pools.n)
 
     # -- one pool ----------------------------------------------------------------------------------------------------
 
@@ -138,6 +139,15 @@ class Outage:
                     seen.add(above)
                     todo.append(above)
         return list(found)
+
+
+def _tops_of(pools: Pools, mask: Mask) -> Int32:
+    """The topmost pools that are marked with all below them; one with a descendant that is not, such as a cut-off pool with a
+    descendant that has a supply of its own, is none."""
+    before = np.concatenate([[0], np.cumsum(mask)])
+    full = before[pools.end] - before[:-1] == pools.end - np.arange(pools.n)
+    roots: Int32 = np.flatnonzero(full & ~(full[pools.parent] & (pools.parent >= 0))).astype(np.int32)
+    return roots
 
 
 def _stated(pools: Pools) -> Int32:

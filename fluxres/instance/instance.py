@@ -973,17 +973,19 @@ class Instance(Tabular):
         if self.depth + 1 >= limits.INSTANCE_DEPTH_MAX:
             raise LimitExceeded(f"expected at most {limits.INSTANCE_DEPTH_MAX} levels of instances", where=self.address)
         if name is not None and name != str(found.id):
-            self._require_free_name(name)
+            self._require_free_name(name, found)
         given = InstanceOptions(queue_policy, match_policy, None, inventory, runner, sink, events, passes)
         given.require_calls()
         return self.make_child(found, now, given, name)
 
-    def _require_free_name(self, name: str) -> None:
-        """Refuse a name of a child that would be no address, or that of something else. Errors: UsageError."""
+    def _require_free_name(self, name: str, of: Job) -> None:
+        """Refuse a name for the child of a job that would be no address, or that of something else. Errors: UsageError."""
         require_name(name)
         taken = next((f"an instance, {child.address}" for child in self._children.values() if child.name == name), "")
         with suppress(UnknownJob):
             taken = taken or f"a job, {self.job(name).id}"
+        named = (job for job in self.lifecycle.jobs.values() if job.name == name and job is not of)
+        taken = taken or next((f"a job, {job.id}" for job in named), "")
         if taken:
             hint = "choose another name, or give none: then the id of its job is the name"
             raise UsageError(f"'{name}' names {taken}", where=self.address, hint=hint)

@@ -20,7 +20,8 @@ def may_draw(records: Records, subsystem: Subsystem, src: int, dst: int, *, goes
     feeds = next((feeds for feeds in records.structure.feeds if feeds.graph is subsystem), None)
     if feeds is None or not records.held:
         return None
-    takes = bool(feeds.counted) or feeds.is_limited or not goes
+    is_limited = bool((records.accounts.between(subsystem, subsystem.src, subsystem.dst) >= 0).any())
+    takes = bool(feeds.counted) or is_limited or not goes
     return _supplied(records, feeds, src, dst, takes=takes) or (_routed(records, feeds, src, dst) if takes else None)
 
 

@@ -703,6 +703,13 @@ def test_a_job_is_named_by_its_id_or_by_its_name_while_it_is_active(keeper: Invo
     assert keeper("instance", "wait", then, status=5).stdout == f"{then}: canceled\n"
 
 
+def test_the_instance_on_a_job_is_not_named_as_another_job(keeper: Invoke) -> None:
+    first, then = (keeper("instance", "submit", "slot=1/node", "--name", name).stdout.strip() for name in ("one", "two"))
+    told = keeper("instance", "spawn", "one", "--name", "two", status=2).stderr
+    assert f"'two' names a job, {then} (choose another name, or give none: then the id of its job is the name)" in told
+    assert keeper("instance", "spawn", first, "--name", "one").stdout == "main/one\n"
+
+
 def test_a_name_of_several_jobs_is_ambiguous(keeper: Invoke) -> None:
     ids = [keeper("instance", "submit", "slot=1/node", "--name", "a").stdout.strip() for _ in range(2)]
     for words in (("cancel", "a"), ("submit", "slot=1/node", "--dependency", "afterok:a")):
@@ -712,8 +719,11 @@ def test_a_name_of_several_jobs_is_ambiguous(keeper: Invoke) -> None:
 
 def test_words_that_are_no_job_or_pool_say_what_is_meant(keeper: Invoke) -> None:
     job = keeper("instance", "submit", "slot=1/core", "--name", "solve").stdout.strip()
-    told = keeper("instance", "show", "solv", status=2).stderr
-    assert "lists the ids of jobs, in which f may stand for ƒ)" in told
+    for words in (("show", "solv"), ("cancel", "solv"), ("submit", "slot=1/core", "--dependency", "afterok:solv")):
+        told = keeper("instance", *words, status=2).stderr
+        assert "main: no job named 'solv' runs or waits (did you mean 'solve'?)" in told
+    told = keeper("instance", "finish", "x-1", status=2).stderr
+    assert "lists the ids of jobs, in which f may stand for ƒ, also of those that have ended)" in told
     told = keeper("show", job, status=2).stderr
     assert f"{job}: no pool has this name (`fluxres jobs {job}` or `fluxres instance show {job}` shows a job)" in told
     keeper("allocate", "--job", "j1", "slot=1/core")

@@ -295,6 +295,18 @@ def test_keys_of_partitions_that_bind_nothing_are_noted() -> None:
     assert dict(found.structure.kind_of(a).properties) == {"allowaccounts": "physics", "prioritytier": "10", "hidden": "YES"}
 
 
+def test_misspelt_keys_of_partitions_are_noted_and_misspelt_lines_refused() -> None:
+    found = conf("NodeName=n[1-4] CPUs=1", "SelectType=select/cons_tres", "PartitionName=a Nodes=n1 MaxTimes=3 Ndes=n2 Site=x")
+    said = "is no key of Slurm, and is kept as a property of the partition"
+    assert found.notes == (
+        f"slurm.conf:3: 'MaxTimes' {said} (did you mean MaxTime?)",
+        f"slurm.conf:3: 'Ndes' {said} (did you mean Nodes?)",
+    )
+    for line, meant in (("NodeNmae=n5 CPUs=1", "NodeName"), ("PartitonName=b Nodes=n1", "PartitionName")):
+        with pytest.raises(InputError, match=rf"slurm.conf:2: unknown key '{line.partition('=')[0]}' \(did you mean {meant}\?\)"):
+            conf("NodeName=n1 CPUs=1", line)
+
+
 def test_limits_of_partitions_are_read_as_slurm_means_them() -> None:
     found = conf(
         "NodeName=n[1-4] CPUs=1",

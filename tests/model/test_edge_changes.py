@@ -581,3 +581,18 @@ def test_rule_f1_single_unit_that_no_record_names_may_have_been_drawn() -> None:
     assert [span.pool for span in g.allocation("c").spans] == ["/lab/rack0/node1"]
     with pytest.raises(StillHeld, match="c may draw through it"):
         reread(g).set_edge("power:/pdu0", "/lab/rack0", "power", capacity=5)
+
+
+@pytest.mark.parametrize("goes", [("network:/sw0", "/demo/node0"), ("/demo/node0", "network:/sw0")])
+def test_rule_f1_edge_on_a_route_stays_although_only_a_link_between_equals_is_limited(goes: tuple[str, str]) -> None:
+    """A route to another node of a job that holds some of the link between their switches."""
+    link = {"from": "network:/sw0", "to": "network:/sw1", "direction": "both", "capacity": 100}
+    down = [{"from": f"network:/sw{i}", "to": f"/demo/node{i}", "direction": "both"} for i in range(2)]
+    spec = {"fluxres": 1, "name": "demo", "resources": [{"type": "node", "count": 2}]}
+    pools = [{"type": "switch", "names": ["sw0", "sw1"]}]
+    g = fluxres.load({**spec, "graphs": {"network": {"pools": pools, "edges": [link, *down]}}})
+    g.allocate("slot/[node;network=60{to:/demo/node1}]", job="j")
+    with pytest.raises(StillHeld, match="j may draw through it"):
+        g.remove_edge(*goes, "network")
+    with pytest.raises(StillHeld, match="jobs may draw through it"):
+        g.apply(fluxres.load({**spec, "graphs": {"network": {"pools": pools, "edges": [link, down[1]]}}}))

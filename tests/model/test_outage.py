@@ -415,3 +415,25 @@ def test_jobs_that_draw_from_a_supplier_above_a_pool_are_not_on_it() -> None:
     graph.free("j")
     graph.allocate("power:/ups", job="all")
     assert [[view.holding.job for view in views(graph, (0, FOREVER), on=[v])] for v in pdus] == [["all"], ["all"]]
+
+
+@pytest.mark.parametrize(
+    ("edges", "down", "affected"),
+    [
+        ([("pdu0", "rack0"), ("pdu0", "rack0/node1"), ("pdu1", "rack0/node1")], ["pdu0"], ["/site/rack0/node1", "power:pdu1"]),
+        ([("pdu0", "rack0"), ("pdu1", "rack0"), ("pdu2", "rack0/node0")], ["pdu0", "pdu2"], ["/site/rack0/node1", "power:pdu1"]),
+        ([("pdu0", "rack0"), ("pdu1", "rack0"), ("pdu2", "rack0/node0")], ["pdu2"], ["power:pdu1"]),
+        ([("pdu0", "rack0"), ("pdu1", "rack0")], ["pdu0", "pdu1"], ["/site/rack0", "power:pdu1"]),
+    ],
+)
+def test_rule_f3_a_part_of_a_rack_that_is_out_anyway_is_not_affected(
+    edges: list[tuple[str, str]], down: list[str], affected: list[str]
+) -> None:
+    lines = [f"      - {{from: 'power:/{pdu}', to: /site/{of}, relation: supplies}}" for pdu, of in edges]
+    pools = "    pools: [{type: pdu, count: 3, size: 1000, unit: W}]"
+    racks = "resources: [{type: rack, id: [0], with: [{type: node, count: 2}]}]"
+    graph = sites.graph("\n".join(["fluxres: 1", "name: site", racks, "graphs:", "  power:", pools, "    edges:", *lines]))
+    for pdu in down:
+        graph.set_state(f"power:/{pdu}", "down")
+    found = graph.structure.affected([graph.vertex("power:/pdu1")]).tolist()
+    assert graph.structure.wheres(found) == affected

@@ -325,7 +325,7 @@ def _use_instances(store: str, folder: Path) -> None:
     do("submit slot=1/node -i other")
     assert "name one with --instance: main, other" in do("submit slot=1/node", 2)
     assert do("drop main") == "main has ended"
-    assert do("drop other") == "other has ended"
+    assert do("drop other --force") == "other has ended"
     assert do("list") == "fluxres: no instances"
     assert "no instance 'main'" in do("drop main", 2)
 

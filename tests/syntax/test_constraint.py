@@ -113,7 +113,7 @@ def test_a_hostname_need_not_be_a_property() -> None:
     [
         ([], "request", "a mapping, got an empty list"),
         ("x", "request", "a mapping, got 'x'"),
-        ({"flavour": []}, "request", "unknown key 'flavour'"),
+        ({"flavour": []}, "flavour", "unknown key 'flavour'"),
         ({"and": "foo"}, "and", "a list"),
         ({"and": {}}, "and", "a list"),
         ({"or": [{}, {"not": 3}]}, "or[1].not", "a list"),
@@ -142,7 +142,7 @@ def test_invalid_constraints_are_refused_with_their_position(values: Any, where:
 
 def test_the_line_in_a_document_is_named() -> None:
     document = yaml_document.load(b"and:\n- x: []\n", file="q.yaml")
-    with pytest.raises(InputError, match=r"q.yaml:2:3: and\[0\]: unknown key"):
+    with pytest.raises(InputError, match=r"q.yaml:2:3: and\[0\]\.x: unknown key"):
         constraint.parse(document.values, Place(document=document))
 
 

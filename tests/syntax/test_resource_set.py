@@ -180,7 +180,7 @@ def document(**changes: Any) -> dict[str, Any]:
         ({"version": 1}, "R"),
         (document() | {"version": 2}, "R.version"),
         (document() | {"version": True}, "R.version"),
-        (document() | {"more": 1}, "R"),
+        (document() | {"more": 1}, "R.more"),
         (document(R_lite=...), "R.execution"),
         (document(R_lite={}), "R.execution.R_lite"),
         (document(R_lite=[{"rank": "0"}]), "R.execution.R_lite[0]"),
@@ -200,7 +200,7 @@ def document(**changes: Any) -> dict[str, Any]:
         (document(starttime=5, expiration=5), "R.execution.expiration"),
         (document(starttime=-1), "R.execution.starttime"),
         (document(nslots=0), "R.execution.nslots"),
-        (document(slots=1), "R.execution"),
+        (document(slots=1), "R.execution.slots"),
     ],
 )
 def test_errors_name_their_position(values: Any, where: str) -> None:

@@ -20,6 +20,7 @@ from fluxres.documents.document import Document, Key, Place, shown
 from fluxres.documents.json_typed import collector_paused
 from fluxres.documents.mistakes import Mistakes
 from fluxres.documents.source import Source
+from fluxres.documents.suggestion import did_you_mean, near
 from fluxres.errors import ErrorPlace, InputError, LimitExceeded
 from fluxres.formats.format import Loaded
 from fluxres.formats.slurm import gres as slurm_gres
@@ -160,6 +161,44 @@ _BINDING: Final = {
         *("PriorityJobFactor", "QOS", "RootOnly", "ReqResv", "MaxCPUsPerNode", "MaxMemPerNode", "MaxMemPerCPU", "PreemptMode"),
     )
 }
+#: the keys of a partition that are read, and these, in Slurm's spelling
+_KNOWN: Final = _BINDING | {
+    key.lower(): key
+    for key in (
+        *(
+            "PartitionName",
+            "Nodes",
+            "Default",
+            "State",
+            "DefaultTime",
+            "MaxTime",
+            "MinNodes",
+            "MaxNodes",
+            "OverSubscribe",
+            "Hidden",
+        ),
+        *(
+            "GraceTime",
+            "OverTimeLimit",
+            "ExclusiveUser",
+            "ExclusiveTopo",
+            "DisableRootJobs",
+            "LLN",
+            "JobDefaults",
+            "DefCpuPerGPU",
+        ),
+        *(
+            "DefMemPerCPU",
+            "DefMemPerGPU",
+            "DefMemPerNode",
+            "MaxCPUsPerSocket",
+            "PowerDownOnIdle",
+            "ResumeTimeout",
+        ),
+        *("SelectTypeParameters", "SuspendTime", "SuspendTimeout", "TRESBillingWeights", "Topology", "CpuBind", "Alternate"),
+        *("DenyQos", "Priority", "Shared"),
+    )
+}
 #: by the first key of a line of topology.conf: the type of its pool and the allowed keys
 _SWITCHES: Final = {
     "switchname": ("switch", frozenset({"switchname", "nodes", "switches", "linkspeed"})),
@@ -286,7 +325,7 @@ class _Reading:
         if line.pairs[line.head].upper() == "DEFAULT":
             defaults.update({key: value for key, value in line.pairs.items() if key != line.head})
             return None
-        return Line(line.where, {line.head: line.pairs[line.head], **defaults, **line.pairs}, line.room)
+        return Line(line.where, {line.head: line.pairs[line.head], **defaults, **line.pairs}, line.room, line.written)
 
     def _nodes(self, line: Line) -> None:
         line.require_known(NODE_KEYS, self._mistakes)
@@ -348,6 +387,10 @@ class _Reading:
             are = "are kept as properties" if len(idle) > 1 else "is kept as a property"
             message = f"{' and '.join(idle)} {are} of the partition, and bind{'s' * (len(idle) == 1)} no job"
             self._site.notes.add("binding", line.where, message)
+        for key in (key for key in line.pairs if key not in _KNOWN):
+            if meant := near(key, _KNOWN, cutoff=0.85):
+                said = f"{line.written.get(key, key)!r} is no key of Slurm, and is kept as a property of the partition"
+                self._site.notes.add(f"key {key}", line.where, f"{said} ({did_you_mean([_KNOWN[meant[0]]])})")
         names, members = line.hosts("partitionname"), self._members(line, ())
         line.take("partitionname", len(names) * (len(members) + len(settings)))
         self._site.partitions += [Partition(name, members, state, dict(settings), line.where) for name in names]
