@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import signal
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -233,11 +235,15 @@ def test_which_leader_a_client_goes_to(asked: str, leader: str, is_followed: boo
 
 
 def stop(leader: Server) -> None:
-    """Stop a leader between two transactions, which is just after it has renewed its lease."""
+    """Stop a leader between two transactions: just after it has renewed its lease, while its locks are held here."""
     before = lease_of(leader.store)
     while lease_of(leader.store) == before:
         pass
-    leader.process.send_signal(signal.SIGSTOP)
+    file = leader.store.removeprefix("sqlite://")
+    with open_store(leader.store).locked("stop", 10), closing(sqlite3.connect(file, isolation_level=None)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        leader.process.send_signal(signal.SIGSTOP)
+        db.execute("ROLLBACK")
 
 
 def lease_of(store: str) -> Any:
