@@ -120,7 +120,7 @@ class PlainEdgeMetadata(Struct, gc=False, forbid_unknown_fields=True):
 
     subsystem: Word | UnsetType = UNSET
     relationship: Word | UnsetType = UNSET
-    attributes: dict[Word, int | float | bool | Value | None] | UnsetType = UNSET
+    attributes: dict[Word, Value | int | float | bool | None] | UnsetType = UNSET
 
 
 class PlainEdge(Struct, gc=False, forbid_unknown_fields=True):
@@ -136,7 +136,7 @@ class EdgeMetadata(Struct, gc=False):
 
     subsystem: Annotated[Word | UnsetType, Meta(description="Default: containment.")] = UNSET
     relationship: Annotated[Word | UnsetType, Meta(description="Default: the relation of the edge, or link.")] = UNSET
-    attributes: Annotated[dict[Word, int | float | bool | Value | None] | UnsetType, Meta(description="Written by fluxres.")] = (
+    attributes: Annotated[dict[Word, Value | int | float | bool | None] | UnsetType, Meta(description="Written by fluxres.")] = (
         UNSET
     )
     name: Annotated[Any, Meta(description="Older form: the relationship by subsystem.")] = UNSET
