@@ -142,12 +142,10 @@ def _id_of(active: Sequence[Document], word: str, address: str) -> str:
 
 def with_ids(kept: Keeper, address: str, dependencies: Iterable[str]) -> list[str]:
     """Dependencies, with the names of active jobs as ids. Errors: as `ids_of`."""
-    found = []
-    for one in dependencies:
-        scheme, _, value = one.partition(":")
-        is_on_job = value and scheme != "begin-time" and _NOT_ONE.isdisjoint(value)
-        found.append(f"{scheme}:{ids_of(kept, address, [value])[0]}" if is_on_job else one)
-    return found
+    parted = [(one, *one.partition(":")[::2]) for one in dependencies]
+    names = [value for _, scheme, value in parted if value and scheme != "begin-time" and _NOT_ONE.isdisjoint(value)]
+    ids = dict(zip(names, ids_of(kept, address, names), strict=True))  # one question, however many there are
+    return [f"{scheme}:{ids[value]}" if value in ids and scheme != "begin-time" else one for one, scheme, value in parted]
 
 
 class RemoteKeeper:

@@ -54,7 +54,8 @@ _SPELLINGS: Final = (
 _SPELLED: Final = {key.lower(): key for key in _SPELLINGS}
 #: first keys that a line which describes resources may be meant to have, in Slurm's spelling
 _DESCRIBING: Final = {key.lower(): key for key in ("NodeName", "PartitionName", "NodeSet", "DownNodes")}
-_ALMOST: Final = 0.85
+ALMOST: Final = 0.85
+"""How alike a word must be to a key of Slurm to be taken for it misspelt, where other keys may stand."""
 _BRACKETS_MAX: Final = 8
 #: maximal number of keys in one line: Slurm has some sixty for partitions
 _KEYS_MAX: Final = 256
@@ -245,7 +246,7 @@ def _pairs(text: str, where: str, written: dict[str, str]) -> dict[str, str]:
     pairs: dict[str, str] = {}
     head = _KEY.match(text)
     if head is not None and head[1].lower() not in _HEADS:
-        meant = near(head[1].lower(), _DESCRIBING, cutoff=_ALMOST)
+        meant = near(head[1].lower(), _DESCRIBING, cutoff=ALMOST)
         if meant:
             raise InputError(f"unknown key {head[1]!r}", where=where, hint=did_you_mean([_DESCRIBING[meant[0]]]))
         return {}

@@ -24,7 +24,7 @@ from fluxres.documents.suggestion import did_you_mean, near
 from fluxres.errors import ErrorPlace, InputError, LimitExceeded
 from fluxres.formats.format import Loaded
 from fluxres.formats.slurm import gres as slurm_gres
-from fluxres.formats.slurm.lines import Line, Room, beside, lines
+from fluxres.formats.slurm.lines import ALMOST, Line, Room, beside, lines
 from fluxres.formats.slurm.site import (
     NETWORK,
     NODE_KEYS,
@@ -196,7 +196,7 @@ _KNOWN: Final = _BINDING | {
             "ResumeTimeout",
         ),
         *("SelectTypeParameters", "SuspendTime", "SuspendTimeout", "TRESBillingWeights", "Topology", "CpuBind", "Alternate"),
-        *("DenyQos", "Priority", "Shared"),
+        *("Priority", "Shared"),
     )
 }
 #: by the first key of a line of topology.conf: the type of its pool and the allowed keys
@@ -388,7 +388,7 @@ class _Reading:
             message = f"{' and '.join(idle)} {are} of the partition, and bind{'s' * (len(idle) == 1)} no job"
             self._site.notes.add("binding", line.where, message)
         for key in (key for key in line.pairs if key not in _KNOWN):
-            if meant := near(key, _KNOWN, cutoff=0.85):
+            if meant := near(key, _KNOWN, cutoff=ALMOST):
                 said = f"{line.written.get(key, key)!r} is no key of Slurm, and is kept as a property of the partition"
                 self._site.notes.add(f"key {key}", line.where, f"{said} ({did_you_mean([_KNOWN[meant[0]]])})")
         names, members = line.hosts("partitionname"), self._members(line, ())
